@@ -1,4 +1,4 @@
-"""The time: no record was logged later than now."""
+"""The present time, after which no record was logged."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class History:
         return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in self.moments)
 
     def empty_times(self) -> list[int]:
-        """When the last member went."""
+        """The times at which the last member went."""
         steps = sorted(
             [(one.start_ms, 1) for one in self.stays]
             + [(one.end_ms, 0) for one in self.stays if one.end_ms is not None],

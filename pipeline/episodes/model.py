@@ -69,7 +69,7 @@ class Stay(NamedTuple):
     start_ms: int
     end_ms: int | None
     how: str | None
-    """How it ended; None: not known, or it has not."""
+    """How the stay ended. None: it has not ended, or its end is not known."""
     first_generation: int | None = None
     last_generation: int | None = None
     silent_ms: int | None = None
@@ -99,7 +99,7 @@ class Rebalance(NamedTuple):
     end_ms: int
     cause: str | None = None
     trigger: str | None = None
-    """A member id."""
+    """The id of the member that caused the rebalance."""
     reason: str | None = None
     members_before: int | None = None
     members_after: int | None = None

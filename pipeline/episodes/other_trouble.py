@@ -58,7 +58,7 @@ class Trouble(NamedTuple):
 
 
 When = Callable[[int, int], str]
-"""From when to when, in words."""
+"""A time or a range of times in words."""
 
 
 def troubles(stalled: Sequence[Stall], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:

@@ -24,24 +24,24 @@ MOMENT_MS: Final = 10 * SECOND
 """Members of several groups were last heard of at the same moment if that lies within three of these."""
 
 SLOW_TWICE: Final = 2
-"""A process must have been removed so often, if only its commits show that it was slow."""
+"""If only its commits show that a process was slow, it must have been removed so often."""
 SLOW_SHARE: Final = 0.8
-"""It was slow if its last commit was this share of its rebalance timeout, or more, before it went,"""
+"""A member was slow if it had not committed for this share of its rebalance timeout when it went."""
 SLOW_MAX: Final = 1.5
-"""and at most this: after a longer time it had nothing to commit."""
+"""A member that had not committed for a longer share of its rebalance timeout had nothing to commit."""
 SLOW_SESSIONS: Final = 2
 """If a rebalance timeout has no more sessions than this, a slow member looks like a dead one.
 
 Then LOOPS times are needed.
 """
 AT_ONCE: Final = 3
-"""Lost members of so many groups at the same moment may be trouble of the coordinator or the network,"""
+"""The least number of groups that lose members at the same moment in trouble of the coordinator or the network."""
 AT_ONCE_SHARE: Final = 0.3
-"""if these are so large a share of all groups that have had members."""
+"""The least share of these groups among all groups that have had members."""
 AROUND_MS: Final = 5 * MINUTE
-"""A group that loses other members so long before or after loses some at any moment: it counts for less,"""
+"""A group counts for less if it also loses members so long before or after the moment."""
 BY_CHANCE: Final = 0.5
-"""and the sum of all may be this much less than their number."""
+"""How much less than the number of groups the sum of what they count for may be."""
 SILENCE_MS: Final = 8 * SECOND
 """If nobody commits for so long though AT_ONCE groups did all the time, coordinator or network is away."""
 LOST_SESSIONS: Final = 4
@@ -51,10 +51,10 @@ After so many sessions it had nothing to commit.
 """
 
 UNSTABLE_SCORE: Final = 50.0
-"""A group with this flapping score is unstable, whatever its rebalances are,"""
+"""A group with this flapping score is unstable, whatever the causes of its rebalances are."""
 UNSTABLE_MIN: Final = 10
-"""if it has so many rebalances, without those of its first formation and of whole stops."""
+"""An unstable group has at least so many rebalances, without those of its first formation and of whole stops."""
 GOES_ON: Final = 3
-"""What repeats continues until it is overdue by so many times its usual distance (a minute at least)."""
+"""A repeated event is over when it is late by so many of its usual intervals (a minute at least)."""
 AGAIN_MS: Final = 60 * MINUTE
 """Trouble that ended longer than this before the end of the log is reported as over."""

@@ -51,7 +51,7 @@ class Following(NamedTuple):
     wanted: Wanted
     trigger_ms: int = 10_000
     once: bool = False
-    """Only up to the present end."""
+    """Whether to follow only up to the present end of the log."""
     keep_ms: int | None = None
     """For how long, counted from the latest row, the log is kept; None: for ever."""
     page_every: int = 6

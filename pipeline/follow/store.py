@@ -26,7 +26,7 @@ from muster.pipeline.published import empty
 from muster.pipeline.tables.schema import TABLES
 
 KEPT: Final = ".follow"
-"""The folder beside the tables with all of this."""
+"""The folder with the manifest and the staged log, beside the tables."""
 BUCKET: Final = "bucket"
 
 

@@ -25,11 +25,11 @@ _SHORT_POLLS_AMONG_LEAVES: Final = 0.85
 """The same share, if the time between polls was configured short."""
 _SHORT_POLL_MS: Final = 120_000
 _TWO_SLOW: Final = 0.2
-"""How often a member that does not poll is not the only one that is missing."""
+"""The share of missing slow pollers that are missing together with other members."""
 _AWAY: Final = 3
 """A silence of so many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05
-"""How often a static member leaves: only if an operator removes it, or its client is configured so."""
+"""The share of static members that leave: an operator removes them, or their clients are configured so."""
 _OVERDUE: Final = 1.2
 """So many usual intervals without any commit are not by chance."""
 _AT_ONCE_MS: Final = 1_000

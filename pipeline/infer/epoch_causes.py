@@ -29,9 +29,9 @@ _MS: Final = 1_000
 AHEAD: Final = 64
 """So many epochs are read before the first of them is judged."""
 _LEAST_SESSION_MS: Final = 6_000
-"""Sessions are never shorter,"""
+"""No session is shorter."""
 _LEAST_SILENCE_MS: Final = 4_000
-"""and a heartbeat comes at least every third of a session."""
+"""A silence that is longer than a third of the session. Heartbeats come at least that often."""
 _MANY: Final = 10
 """A silence that is longer than all of so many intervals before is not by chance."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS

@@ -34,7 +34,7 @@ class Times:
         self.begin_ms, self.end_ms = begin_ms, max(end_ms, begin_ms + 1)
 
     def has(self, ms: int) -> bool:
-        """Is a time on it?"""
+        """Whether a time is on the axis."""
         return self.begin_ms <= ms <= self.end_ms
 
     def percent(self, ms: float) -> float:
@@ -51,7 +51,7 @@ class Times:
         return _apart([(self.percent(one), _clock(one, step)) for one in places], 100 / most)
 
     def row(self, most: int = TICKS) -> Html:
-        """The ticks below a picture."""
+        """The row of ticks below a picture."""
         description = (tag("span", text, style=f"left:{at:.2f}%", class_=_side(at)) for at, text in self.ticks(most))
         return tag("div", description, class_="ticks", aria_hidden="true")
 
@@ -97,7 +97,7 @@ def numbers(most: float) -> list[float]:
 
 
 def counts(most: int) -> list[int]:
-    """The same for whole numbers."""
+    """Round whole numbers from 0 up to at least `most`."""
     if most <= 4:
         return list(range(max(most, 1) + 1))
     return [round(one) for one in numbers(most)]

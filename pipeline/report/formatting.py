@@ -69,7 +69,7 @@ def cause_words(cause: str | None) -> CauseWords:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1."""
+    """A share, where 1 is the whole, in percent."""
     if share is None:
         return NOT_KNOWN
     text = f"{share * 100:.1f}".removesuffix(".0")

@@ -205,9 +205,9 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
 
 
 _WORST: Final = 8
-"""So many groups that need help most, those at the top of the page, have more details:"""
+"""The number of groups at the top of the page, which need help most and have more details."""
 _AHEAD: Final = 1
-"""by so many levels."""
+"""How many levels of detail these groups have more."""
 _SLACK: Final = 1_000
 _FAR: Final = 3
 """A level that would be so many times too large is not tried."""

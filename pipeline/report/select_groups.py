@@ -34,7 +34,7 @@ from muster.pipeline.report.selecting import (
 GROUPS: Final = 1_000
 """Groups on the pages: the worst ones."""
 FIRST: Final = 100
-"""So many of them have more details."""
+"""The first groups, which have more details."""
 LANES: Final = 60
 """Members of one generation in a picture."""
 EPISODES: Final = 60

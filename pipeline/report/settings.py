@@ -107,7 +107,7 @@ def _all(chosen: Chosen) -> Html:
 
 
 def _estimated(chosen: Chosen) -> Html | None:
-    """A note about estimates."""
+    """A sentence that says which figures are estimates."""
     groups = sum(row["groups"] - (row["withheld"] or 0) for row in chosen.fidelity if row["source"] == SOURCE_LOG)
     if not groups:
         return None

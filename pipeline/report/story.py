@@ -36,7 +36,7 @@ _REBALANCE_COLUMNS: Final = (
 
 
 def rebalance_table(rows: Sequence[Row], left: int) -> Html | None:
-    """The newest first. `left`: how many older ones there are."""
+    """The table of rebalances, the newest first. `left`: how many older ones there are."""
     if not rows:
         return None
     taken: set[str] = set()

@@ -17,7 +17,7 @@ from muster.pipeline.wording import duration, moment, number, plural
 
 WIDTH: Final = 119
 """The width of its lines, unless the caller gives another one."""
-_LEAST, _MOST = 60, 160
+_MIN_WIDTH, _MAX_WIDTH = 60, 160
 """What is narrower, or wider, nobody reads well."""
 _LINES = 8
 _HEAD = 60
@@ -33,7 +33,7 @@ def text(chosen: Chosen, width: int = WIDTH) -> str:
     """The summary, for a terminal of this width."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return f"{plain(chosen.about.source)}: the log tells of no group"
-    return "\n".join(_Lines(chosen, max(_LEAST, min(width, _MOST))).all())
+    return "\n".join(_Lines(chosen, max(_MIN_WIDTH, min(width, _MAX_WIDTH))).all())
 
 
 class _Lines:

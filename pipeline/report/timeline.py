@@ -135,9 +135,9 @@ _NAMED: Final = 4
 LANES: Final = 40
 """Processes that are drawn."""
 PALE: Final = 10
-"""How much of its colour a bar with few partitions has, in percent."""
+"""The strength of the colour of a bar with few partitions, in percent."""
 FULL: Final = 42
-"""And a bar with the most partitions: the number on it stays readable."""
+"""The same for a bar with the most partitions. The number on it stays readable."""
 
 
 class Mark(NamedTuple):

@@ -119,9 +119,9 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Ite
     `are_placed`: they have their group's state already.
     """
     whole: list[pa.RecordBatch] = []
-    """Partitions of topics with all their rows,"""
+    """Partitions of topics with all their rows."""
     last: list[pa.RecordBatch] = []
-    """and a partition that may have more rows."""
+    """The last partition, which may have more rows."""
     of_last: tuple[object, object] | None = None
     common: _Common | None = None
     for batch in _pieces(batches):

@@ -146,11 +146,11 @@ def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) 
 
 
 OF_ENDS: Final = "ends"
-"""The results that the tables `stalls`, `lag` and `progress` need;"""
+"""The results that the tables `stalls`, `lag` and `progress` need."""
 OF_LOG: Final = "log"
-"""those for `regressions` and for inferred rebalances;"""
+"""The results that the table `regressions` and inferred rebalances need."""
 OF_TIMES: Final = "times"
-"""those for `flapping`, `episodes` and `verdicts`."""
+"""The results that the tables `flapping`, `episodes` and `verdicts` need."""
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
 WALKED: Final = pa.schema([*FINDING, ("commits", pa.binary())])

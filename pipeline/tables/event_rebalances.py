@@ -121,19 +121,19 @@ def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
     said = exact.select(
         "group",
         "generation",
-        F.col("start_ms").alias("told_ms"),
+        F.col("start_ms").alias("event_start_ms"),
         *(F.col(name).alias(f"told_{name}") for name in _EXACT),
     )
     same = (
         concluded["group"].eqNullSafe(said["group"])
         & (concluded["generation"] == said["generation"])
         & concluded["is_cooperative"].isNull()
-        & (F.abs(concluded["start_ms"] - said["told_ms"]) <= NEAR_MS)
+        & (F.abs(concluded["start_ms"] - said["event_start_ms"]) <= NEAR_MS)
     )
     both = concluded.join(said, same, "left")
-    is_told = F.col("told_ms").isNotNull()
+    has_event = F.col("event_start_ms").isNotNull()
     columns_of = [
-        F.when(is_told, F.col(f"told_{name}")).otherwise(concluded[name]).alias(name)
+        F.when(has_event, F.col(f"told_{name}")).otherwise(concluded[name]).alias(name)
         if name in _EXACT
         else concluded[name]
         for name in concluded.columns

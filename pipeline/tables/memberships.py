@@ -70,20 +70,20 @@ def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
     The first rebalance decides after which the member was missing. It began after the stay, and before the member
     joined again.
     """
-    gone = inferred.select("group", F.col("end_ms").alias("told_ms"), F.explode("gone").alias("one")).select(
+    gone = inferred.select("group", F.col("end_ms").alias("rebalance_end_ms"), F.explode("gone").alias("one")).select(
         F.col("group").alias("its_group"),
         F.col("one.member_id").alias("its_id"),
-        "told_ms",
+        "rebalance_end_ms",
         "one.end_cause",
         F.col("one.end_ms").alias("gone_ms"),
     )
     stays = Window.partitionBy("group", "member_id").orderBy("start_ms", "stay")
     rows = found.withColumns({"again_ms": F.lead("start_ms").over(stays), "number": F.row_number().over(stays)})
     is_its = (F.col("group") == F.col("its_group")) & (F.col("member_id") == F.col("its_id"))
-    is_its &= (F.col("number") == 1) | (F.col("told_ms") > F.col("start_ms"))
-    is_its &= F.col("again_ms").isNull() | (F.col("told_ms") <= F.col("again_ms"))
+    is_its &= (F.col("number") == 1) | (F.col("rebalance_end_ms") > F.col("start_ms"))
+    is_its &= F.col("again_ms").isNull() | (F.col("rebalance_end_ms") <= F.col("again_ms"))
     both = rows.join(gone, is_its, "left")
-    soonest = Window.partitionBy("group", "member_id", "stay").orderBy("told_ms")
+    soonest = Window.partitionBy("group", "member_id", "stay").orderBy("rebalance_end_ms")
     return both.withColumn("place", F.row_number().over(soonest)).where("place = 1")
 
 

@@ -32,10 +32,10 @@ Moments = list[tuple[int, int]]
 MOMENT: Final = "from_ms long, until_ms long"
 _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
 _NEIGHBOURS: Final = (-1, 0, 1)
-"""A moment has so many steps of MOMENT_MS."""
+"""The number of steps of MOMENT_MS in a moment."""
 _AROUND: Final = limits.AROUND_MS // limits.MOMENT_MS
 _STEPS: Final = 10
-"""So many steps are a period."""
+"""The number of steps in a period."""
 _DENSE: Final = 25
 _DENSE_PERIODS: Final = 3
 """If so many steps of the last periods have a commit, a step without one is not by chance."""

@@ -164,7 +164,7 @@ class Parts:
         return column.at(np.minimum(self.rows + steps, max(len(self.rows) - 1, 0)), there)
 
     def latest(self, mask: Mask, *, before: bool = False) -> tuple[Ints, Mask]:
-        """The last row with `mask` up to this one (`before`: before this one), and whether there is such a row."""
+        """The last row with `mask` up to this row (`before`: before this row), and whether such a row exists."""
         found = np.maximum.accumulate(np.where(mask, self.rows, -1))
         if before:
             found = np.concatenate((np.full(min(len(found), 1), -1, np.int64), found[:-1]))
@@ -180,7 +180,7 @@ class Parts:
         total = np.cumsum(mask, dtype=np.int64)
         return total - (total[self.first] - mask[self.first])
 
-    def most_so_far(self, column: Column) -> Column:
+    def max_so_far(self, column: Column) -> Column:
         """The largest value of the part up to this row."""
         words, ranks = np.unique(column.values, return_inverse=True)
         # a missing value has a rank below all others; each part stands above the parts before it
@@ -188,10 +188,10 @@ class Parts:
         found = np.maximum.accumulate(rank) - self.number * (len(words) + 1)
         return Column(words[np.maximum(found - 1, 0)], found > 0) if len(words) else column
 
-    def least_so_far(self, column: Column) -> Column:
+    def min_so_far(self, column: Column) -> Column:
         """The smallest value of the part up to this row."""
         # ~x reverses the order, and every number has such an opposite
-        found = self.most_so_far(Column(~column.values, column.valid))
+        found = self.max_so_far(Column(~column.values, column.valid))
         return Column(~found.values, found.valid)
 
     def within(self, column: Column, first: int, last: int) -> tuple[Column, Column, Ints]:

@@ -49,17 +49,18 @@ class Windows(NamedTuple):
     """Each checked commit with the facts of its window."""
 
     commits: Ints
-    """How many commits are in it."""
+    """The number of commits in the window."""
     first_ms: Ints
     least: Column
-    """The smallest and the largest offset."""
+    """The smallest offset."""
     most: Column
+    """The largest offset."""
     lags: Ints
-    """For how many of them the lag is known,"""
+    """The number of commits with a known lag."""
     least_lag: Column
-    """the smallest lag,"""
+    """The smallest lag."""
     shrinks: Ints
-    """and in how many steps the lag got smaller."""
+    """The number of steps in which the lag got smaller."""
     longest_ms: Column
     """The longest step."""
     calm_ms: Column
@@ -75,14 +76,15 @@ class Windows(NamedTuple):
     next_ms: Column
     """When the next commit came; None: it is the last one."""
     next_end: Column
-    """How far the log reached then."""
+    """The end of the log when the next commit came."""
     is_run_start: Mask
-    """The first and the last commit of a run with the same offset,"""
+    """Whether the commit is the first one of a run with the same offset."""
     is_run_end: Mask
+    """Whether the commit is the last one of the run."""
     run_ms: Ints
-    """when the first of the run came,"""
+    """When the first commit of the run came."""
     run_commits: Ints
-    """and how many there are so far."""
+    """The number of commits of the run so far."""
 
 
 def thinned(commits: CommitRows) -> Thinned:
@@ -132,7 +134,7 @@ def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
         shrinks,
         longest_ms,
         Column((time_ms.values - time_ms.values[long_ago]) // (LONG - 1), position >= LONG),
-        life.most_so_far(gap_ms.where(~begins(member))),
+        life.max_so_far(gap_ms.where(~begins(member))),
         life.after(time_ms).or_else(few.gone_ms),
         life.after(end_then),
         is_run_start,
@@ -160,9 +162,9 @@ STILL_MS: Final = 2 * SPAN_MS
 That holds if its owner makes progress otherwise: it shows signs of life in the second half of that time.
 """
 USUAL_GAPS: Final = 5
-"""And for so many of its usual intervals,"""
+"""A partition must also stand still for so many of its usual intervals between commits."""
 LONGEST_GAPS: Final = 1.5
-"""and of the longest interval of its last commits.
+"""A partition must also stand still for so many times the longest interval of its last commits.
 
 If the owner is silent, the longest interval of any member so far counts.
 """

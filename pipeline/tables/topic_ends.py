@@ -32,9 +32,9 @@ class Reach(NamedTuple):
     not_beyond_ms: Column
     """The last time at which it surely did not; missing: no such time is known."""
     end_offset: Column
-    """How far the log is known to reach in the end,"""
+    """The latest known end of the log."""
     end_ms: Column
-    """and since when."""
+    """Since when the log has this end."""
 
 
 class Marks(NamedTuple):
@@ -98,7 +98,7 @@ def _reached(topic: Ints, times: Ints, offsets: Ints, is_commit: np.ndarray) -> 
     """The largest offset of the partition so far, in the order of time."""
     in_time = sorted_rows(topic, times, is_commit)
     found = np.empty(len(topic), np.int64)
-    found[in_time] = Parts(begins(known(topic[in_time]))).most_so_far(known(offsets[in_time])).values
+    found[in_time] = Parts(begins(known(topic[in_time]))).max_so_far(known(offsets[in_time])).values
     return found
 
 
@@ -109,7 +109,7 @@ def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Colu
     downwards = sorted_rows(topic, -height)
     parts = Parts(begins(known(topic[downwards])))
     level = Parts(begins(known(topic[downwards]), known(height[downwards])))
-    least = parts.least_so_far(proven.at(downwards))
+    least = parts.min_so_far(proven.at(downwards))
     lowest, is_there = parts.latest(mark[downwards] >= 0)
     # the rows of one height use what is above all of them
     higher = np.maximum(level.first - 1, 0)

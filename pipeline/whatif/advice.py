@@ -84,15 +84,15 @@ class _Gain(NamedTuple):
     unread_ms: int
     """The real unread time."""
     is_gain: bool
-    """Is the spared unread time more than chance, and more than little?"""
+    """Whether the spared unread time is large enough, and not by chance."""
     least: float
-    """So many rebalances must be spared for their own sake,"""
+    """The number of rebalances that a setting must spare if it spares no unread time."""
     most_ms: float
-    """and the unread time may grow by so much then."""
+    """How much the unread time may grow in that case."""
 
     @property
     def is_calmer(self) -> bool:
-        """Fewer rebalances with the same unread time help too."""
+        """Whether the setting spares rebalances at about the same unread time."""
         return self.spared >= self.least and self.gain_ms > -self.most_ms
 
 

@@ -355,5 +355,5 @@ class EpochCosts:
 
 
 def partitions_of(share: Owned) -> frozenset[Partition]:
-    """The partitions of a member, one by one."""
+    """Each partition of a member, with its topic."""
     return frozenset((topic, number) for topic, numbers in share.items() for number in numbers)

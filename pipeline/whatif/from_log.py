@@ -164,9 +164,9 @@ class _Reader:
         self, record: Record, members: Mapping[str, Record], shares: Mapping[str, Owned], at_ms: int
     ) -> None:
         history, protocol = self.history, record["protocol"]
-        told_ms = self._starts.get((record["generation"], at_ms))
+        known_began_ms = self._starts.get((record["generation"], at_ms))
         ended_ms = self._join_end_ms(record, at_ms)
-        began_ms = stopped_ms = self._began_ms(len(members), told_ms, ended_ms, at_ms)
+        began_ms = stopped_ms = self._began_ms(len(members), known_began_ms, ended_ms, at_ms)
         ended_ms = max(ended_ms, began_ms)
         came = [name for name in members if name not in self._members]
         stayed = [name for name in members if name in self._members]
@@ -179,7 +179,7 @@ class _Reader:
         else:
             # it joined again at once, whatever else happened until all had joined
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
-            stopped_ms = began_ms if told_ms is None else stopped_ms
+            stopped_ms = began_ms if known_began_ms is None else stopped_ms
         late = self._too_late(gone, began_ms, ended_ms) if follower is not None else []
         for name in late:
             self._stays[name].end, self._stays[name].end_ms = JOIN_TIMEOUT, ended_ms
@@ -193,13 +193,13 @@ class _Reader:
         )
         self._offer_anew([members[name] for name in stayed], protocol, began_ms)
 
-    def _began_ms(self, members: int, told_ms: int | None, ended_ms: int, at_ms: int) -> int:
-        """When a rebalance began, if `told_ms` is known or not; its join phase ended at `ended_ms`."""
+    def _began_ms(self, members: int, known_began_ms: int | None, ended_ms: int, at_ms: int) -> int:
+        """When a rebalance began, if `known_began_ms` is known or not; its join phase ended at `ended_ms`."""
         if self._members:
-            began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
+            began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if known_began_ms is None else known_began_ms)
         else:
-            first_ms = self._first_join_ms(members, ended_ms, told_ms)
-            began_ms = first_ms if told_ms is None else max(self._at_ms, told_ms)
+            first_ms = self._first_join_ms(members, ended_ms, known_began_ms)
+            began_ms = first_ms if known_began_ms is None else max(self._at_ms, known_began_ms)
         return min(began_ms, at_ms)
 
     def _exchange(self, members: Mapping[str, Record], came: Sequence[str], protocol: str, at_ms: int) -> list[str]:
@@ -262,17 +262,17 @@ class _Reader:
         return next((name for name in stayed if has_less(before.shares.get(name, {}), self._shares[name])), None)
 
     def _join_end_ms(self, record: Record, at_ms: int) -> int:
-        told_ms = record["state_timestamp_ms"]
-        return min(max(told_ms, self._at_ms + 1), at_ms) if told_ms is not None and told_ms > 0 else at_ms
+        joined_ms = record["state_timestamp_ms"]
+        return min(max(joined_ms, self._at_ms + 1), at_ms) if joined_ms is not None and joined_ms > 0 else at_ms
 
-    def _first_join_ms(self, members: int, ended_ms: int, told_ms: int | None) -> int:
+    def _first_join_ms(self, members: int, ended_ms: int, known_began_ms: int | None) -> int:
         """The group was empty: the first member joined a delay before the join phase ended, two if others joined too.
 
-        `told_ms`: when it began, by all groups of the log together (a busy broker may be late in one).
+        `known_began_ms`: when it began, by all groups of the log together (a busy broker may be late in one).
         """
         history, created_ms = self.history, self._created_ms
         self._created_ms = None
-        since_ms = created_ms if told_ms is None else told_ms
+        since_ms = created_ms if known_began_ms is None else known_began_ms
         if since_ms is not None:
             delay_ms = (ended_ms - since_ms) // (1 if members == 1 else 2)
             # never 0: as far as is known all joined at once, and shall join one generation

@@ -15,7 +15,7 @@ from muster.pipeline.defaults import EPOCH_SESSION_MS, INITIAL_DELAY_MS
 from muster.pipeline.episodes.thresholds import FORM_MS, SECOND_ROUND_MS, STOP_MS
 
 FAR: Final = 2**60
-"""A time that is never reached (ms)."""
+"""A time (ms) that is never reached."""
 EVENTS: Final = "events"
 LOG: Final = "log"
 """`History.source`: `__group_events`, or the offsets log alone."""
@@ -101,7 +101,7 @@ class Round:
     began_ms: int
     cause: str
     trigger: str | None
-    """A member id."""
+    """The id of the member that caused the rebalance."""
     joins: dict[str, int] = field(default_factory=dict)
     syncs: dict[str, int] = field(default_factory=dict)
     ended_ms: int = FAR

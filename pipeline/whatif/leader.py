@@ -77,8 +77,8 @@ class AssignmentBook:
             self._record(clients, generation, before)
             before = generation.shares
 
-    def say(self, said: SentMetadata) -> bytes:
-        """The metadata of a JoinGroup."""
+    def metadata_bytes(self, said: SentMetadata) -> bytes:
+        """The bytes of the metadata of a JoinGroup."""
         token = self._numbers.get(said)
         if token is None:
             token = self._numbers[said] = b"%d" % len(self._said)

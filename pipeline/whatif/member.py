@@ -241,7 +241,7 @@ class Actor:
         if said != self._said or len(offers) != len(self._protocols):
             self._said = said
             self._protocols = [
-                JoinGroupRequestProtocol(one.name, replay.book.say(what))
+                JoinGroupRequestProtocol(one.name, replay.book.metadata_bytes(what))
                 for one, what in zip(offers, said, strict=True)
             ]
         return self._protocols

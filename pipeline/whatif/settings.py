@@ -23,7 +23,7 @@ AS_IT_WAS: Final = "as it was"
 """The name of the setting that changes nothing."""
 ALL_AT_ONCE: Final = 0
 """`Setting.deploy`: all are restarted at once."""
-_MOST: Final = 200
+_MAX_SETTINGS: Final = 200
 """Settings in one grid."""
 _LONGEST_MS: Final = 2**31 - 1
 
@@ -168,8 +168,8 @@ def from_json(value: Any) -> list[Setting]:
         if not isinstance(one, dict):
             raise BadSetting(f'{one!r} is no setting; an object was expected, as {{"session.timeout.ms": 45000}}')
         found += _combinations(one)
-        if len(found) > _MOST:
-            raise BadSetting(f"more than {_MOST} settings; ask for fewer at a time")
+        if len(found) > _MAX_SETTINGS:
+            raise BadSetting(f"more than {_MAX_SETTINGS} settings; ask for fewer at a time")
     return distinct(found)
 
 

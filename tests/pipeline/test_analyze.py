@@ -40,7 +40,7 @@ def analysed(spark: SparkSession, log: str, tmp_path_factory: pytest.TempPathFac
     return out, run(spark, Source(path=log), str(out), formats=("html", "parquet"), settings=())
 
 
-def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None:
+def test_an_analysis_writes_every_table(analysed: tuple[Path, Analysis], log: str) -> None:
     out, analysis = analysed
     for name, table in analysis.tables.items():
         assert table.columns == TABLES[name].names
@@ -51,7 +51,7 @@ def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None
     assert not (out / ".stage").exists()
 
 
-def test_transactions_are_told_as_they_were(analysed: tuple[Path, Analysis], log: str) -> None:
+def test_an_analysis_finds_the_transactions(analysed: tuple[Path, Analysis], log: str) -> None:
     meant = Counter((row["transactional_id"], row["outcome"], row["cause"]) for row in truth(Path(log))["transaction"])
     rows = analysed[1].tables["transactions"].where("end_ms is not null").collect()
     assert Counter((row["transactional_id"], row["outcome"], row["cause"]) for row in rows) == meant
@@ -59,7 +59,7 @@ def test_transactions_are_told_as_they_were(analysed: tuple[Path, Analysis], log
     assert "By transactional id, the most aborted first" in (analysed[0] / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_notebook(
+def test_the_notebook_runs(
     analysed: tuple[Path, Analysis], log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its cells run one after the other; the analysis is the one that was made already."""
@@ -77,7 +77,7 @@ def test_the_notebook(
     assert names["by_cause"].count() >= 1
 
 
-def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -> None:
+def test_an_analysis_prints_its_summary(analysed: tuple[Path, Analysis], log: str) -> None:
     assert log in summary(analysed[1])
 
 
@@ -90,7 +90,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1
     return sentence
 
 
-def test_what_cannot_be_is_told_before_spark_is_started(
+def test_impossible_inputs_are_refused_before_spark_starts(
     log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("muster.pipeline.analyze.open_session", pytest.fail)
@@ -119,7 +119,7 @@ def session_of_tests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("session_of_tests")
-def test_a_log_of_which_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_log_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ("--out", str(tmp_path / "out"))
     whole = batch([(b"order-1", b"x" * 30)] * 5, 0)
     for name, data, sentence in (
@@ -147,7 +147,9 @@ def test_a_log_of_which_nothing_can_be_read(tmp_path: Path, capsys: pytest.Captu
         (["d", "--format", "pdf"], "analyze: --format pdf: 'pdf' is none of html, parquet, csv, json"),
     ],
 )
-def test_what_makes_no_sense(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_senseless_options_are_refused_with_status_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     told = capsys.readouterr()
     assert sentence in told.err
@@ -155,7 +157,7 @@ def test_what_makes_no_sense(arguments: list[str], sentence: str, capsys: pytest
     assert told.out == ""
 
 
-def test_what_was_staged_goes_when_it_fails(
+def test_staged_files_are_removed_after_a_failure(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stage(_spark: SparkSession, _source: Source, folder: str, _wanted: object) -> None:
@@ -168,7 +170,7 @@ def test_what_was_staged_goes_when_it_fails(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_interrupt_is_no_failure_of_the_code(
+def test_an_interrupt_ends_an_analysis_without_a_traceback(
     log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:

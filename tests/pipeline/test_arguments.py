@@ -14,7 +14,7 @@ def given(*arguments: str) -> Arguments:
     return read(parser.parse_args(arguments))
 
 
-def test_a_data_directory_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_arguments_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     asked = given("muster-data")
     assert asked == Arguments(
@@ -22,13 +22,13 @@ def test_a_data_directory_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_under_spark_submit_the_master_is_what_that_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_spark_submit_its_master_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "12345")
     assert given("muster-data").master is None
     assert given("muster-data", "--master", "spark://one:7077").master == "spark://one:7077"
 
 
-def test_a_live_cluster_with_options_of_its_client() -> None:
+def test_options_of_the_client_of_a_live_cluster_are_read() -> None:
     asked = given(
         "--bootstrap-server", "one:9093", "-X", "kafka.security.protocol=SSL", "-X", "kafka.ssl.key.password=a=b"
     )
@@ -36,7 +36,7 @@ def test_a_live_cluster_with_options_of_its_client() -> None:
     assert asked.kafka == {"bootstrap.servers": "one:9093", "security.protocol": "SSL", "ssl.key.password": "a=b"}
 
 
-def test_which_part_of_it() -> None:
+def test_time_and_group_filters_are_read() -> None:
     asked = given(
         "d", "--since", "2026-01-31T08:00", "--until", "2026-01-31T10:00+01:00", "--group", "pay*", "--group", "orders"
     )
@@ -45,7 +45,7 @@ def test_which_part_of_it() -> None:
     assert asked.groups == ("pay*", "orders")
 
 
-def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
+def test_what_if_settings_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "grid.json"
     file.write_text('{"static": true}', encoding="utf-8")
     assert given("d", "--what-if", str(file)).what_if == '{"static": true}'
@@ -79,7 +79,7 @@ def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
         (["d", "--what-if", "no.json"], "--what-if no.json: there is no such file"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_sentence(arguments: list[str], sentence: str) -> None:
+def test_senseless_arguments_are_refused_with_one_sentence(arguments: list[str], sentence: str) -> None:
     with pytest.raises(BadArgument) as told:
         given(*arguments)
     assert sentence in str(told.value)

@@ -76,14 +76,14 @@ def without_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(commits(), bent(), any_record()), min_size=1, max_size=12))
-def test_rows_are_read_as_protocol_reads_them_one_by_one(pairs: list[Pair]) -> None:
+def test_rows_are_decoded_as_the_protocol_package_decodes_them(pairs: list[Pair]) -> None:
     decoded = decode(raw_batch(pairs))
     assert without_place(in_order(decoded)) == as_protocol_reads(pairs)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(commits(), min_size=4, max_size=8), st.integers(0, 3), st.integers(0, 3))
-def test_a_slice_of_a_batch_is_read_like_a_batch(pairs: list[Pair], start: int, left_out: int) -> None:
+def test_a_slice_of_a_batch_is_decoded(pairs: list[Pair], start: int, left_out: int) -> None:
     part = raw_batch(pairs).slice(start, len(pairs) - start - min(left_out, len(pairs) - start - 1))
     rows = in_order(decode(part))
     assert [row["log_offset"] for row in rows] == part.column("offset").to_pylist()
@@ -91,7 +91,9 @@ def test_a_slice_of_a_batch_is_read_like_a_batch(pairs: list[Pair], start: int, 
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_an_ordinary_commit_of_each_version_goes_the_quick_way(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ordinary_commit_of_each_version_uses_the_fast_decoder(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("muster.pipeline.decode.decode_record", None)
     more: dict[str, Any] = {"leader_epoch": 3} if version >= 3 else {}
     more |= {"expire_timestamp": 77} if version == 1 else {}
@@ -122,7 +124,7 @@ def test_an_ordinary_commit_of_each_version_goes_the_quick_way(version: int, mon
 
 
 @pytest.mark.parametrize("key_type", range(26))
-def test_every_key_type_is_known_or_kept_as_it_is(key_type: int) -> None:
+def test_every_key_type_is_decoded_or_kept_unchanged(key_type: int) -> None:
     key = key_type.to_bytes(2, "big") + b"\0\1g\0\1m\0\0\0\0"
     (row,) = in_order(decode(raw_batch([(key, None)])))
     assert row["key_type"] == key_type
@@ -133,14 +135,14 @@ def test_every_key_type_is_known_or_kept_as_it_is(key_type: int) -> None:
         assert row["group"] == "g"
 
 
-def test_a_value_of_a_version_to_come_is_kept_as_it_is() -> None:
+def test_a_value_of_a_later_version_is_kept_unchanged() -> None:
     key, value = commit(3)
     (row,) = in_order(decode(raw_batch([(key, b"\0\5" + (value or b"")[2:])])))
     assert (row["kind"], row["value_version"], row["group"]) == ("unknown", 5, "g")
     assert row["raw_value"][:2] == b"\0\5"
 
 
-def test_what_is_malformed_says_why_and_whose_it_is() -> None:
+def test_a_malformed_row_has_its_reason_and_group() -> None:
     key, value = commit(3)
     bad = OffsetCommitKey("g", "t", 0)
     rows = in_order(decode(raw_batch([(key, (value or b"")[:-3]), (None, b"x"), (b"\0", None), record(bad, None)])))
@@ -151,14 +153,14 @@ def test_what_is_malformed_says_why_and_whose_it_is() -> None:
     assert rows[2]["reason"] == "record key: truncated: 2 bytes needed, 1 left"
 
 
-def test_members_of_consumers_are_read_and_others_keep_their_bytes() -> None:
+def test_members_of_consumers_are_decoded_and_others_keep_their_bytes() -> None:
     value = GroupMetadataValue(protocol_type="work", generation=4, protocol="p", leader="m")
     rows = in_order(decode(raw_batch([record(GroupMetadataKey("g"), value, 3), record(GroupMetadataKey("g"), None)])))
     assert (rows[0]["kind"], rows[0]["generation"], rows[0]["members"]) == ("classic", 4, [])
     assert (rows[1]["is_tombstone"], rows[1]["members"]) == (True, None)
 
 
-def test_damage_stands_in_the_malformed_rows() -> None:
+def test_damage_becomes_malformed_rows() -> None:
     key, value = commit()
     raw = raw_batch([(key, value), (None, b"torn")], damage=[None, "the file ends in the middle of a batch"])
     rows = in_order(decode(raw))
@@ -166,20 +168,20 @@ def test_damage_stands_in_the_malformed_rows() -> None:
     assert (rows[1]["reason"], rows[1]["raw_value"]) == ("the file ends in the middle of a batch", b"torn")
 
 
-def test_huge_and_empty_values() -> None:
+def test_huge_and_empty_values_are_decoded() -> None:
     big = commit(4, metadata="m" * 32_000)
     rows = in_order(decode(raw_batch([big, (big[0], b""), (big[0], b"\0" * 5_000_000)])))
     assert [row["kind"] for row in rows] == ["commit", "malformed", "commit"]
     assert len(rows[0]["metadata"]) == 32_000
 
 
-def test_no_rows_and_rows_without_the_facts_of_segments() -> None:
+def test_empty_batches_and_rows_without_producers_are_decoded() -> None:
     assert list(decode_all([pa.RecordBatch.from_pylist([], RAW)])) == []
     raw = raw_batch([commit()]).select(["topic", "partition", "offset", "timestamp_ms", "key", "value"])
     (row,) = in_order(decode(raw))
     assert row["producer_id"] is None
 
 
-def test_a_column_of_another_binary_type_is_taken() -> None:
+def test_other_binary_column_types_are_accepted() -> None:
     keys = Binary(pa.array([b"ab", None, b""], pa.large_binary()))
     assert (keys.starts.tolist(), keys.ends.tolist()) == ([0, 2, 2], [2, 2, 2])

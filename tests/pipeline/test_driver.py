@@ -61,13 +61,13 @@ def is_of_spark(node: ast.Call) -> bool:
     return node.func.attr in COLLECTING and name not in ("F", "pc", "story", "data", "laid", "found") and not node.args
 
 
-def test_what_comes_to_the_driver_does_not_grow_with_the_log() -> None:
+def test_rows_collected_by_the_driver_do_not_grow_with_the_log() -> None:
     assert set(calls()) == BOUNDED.keys()
     assert all(BOUNDED.values())
 
 
 @pytest.mark.parametrize("most", [1, 50_000])
-def test_times_of_more_days_than_are_looked_at_are_all_looked_at(
+def test_times_of_very_many_days_are_all_checked(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     day = log_times.DAY_MS

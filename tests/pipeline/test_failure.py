@@ -8,7 +8,7 @@ muster.pipeline.sources.options.BadOption: format("muster") has no option x: it 
  SQLSTATE: 38000"""
 
 
-def test_what_spark_says_in_one_line() -> None:
+def test_an_error_of_spark_becomes_one_line() -> None:
     java = "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: no such master\n\tat a.b(C.java)"
     assert reason(RuntimeError(java)) == "org.apache.spark.SparkException: no such master"
     assert reason(RuntimeError("\n[NO_COLUMN] none;\nmore")) == "[NO_COLUMN] none;"
@@ -20,7 +20,7 @@ def test_what_spark_says_in_one_line() -> None:
     assert reason(RuntimeError("one\nCaused by: one")) == "one"
 
 
-def test_what_the_pipeline_said_in_a_worker_is_all_of_it() -> None:
+def test_an_error_of_the_pipeline_in_a_worker_is_shown_alone() -> None:
     assert reason(RuntimeError(TRACEBACK)) == 'format("muster") has no option x: it takes y'
     hidden = "[PYTHON_ERROR] Failed: muster.pipeline.sources.segment_files.NoSource: /x is not there\n SQLSTATE: 1"
     assert reason(RuntimeError(hidden)) == "/x is not there"

@@ -15,7 +15,7 @@ def given(*arguments: str) -> Follow | None:
     return read(parser.parse_args(arguments)).follow
 
 
-def test_how_to_follow() -> None:
+def test_the_options_of_follow_are_read() -> None:
     week_ms = 7 * 24 * 3_600_000
     assert given(*LIVE) is None
     assert given(*LIVE, "--follow") == Follow(10_000, False, week_ms, 6, "parquet")
@@ -49,6 +49,6 @@ def test_how_to_follow() -> None:
         ((*LIVE, "--follow", "--page-every", "0"), "--page-every 0: expected 1 or more"),
     ],
 )
-def test_what_makes_no_sense(arguments: tuple[str, ...], sentence: str) -> None:
+def test_senseless_options_of_follow_are_refused(arguments: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(BadArgument, match=sentence):
         given(*arguments)

@@ -18,7 +18,7 @@ def as_kafka_writes(one: bytes) -> str:
 @given(
     st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.booleans()), min_size=1, max_size=6), st.integers(1, 4)
 )
-def test_ids_are_written_as_kafka_writes_them(rows: list[tuple[bytes, bool]], times: int) -> None:
+def test_uuids_have_kafkas_text(rows: list[tuple[bytes, bool]], times: int) -> None:
     rows = rows * times
     data = np.frombuffer(b"".join(one for one, _ in rows) + bytes(16), np.uint8)
     valid = np.array([there for _, there in rows])
@@ -26,7 +26,7 @@ def test_ids_are_written_as_kafka_writes_them(rows: list[tuple[bytes, bool]], ti
     assert found.to_pylist() == [as_kafka_writes(one) if there else None for one, there in rows]
 
 
-def test_ids_that_look_alike_by_accident_stay_apart() -> None:
+def test_uuids_with_equal_hashes_stay_different() -> None:
     mix = int(_MIX)
     ids = [words.tobytes() for words in np.array([[0, mix], [1, 0], [0, mix]], np.uint64)]
     data = np.frombuffer(b"".join(ids), np.uint8)
@@ -35,7 +35,7 @@ def test_ids_that_look_alike_by_accident_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])
-def test_integers_are_read_wherever_they_begin(width: int) -> None:
+def test_integers_are_read_at_every_position(width: int) -> None:
     raw = bytes(range(248, 256)) + bytes(range(40))
     found = integers(np.frombuffer(raw, np.uint8), np.arange(30), width)
     assert found.tolist() == [int.from_bytes(raw[at : at + width], "big", signed=True) for at in range(30)]

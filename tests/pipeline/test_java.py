@@ -20,14 +20,14 @@ def fake_java(home: Path, version: str) -> Path:
     return command
 
 
-def test_the_java_home_that_is_set_is_taken_when_it_is_new_enough(tmp_path: Path) -> None:
+def test_a_java_home_that_is_new_enough_is_used(tmp_path: Path) -> None:
     fake_java(tmp_path / "new", "21.0.1")
     fake_java(tmp_path / "path", "17.0.2")
     environment = {"JAVA_HOME": str(tmp_path / "new"), "PATH": f"{tmp_path}/path/bin:/bin:/usr/bin"}
     assert java_home(environment) == str(tmp_path / "new")
 
 
-def test_the_path_when_there_is_no_java_home_or_one_too_old(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used_without_a_new_enough_java_home(tmp_path: Path) -> None:
     fake_java(tmp_path / "old", "1.8.0_402")
     fake_java(tmp_path / "path", "17.0.2")
     path = f"{tmp_path}/path/bin:/bin:/usr/bin"
@@ -35,9 +35,7 @@ def test_the_path_when_there_is_no_java_home_or_one_too_old(tmp_path: Path) -> N
     assert java_home({"PATH": path, "JAVA_HOME": str(tmp_path / "old")}) == str(tmp_path / "path")
 
 
-def test_else_the_one_that_comes_with_the_extra_without_the_module_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bundled_java_is_used_if_there_is_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundled = fake_java(tmp_path / "with a space", "21")
     monkeypatch.setattr(spark_home, "_bundled", lambda: bundled)
     home = java_home({"PATH": str(tmp_path / "empty")})
@@ -47,7 +45,7 @@ def test_else_the_one_that_comes_with_the_extra_without_the_module_it_lacks(
     assert said.stdout.split("\n")[:-1] == ["-cp", "a b", "-Xmx1g", "--add-opens=x", ""]
 
 
-def test_none_at_all_is_an_error_that_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_an_error_that_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_home, "_bundled", lambda: None)
     fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"Java 17 or later \(none was found\): install one"):

@@ -31,25 +31,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_rows_in_order(folder: Path) -> None:
+def test_parquet_rows_are_read_in_order(folder: Path) -> None:
     rows = [one for batch in of_folder(folder, SCHEMA).batches("n", "group") for one in batch.to_pylist()]
     assert rows == [{"n": n, "group": f"g{n % 3}"} for n in range(10)]
 
 
 @pytest.mark.parametrize("numbers", [[], [0], [2, 3], [0, 5, 6, 7, 9], list(range(10))])
 @pytest.mark.parametrize("size", [1, 2, 1_000])
-def test_some_rows(folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[int], size: int) -> None:
+def test_some_parquet_rows_are_read_by_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, numbers: list[int], size: int
+) -> None:
     monkeypatch.setattr(module, "NESTED_ROWS", size)
     found = [one for batch in of_folder(folder, SCHEMA).rows(numbers, *SCHEMA.names) for one in batch.to_pylist()]
     assert found == [row(n) for n in numbers]
 
 
-def test_a_table_without_files(tmp_path: Path) -> None:
+def test_a_parquet_table_without_files_is_empty(tmp_path: Path) -> None:
     table = of_folder(tmp_path, SCHEMA)
     assert [list(table.batches("n")), list(table.rows([], "n"))] == [[], []]
 
 
-def test_files_of_hadoop(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_files_of_hadoop_are_read(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a store that only Java knows; here it is this machine's disk."""
     here = kept(spark, {"t": [str(folder), str(folder)]}, {"t": SCHEMA})["t"]
     monkeypatch.setattr(module, "is_local", lambda _spark, _path: False)

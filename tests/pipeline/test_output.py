@@ -40,13 +40,13 @@ def test_a_table_as_json_says_null_where_nothing_is_known(tables: Path) -> None:
     assert second == ROWS[1]
 
 
-def test_what_is_there_in_the_end(tables: Path) -> None:
+def test_only_the_written_files_are_left(tables: Path) -> None:
     assert sorted(one.name for one in tables.iterdir()) == ["empty.csv", "empty.json", "full", "full.csv", "full.json"]
     assert (tables / "empty.csv").read_text(encoding="utf-8") in ("", "group,owned,key,count\n")
     assert (tables / "empty.json").read_text(encoding="utf-8") == ""
 
 
-def test_pages_of_groups_that_are_gone_go(spark: SparkSession, tmp_path: Path) -> None:
+def test_superfluous_pages_are_removed(spark: SparkSession, tmp_path: Path) -> None:
     out, order = str(tmp_path), []
 
     def write(path: str, text: str) -> None:
@@ -64,7 +64,7 @@ def test_pages_of_groups_that_are_gone_go(spark: SparkSession, tmp_path: Path) -
     )
 
 
-def test_a_text_and_a_folder_that_goes(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_text_is_written_and_a_folder_removed(spark: SparkSession, tmp_path: Path) -> None:
     where = write_text(spark, str(tmp_path / "out" / "page.html"), "grüß")
     assert Path(where).read_text(encoding="utf-8") == "grüß"
     write_text(spark, f"file://{tmp_path}/out/page.html", "again")

@@ -33,7 +33,7 @@ def plan(rows: DataFrame) -> list[str]:
     return text.splitlines()
 
 
-def test_rows_are_made_once_and_what_is_made_of_them_starts_from_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_kept_rows_are_computed_once(spark: SparkSession, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     rows = counted(spark, runs)
     kept = keep(rows)
@@ -52,7 +52,7 @@ def test_rows_are_made_once_and_what_is_made_of_them_starts_from_there(spark: Sp
 
 
 @pytest.mark.parametrize("error", [Py4JError("no such class"), AttributeError("_jdf"), TypeError("not callable")])
-def test_where_spark_is_made_otherwise_they_are_kept_all_the_same(
+def test_rows_are_kept_also_with_another_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def other(_: DataFrame) -> DataFrame:
@@ -65,7 +65,7 @@ def test_where_spark_is_made_otherwise_they_are_kept_all_the_same(
     spark.catalog.clearCache()
 
 
-def test_in_a_block_queries_are_planned_once(spark: SparkSession) -> None:
+def test_queries_in_a_block_are_planned_once(spark: SparkSession) -> None:
     kept = keep(spark.range(0, 4, 1, 2).groupBy("id").count())
 
     def planned(rows: DataFrame) -> str:

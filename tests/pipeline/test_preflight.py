@@ -14,14 +14,14 @@ from muster.pipeline.preflight import NotUsable, check_master, check_names, chec
 @pytest.mark.parametrize(
     "master", [None, "local", "local[*]", "local[4]", "local[2,3]", "spark://one:7077,two:7077", "yarn", "k8s://x:1"]
 )
-def test_names_that_can_be(bootstrap: str, master: str | None) -> None:
+def test_valid_names_pass_the_checks(bootstrap: str, master: str | None) -> None:
     check_names(bootstrap, master, "out")
 
 
 @pytest.mark.parametrize(
     "bootstrap", ["", " ", "one:0", "one:65536", "one:x", "a b", "one:1,", ":9092", "http://one/x"]
 )
-def test_what_is_no_address(bootstrap: str) -> None:
+def test_an_invalid_address_is_refused(bootstrap: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT was expected"):
         check_names(bootstrap, None, "out")
 
@@ -29,18 +29,18 @@ def test_what_is_no_address(bootstrap: str) -> None:
 @pytest.mark.parametrize(
     "master", ["", "one", "local[x]", "local[0]", "spark://one", "spark://one:7077,two", "mesos://x"]
 )
-def test_what_is_no_master(master: str) -> None:
+def test_an_invalid_master_is_refused(master: str) -> None:
     with pytest.raises(ValueError, match=r"local\[\*\], spark://HOST:PORT, yarn or k8s://URL was expected"):
         check_names(None, master, "out")
 
 
-def test_what_is_no_folder() -> None:
+def test_an_invalid_folder_is_refused() -> None:
     for out in ("", " ", "a\0b"):
         with pytest.raises(ValueError, match="a folder was expected"):
             check_names(None, None, out)
 
 
-def test_a_master_that_nobody_is() -> None:
+def test_a_master_that_does_not_listen_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"127.0.0.1:{server.getsockname()[1]}"
         check_master(f"spark://127.0.0.1:1,{url}")
@@ -52,7 +52,7 @@ def test_a_master_that_nobody_is() -> None:
         check_master("spark://127.0.0.1:1,127.0.0.1:2")
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.touch()
     for out in (str(file), f"{file}/below/it", f"file:{file}", f"file://{file}"):

@@ -31,14 +31,12 @@ def test_every_column_has_a_comment_and_no_name_twice(table: str) -> None:
     assert len({name for name, _ in names}) == len(names)
 
 
-def test_what_really_happened_is_told_by_what_would_have() -> None:
+def test_columns_of_actual_figures_have_comments() -> None:
     assert comment("whatif", "actual_rebalances") == "what really happened: generations that got an assignment"
     assert comment("whatif", "moods") is None
 
 
-def test_times_stand_as_timestamps_beside_and_the_group_under_a_name_for_sql(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_published_tables_have_timestamps_and_group_id(spark: SparkSession, tmp_path: Path) -> None:
     row = {"group": "g", "generation": 1, "member_count": 1, "source": "log", "start_ms": 1_750_000_000_123}
     table = published(table_of(spark, "generations", [row]), "generations")
     assert table.columns[: len(TABLES["generations"].names)] == TABLES["generations"].names
@@ -57,7 +55,7 @@ def comments_of(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(one["name"], one["metadata"]["comment"]) for one in told["fields"]]
 
 
-def test_what_a_real_kafkas_tables_say_is_never_null_never_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_path: Path) -> None:
     """Logs of a real Kafka with groups of every kind; the partitions of each have other numbers."""
     for archive in KEPT.glob("kafka-4.3-*.tar.xz"):
         if archive.name != "kafka-4.3-epochs.tar.xz":
@@ -84,7 +82,7 @@ def test_what_a_real_kafkas_tables_say_is_never_null_never_is(spark: SparkSessio
     assert filled >= {"commits", "generations", "rebalances", "moves", "regressions", "episodes", "verdicts", "lag"}
 
 
-def test_a_row_without_what_is_never_null_is_an_error(spark: SparkSession) -> None:
+def test_a_null_in_a_never_null_column_is_an_error(spark: SparkSession) -> None:
     table = published(table_of(spark, "verdicts", [{"group": "g", "verdict": "fine"}]), "verdicts")
     with pytest.raises(SparkRuntimeException, match="the table verdicts has a row without level"):
         table.collect()
@@ -93,7 +91,7 @@ def test_a_row_without_what_is_never_null_is_an_error(spark: SparkSession) -> No
     }
 
 
-def test_a_view_for_dashboards(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_overview_view_has_one_row_for_each_group(spark: SparkSession, tmp_path: Path) -> None:
     rows = {
         "verdicts": [{"level": "look", "verdict": "a died", "cost_ms": 2_500, "episodes": 2, "rebalances": 3}],
         "flapping": [{"rebalances": 3, "score": 12.0}],

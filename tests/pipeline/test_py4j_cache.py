@@ -22,7 +22,7 @@ class Jvm:
         return SimpleNamespace(method=len(self.asked))
 
 
-def test_a_class_and_its_methods_are_asked_for_once() -> None:
+def test_java_classes_and_methods_are_requested_once() -> None:
     jvm = Jvm()
     spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm)))
     for _ in range(2):
@@ -32,20 +32,20 @@ def test_a_class_and_its_methods_are_asked_for_once() -> None:
     assert jvm.asked == list(CLASSES)
 
 
-def test_spark_makes_its_columns_of_what_is_held(spark: SparkSession) -> None:
+def test_spark_uses_the_cached_classes(spark: SparkSession) -> None:
     assert spark.range(1).select(F.initcap(F.lit("some text")).alias("it")).collect()[0]["it"] == "Some Text"
     functions = vars(spark.sparkContext._jvm)["org.apache.spark.sql.functions"]
     assert {"initcap", "lit"} <= vars(functions).keys()
 
 
-def test_a_session_for_little_work_does_not_say_what_it_no_longer_needs() -> None:
+def test_a_small_session_does_not_report_unused_objects() -> None:
     told = SimpleNamespace(enable_memory_management=True)
     gateway = SimpleNamespace(gateway_property=told)
     keep_objects(cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))))
     assert told.enable_memory_management is False
 
 
-def test_py4j_asks_before_it_says_what_is_no_longer_needed(spark: SparkSession) -> None:
+def test_py4j_has_the_setting_for_unused_objects(spark: SparkSession) -> None:
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     assert gateway.gateway_property.enable_memory_management is True

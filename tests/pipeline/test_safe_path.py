@@ -32,7 +32,7 @@ def test_a_command_imports_nothing_of_the_current_folder(tmp_path: Path, path: s
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_java_hands_on_does_not_mean_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_passed_to_workers_has_no_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/elsewhere"])
     monkeypatch.setenv("PYTHONPATH", f":/elsewhere:.:{tmp_path}")
@@ -41,7 +41,7 @@ def test_what_java_hands_on_does_not_mean_the_current_folder(tmp_path: Path, mon
     assert safe_path.worker_settings() == {"spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 
-def test_in_musters_own_source_its_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_musters_packages_are_found_in_its_own_source(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(safe_path.__file__).resolve().parents[1]
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys, "path", [""])

@@ -37,7 +37,7 @@ def true(generation: int, acted: int, **other: Any) -> dict[str, Any]:
     return {**line, "settled": 2_000, "died": [], **other}
 
 
-def test_what_is_told_of_rebalances() -> None:
+def test_rebalances_are_scored() -> None:
     dead = [{"client_id": "a", "noticed": 1_000, "last_life": 400}]
     truth = [
         true(1, 1_000),
@@ -58,7 +58,7 @@ def test_what_is_told_of_rebalances() -> None:
     assert (found["all who died named"], found["last sign of life, median error"]) == ("1/1", "100 ms")
 
 
-def test_what_is_told_of_commits_that_went_back() -> None:
+def test_regressions_are_scored() -> None:
     truth = [
         {"kind": "regression", "group": "g", "cause": "reset", "by": None, "from": 1_000, "until": 1_500},
         {"kind": "regression", "group": "g", "cause": "rewind", "by": None, "from": 5_000, "until": 5_000},
@@ -72,7 +72,7 @@ def test_what_is_told_of_commits_that_went_back() -> None:
     assert (found["rows for one happening"], found["rows of nothing known"]) == ("2", "1")
 
 
-def test_what_is_told_of_stalls_and_episodes() -> None:
+def test_stalls_and_episodes_are_scored() -> None:
     truth = [
         {"kind": "stall", "group": "g", "topic": "t", "partitions": [0, 1], "how": "pause", "from": 0, "until": 60_000},
         {"kind": "episode", "group": "g", "what": "formation", "from": 0, "until": 9, "members": []},
@@ -111,7 +111,7 @@ def test_what_is_told_of_stalls_and_episodes() -> None:
     assert "hidden" not in shown({HOLD_OUT: [Figure("f", 0, 1, misses=("hidden",))]}, misses=True)
 
 
-def test_what_a_script_did_counts_if_the_broker_saw_it() -> None:
+def test_actions_of_a_script_count_if_the_broker_saw_them() -> None:
     def script(what: str, since: int, until: int, members: list[str], group: str | None = "g") -> dict[str, Any]:
         told_of = {} if group else {"groups": ["g"]}
         return {"kind": "episode", "group": group, "what": what, "from": since, "until": until, "members": members,
@@ -171,7 +171,7 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
     assert advice({}, truth) == []
 
 
-def test_goals() -> None:
+def test_figures_are_compared_with_their_goals() -> None:
     some = [
         Figure("all", 19, 20, goal=0.95),
         Figure("few", 18, 20, goal=0.95),
@@ -212,7 +212,7 @@ def test_each_log_is_read_by_a_process_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.tar.xz")), ids=lambda path: path.name)
-def test_a_log_that_is_kept_has_all_kinds_of_happenings(path: Any) -> None:
+def test_each_kept_log_has_all_kinds_of_incidents(path: Any) -> None:
     with tarfile.open(path) as files:
         text = files.extractfile("truth.jsonl")
         assert text is not None

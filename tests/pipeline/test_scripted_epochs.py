@@ -26,7 +26,7 @@ def bumped(epoch: int) -> str:
     return f"Bumped group epoch to {epoch} with metadata hash 7."
 
 
-def test_who_came_and_who_was_given_up() -> None:
+def test_joins_and_removals_are_read_from_the_brokers_log() -> None:
     assert told(
         f"Member {OLD} joins the consumer group using the consumer protocol.",
         bumped(2),
@@ -43,7 +43,7 @@ def test_who_came_and_who_was_given_up() -> None:
     ]  # fmt: skip
 
 
-def test_a_member_of_the_classic_protocol_that_joins_again_has_not_come() -> None:
+def test_a_classic_member_that_joins_again_is_no_new_member() -> None:
     again = "Member c-1 joins the consumer group using the classic protocol."
     created = (
         "Dynamic member with unknown member id joins the consumer group. Created a new member id c-1 and requesting "
@@ -54,6 +54,6 @@ def test_a_member_of_the_classic_protocol_that_joins_again_has_not_come() -> Non
     assert told(f"{created}the member to rejoin with this id.", again, bumped(4)) == [(4, "member_joined", "c")]
 
 
-def test_an_epoch_that_could_not_be_written_the_first_time_is_one() -> None:
+def test_an_epoch_written_at_a_second_try_is_one_epoch() -> None:
     joins = f"Member {OLD} joins the consumer group using the consumer protocol."
     assert told(joins, bumped(8), joins, bumped(8)) == [(8, "member_joined", "a")]

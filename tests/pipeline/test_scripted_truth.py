@@ -34,7 +34,7 @@ JOINED = [
 ]
 
 
-def test_who_came_and_went() -> None:
+def test_joins_and_leaves_are_read_from_the_brokers_log() -> None:
     assert told(
         f"{BEGAN} 0 (reason: Adding new member a-{UUID} with group instance id null; {NO_REASON}).",
         f"{SYNCED} 1. The group has 1 members, 0 of which are static.",
@@ -45,7 +45,7 @@ def test_who_came_and_went() -> None:
     ) == [(1, "member_joined", "a"), (2, "member_left", "b"), (3, "session_expired", "a"), (4, "?", "until the end")]
 
 
-def test_what_overtakes_an_attempt_is_what_counts() -> None:
+def test_the_cause_that_overtakes_an_attempt_counts() -> None:
     assert told(
         f"{BEGAN} 1 (reason: removing member b-{UUID} on heartbeat expiration.).",
         f"{BEGAN} 2 (reason: Adding new member c-{UUID} with group instance id null; {NO_REASON}).",
@@ -53,7 +53,7 @@ def test_what_overtakes_an_attempt_is_what_counts() -> None:
     ) == [(3, "member_joined", "c"), (4, "?", "until the end")]
 
 
-def test_why_somebody_joined_again() -> None:
+def test_the_reason_of_a_rejoin_is_read() -> None:
     said = f"{BEGAN} 1 (reason: {LEADER}; {NO_REASON}).", f"{SYNCED} 2. The group"
     assert told(*said)[0] == (2, "?", "")
     assert told(*said, actions=[done("subscription_changed")])[0] == (2, "subscription_changed", "a")
@@ -62,12 +62,12 @@ def test_why_somebody_joined_again() -> None:
     assert told(*said, actions=[done("leader_rejoined", seconds_before=60)])[0] == (2, "?", "")
 
 
-def test_the_second_round_of_a_cooperative_rebalance() -> None:
+def test_the_second_round_of_a_cooperative_rebalance_is_recognized() -> None:
     revoked = f"{BEGAN} 1 (reason: {LEADER}; client reason: need to revoke partitions and re-join)."
     assert told(revoked, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "a")
     other = f"{BEGAN} 1 (reason: Updating metadata for member b-{UUID} during Stable; {NO_REASON})."
     assert told(other, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "b")
 
 
-def test_what_happened_after_the_end() -> None:
+def test_events_after_the_end_are_ignored() -> None:
     assert list(truth(JOINED, [], {"g": 0})) == [{"kind": "unsure", "group": "g", "first": 1, "last": None}]

@@ -22,7 +22,7 @@ from muster.pipeline.stage import Source, bytes_of
 from tests.pipeline.conftest import TIMEOUT_S
 
 
-def test_the_session_that_there_is_is_taken_and_told_what_the_pipeline_needs(spark: SparkSession) -> None:
+def test_an_existing_session_is_used_with_the_pipelines_settings(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     for master in ("local[7]", None):
         assert open_session(master) is spark
@@ -39,7 +39,7 @@ def test_spark_is_quiet_and_its_workers_run_on_this_interpreter(spark: SparkSess
     assert "pipeline" in str(source.getLocation())
 
 
-def test_the_jars_that_most_classes_come_from_are_looked_into_first(
+def test_the_largest_jars_are_searched_first(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = new_session_settings(local=True)["spark.driver.extraClassPath"].split(os.pathsep)
@@ -64,7 +64,7 @@ def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
     assert int(spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") or 0) <= 32 << 20
 
 
-def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_globally_set_garbage_collector_is_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them and Java does not start."""
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
@@ -96,7 +96,7 @@ def test_a_session_suits_the_log_unless_a_master_is_named(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("log_bytes", [0, SMALL_BYTES])
-def test_java_knows_all_that_it_is_told(log_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_accepts_all_options(log_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
@@ -104,7 +104,7 @@ def test_java_knows_all_that_it_is_told(log_bytes: int, monkeypatch: pytest.Monk
     subprocess.run([java, "-Xmx1g", *told, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
 
 
-def test_the_size_of_a_log_is_that_of_all_that_tells_of_groups(tmp_path: Path) -> None:
+def test_the_size_of_a_log_includes_all_topics_about_groups(tmp_path: Path) -> None:
     for topic, size in (("__consumer_offsets-0", 100), ("orders-0", 1_000), ("__group_events-0", 10)):
         (tmp_path / topic).mkdir()
         with (tmp_path / topic / f"{0:020}.log").open("wb") as file:

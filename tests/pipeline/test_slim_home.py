@@ -13,7 +13,7 @@ from muster.pipeline.spark_home import slim_home
 INSTALLED = Path(pyspark.__file__).parent
 
 
-def test_it_has_all_but_what_an_analysis_never_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slim_home_omits_only_unused_jars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     with slim_home():
         home = Path(os.environ["SPARK_HOME"])
@@ -27,7 +27,7 @@ def test_it_has_all_but_what_an_analysis_never_uses(monkeypatch: pytest.MonkeyPa
     assert {name.split("_2")[0] for name in left_out} == {"spark-mllib", "spark-hive", "spark-hive-thriftserver"}
 
 
-def test_who_names_a_spark_or_its_settings_has_that_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_spark_home_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(INSTALLED))
     with slim_home():
         assert os.environ["SPARK_HOME"] == str(INSTALLED)
@@ -39,7 +39,7 @@ def test_who_names_a_spark_or_its_settings_has_that_one(tmp_path: Path, monkeypa
         assert "SPARK_HOME" not in os.environ
 
 
-def test_where_links_cannot_be_made_it_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_spark_home_is_used_without_links(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError("a privilege is not held")
 

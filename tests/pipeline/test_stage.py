@@ -29,7 +29,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(directory / "raw")
 
 
-def test_what_a_path_is(tmp_path: Path) -> None:
+def test_the_kind_of_a_path_is_recognized(tmp_path: Path) -> None:
     for name in ("log/__consumer_offsets-0", "raw", "delta/_delta_log"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "raw" / "part-0.parquet").touch()
@@ -44,12 +44,12 @@ def test_what_a_path_is(tmp_path: Path) -> None:
         table_kind(str(tmp_path / "segment.log"))
 
 
-def test_a_path_without_a_log_is_told_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_path_without_a_log_is_refused_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NoSource, match="holds no segments of __consumer_offsets"):
         stage(spark, Source(path=str(tmp_path)), str(tmp_path / "stage"))
 
 
-def test_a_table_of_raw_rows(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+def test_a_table_of_raw_rows_is_staged(spark: SparkSession, raw: str, tmp_path: Path) -> None:
     staged = stage(spark, Source(path=raw), str(tmp_path / "stage"))
     assert staged.rows.keys() == {"commit", "classic"}
     logged = parquet.read_table(f"{raw}/consumer_offsets.parquet")
@@ -60,21 +60,21 @@ def test_a_table_of_raw_rows(spark: SparkSession, raw: str, tmp_path: Path) -> N
     assert staged.malformed_events.count() == 0
 
 
-def test_a_table_without_events_tells_none(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+def test_a_table_without_events_gives_no_events(spark: SparkSession, raw: str, tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     shutil.copy(f"{raw}/consumer_offsets.parquet", tmp_path / "raw")
     staged = stage(spark, Source(path=str(tmp_path / "raw")), str(tmp_path / "stage"))
     assert staged.inputs.events is None
 
 
-def test_nothing_of_what_was_asked_for(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+def test_a_source_without_wanted_rows_is_refused(spark: SparkSession, raw: str, tmp_path: Path) -> None:
     with pytest.raises(NoSource, match=r"raw: nothing of what was asked for is there: groups 'nosuch\*' or 'x'$"):
         stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(groups=("nosuch*", "x")))
     with pytest.raises(NoSource, match=r"groups of any name, logged from 1970-01-01T00:00:01.* on, logged before 1970"):
         stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(1_000, 2_000))
 
 
-def test_only_what_is_wanted(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+def test_only_wanted_rows_are_staged(spark: SparkSession, raw: str, tmp_path: Path) -> None:
     end_ms = WantedSample().end_ms
     wanted = Wanted(end_ms - 1_800_000, end_ms - 600_000, ("steady*", "zombie-1"))
     staged = stage(spark, Source(path=raw), str(tmp_path / "stage"), wanted)

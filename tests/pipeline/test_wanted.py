@@ -60,7 +60,7 @@ ROWS = [
         (Wanted(groups=("nobody",)), ROWS[10:13]),
     ],
 )
-def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted, kept: list[object]) -> None:
+def test_spark_and_the_workers_filter_the_same_rows(spark: SparkSession, wanted: Wanted, kept: list[object]) -> None:
     """Damage of no known group is kept whatever the groups are, a group's states also from before."""
     rows = [{"kind": kind, "group": group, "log_timestamp_ms": when} for kind, group, when in ROWS]
     batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
@@ -71,7 +71,7 @@ def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted
     assert [tuple(row) for row in frame.where(is_kept(wanted)).select(*names).collect()] == kept
 
 
-def test_of_a_group_of_several_records_the_last_of_each_key_is_known(spark: SparkSession) -> None:
+def test_the_last_record_of_each_key_before_the_time_is_kept(spark: SparkSession) -> None:
     server = Server({"t": 2})
     server.join(1_000, "a1")
     server.join(2_000, "b1")

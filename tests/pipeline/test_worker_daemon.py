@@ -34,7 +34,7 @@ spark.stop()
 """
 
 
-def test_after_the_first_task_python_does_not_look_through_what_a_worker_has_loaded(tmp_path: Path) -> None:
+def test_garbage_collection_skips_a_workers_modules_after_its_first_task(tmp_path: Path) -> None:
     """It runs in a folder whose files have the names of modules that workers need: none of them is taken."""
     for name in ("grp", "random", "json", "numpy", "pickle", "pyspark"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
@@ -48,7 +48,7 @@ def test_after_the_first_task_python_does_not_look_through_what_a_worker_has_loa
     assert second["others"] < first["others"] / 2, (first, second)
 
 
-def test_a_task_is_done_by_sparks_own_worker() -> None:
+def test_a_task_is_run_by_sparks_own_worker() -> None:
     told: list[tuple[object, bool]] = []
 
     def task(sock: object, authenticated: bool) -> int:

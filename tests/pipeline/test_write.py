@@ -45,7 +45,7 @@ def test_workers_and_spark_write_the_same(
     assert rows_of(spark, tmp_path / "workers") == rows_of(spark, tmp_path / "spark")
 
 
-def test_what_was_there_is_replaced(spark: SparkSession, log: str, tmp_path: Path) -> None:
+def test_existing_rows_are_replaced(spark: SparkSession, log: str, tmp_path: Path) -> None:
     work = work_of_reader(spark, open_reader({"path": log, "rows": "decoded", "numPartitions": "1"}))
     counts = write_decoded(work, str(tmp_path / "to"), ALL)
     assert write_decoded(work, str(tmp_path / "to"), ALL) == counts
@@ -54,7 +54,7 @@ def test_what_was_there_is_replaced(spark: SparkSession, log: str, tmp_path: Pat
     assert rows_of(spark, tmp_path / "to") == []
 
 
-def test_what_a_task_left_that_failed_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_failed_tasks_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     """As after a second attempt: a file that nobody tells of."""
     one = pa.RecordBatch.from_pylist([{"kind": MALFORMED, "reason": "cut"}], schema=DECODED)
 

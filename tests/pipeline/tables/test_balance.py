@@ -20,7 +20,7 @@ def row(shares: list[dict[str, Any]], before: list[dict[str, Any]] | None = None
     return {"group": "g", "generation": 2, "start_ms": 7, "shares": shares, "before": before}
 
 
-def test_even_and_uneven() -> None:
+def test_even_and_uneven_assignments_are_measured() -> None:
     assert measure(row([share("a", [0, 1]), share("b", [2, 3])])) == {
         "group": "g",
         "generation": 2,
@@ -36,7 +36,7 @@ def test_even_and_uneven() -> None:
     assert (uneven["least"], uneven["most"], uneven["skew"]) == (1, 3, 0.5)
 
 
-def test_what_was_kept_of_what_could_have_been() -> None:
+def test_the_kept_share_of_partitions_is_measured() -> None:
     before = [share("a", [0, 1]), share("b", [2, 3])]
     assert measure(row([share("a", [0, 1]), share("b", [2, 3])], before))["stickiness"] == 1.0
     assert measure(row([share("a", [2, 3]), share("b", [0, 1])], before))["stickiness"] == 0.0
@@ -54,7 +54,7 @@ def test_a_member_without_partitions_counts() -> None:
     assert (found["members"], found["least"], found["most"], found["skew"]) == (2, 0, 1, 1.0)
 
 
-def test_the_table(spark: SparkSession) -> None:
+def test_the_table_balance_has_a_row_for_each_generation(spark: SparkSession) -> None:
     def generation(number: int, *members: dict[str, Any]) -> dict[str, Any]:
         given = {"group": "g", "generation": number, "start_ms": number, "members": list(members)}
         return dict.fromkeys(TABLES["generations"].names) | given

@@ -48,7 +48,7 @@ def rows() -> list[Row]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 500])
-def test_partitions_come_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_of_a_partition_stay_together(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_rows, "_AT_ONCE", 10)
     batches = pa.Table.from_pylist(rows(), ROWS).to_batches(max_chunksize=size)
     found = list(rows_by_topic(batches, are_placed=False))
@@ -70,7 +70,7 @@ def test_partitions_come_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_commits_that_know_their_state_are_left_as_they_are() -> None:
+def test_commits_with_a_known_state_are_not_changed() -> None:
     one = {"what": COMMIT, "topic": "t", "partition": 0, "group": "g", "log_partition": 0, "log_offset": 1, "state": 4,
            "generation": 9, "members": 2, "member_id": "m", "time_ms": 1, "committed_offset": 3}  # fmt: skip
     (some,) = rows_by_topic(pa.Table.from_pylist([one], ROWS).to_batches(), are_placed=True)
@@ -80,7 +80,7 @@ def test_commits_that_know_their_state_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 500])
-def test_commits_come_back_as_they_were_packed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_commits_are_unpacked_unchanged(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     place = {"what": COMMIT, "topic": "t", "partition": 0, "group": "g", "log_partition": 1, "is_deleted": False}
     made = [
         {**place, "log_offset": 1, "time_ms": 5, "committed_offset": 2**63 - 1, "metadata": "one", "state": 4,

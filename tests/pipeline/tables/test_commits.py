@@ -80,7 +80,7 @@ def values(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def test_the_generation_in_force_is_that_of_the_last_record_before(found: dict[str, list[Row]]) -> None:
+def test_the_generation_of_a_commit_is_that_of_the_last_record_before(found: dict[str, list[Row]]) -> None:
     assert values(found["classic"], "generation", "members") == [
         (None, None),
         (1, 1),
@@ -94,7 +94,7 @@ def test_the_generation_in_force_is_that_of_the_last_record_before(found: dict[s
     ]
 
 
-def test_the_owner_is_whoever_had_the_partition_in_that_generation(found: dict[str, list[Row]]) -> None:
+def test_the_owner_of_a_commit_had_the_partition_in_that_generation(found: dict[str, list[Row]]) -> None:
     a, nobody = ("a-1", None, "a"), (None, None, None)
     assert values(found["classic"], "member_id", "instance_id", "client_id") == [
         nobody,
@@ -109,19 +109,19 @@ def test_the_owner_is_whoever_had_the_partition_in_that_generation(found: dict[s
     ]
 
 
-def test_the_time_is_that_of_the_record(found: dict[str, list[Row]]) -> None:
+def test_the_time_of_a_commit_is_that_of_its_record(found: dict[str, list[Row]]) -> None:
     times = [ms(at_s) for at_s in (0, 2, 2, 4, 4, 6, 7, 9, 11)]
     assert [row["time_ms"] for row in found["classic"]] == times
     assert {row["stated_ms"] for row in found["classic"]} == {None}
 
 
-def test_what_was_committed_and_a_deletion(found: dict[str, list[Row]]) -> None:
+def test_committed_offsets_and_deletions_are_rows(found: dict[str, list[Row]]) -> None:
     names = ("topic", "partition", "committed_offset", "leader_epoch", "metadata", "is_deleted", "log_offset")
     assert values(found["classic"][1:2], *names) == [("t", 0, 10, 3, "m", False, 2)]
     assert values(found["classic"][6:7], *names) == [("t", 0, None, None, None, True, 9)]
 
 
-def test_a_group_without_any_record_never_had_members(found: dict[str, list[Row]]) -> None:
+def test_a_group_without_records_never_had_members(found: dict[str, list[Row]]) -> None:
     assert values(found["simple"], "topic", "generation", "members", "client_id") == [
         ("t", None, 0, None),
         ("u", None, 0, None),
@@ -129,7 +129,7 @@ def test_a_group_without_any_record_never_had_members(found: dict[str, list[Row]
     ]
 
 
-def test_what_a_client_says_of_the_time_is_told_where_it_cannot_be(found: dict[str, list[Row]]) -> None:
+def test_an_impossible_commit_time_of_a_client_is_shown(found: dict[str, list[Row]]) -> None:
     assert values(found["simple"][2:], "time_ms", "stated_ms") == [
         (ms(2), 2**63 - 1),
         (ms(3), -7),

@@ -28,7 +28,7 @@ def rows_of(table: DataFrame) -> dict[str, dict[str, Any]]:
     return {row["group"]: row.asDict() for row in table.collect()}
 
 
-def test_what_is_chance_and_what_is_not(spark: SparkSession) -> None:
+def test_significant_and_chance_differences_are_distinguished(spark: SparkSession) -> None:
     loops = [("wild", "crash_loop", 40, 12 * HOUR_S), ("bad-build", "crash_loop", 40, HOUR_S)]
     others = [("calm", "scale_out", 2, 9), ("gone", "other", 1, 9), *[("busy", "scale_out", 1, 9)] * 3]
     before = side(spark, {"wild": 12, "calm": 12, "gone": 1, "busy": 12, "bad-build": 12}, loops + others)
@@ -51,7 +51,7 @@ def test_what_is_chance_and_what_is_not(spark: SparkSession) -> None:
     assert [found[name]["p"] for name in ("gone", "new")] == [None, None]
 
 
-def test_one_analysis_is_parted_at_a_time(spark: SparkSession) -> None:
+def test_one_analysis_is_divided_at_a_time(spark: SparkSession) -> None:
     """A member that restarts every ten minutes until it is mended after an hour."""
     rebalances, memberships = [], [{"group": "g", "member_id": "b", "client_id": "b", "host": "/h", "start_ms": ms(0)}]
     for number in range(8):

@@ -98,13 +98,13 @@ def _kinds(found: dict[str, list[Row]], group: str) -> list[str]:
     return [row["kind"] for row in sorted(rows, key=lambda row: row["from_ms"])]
 
 
-def test_deaths_in_several_groups_at_one_moment_are_told_from_a_death_alone(found: dict[str, list[Row]]) -> None:
+def test_simultaneous_deaths_in_several_groups_are_distinguished_from_one_death(found: dict[str, list[Row]]) -> None:
     for group in DEAD:
         assert _kinds(found, group) == ["first_formation", "coordinator_or_network_trouble"]
     assert _kinds(found, "alone") == ["first_formation", "member_died"]
 
 
-def test_commits_tell_that_a_member_that_left_twice_was_slow(found: dict[str, list[Row]]) -> None:
+def test_commits_show_that_a_member_that_left_twice_was_slow(found: dict[str, list[Row]]) -> None:
     assert "slow_poller" in _kinds(found, "slow")
 
 
@@ -121,7 +121,7 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)
 
 
-def test_nobody_could_commit_while_the_coordinator_was_away(spark: SparkSession) -> None:
+def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) -> None:
     """Three groups commit all the time but for 20 s; before, one of them rests for as long; later there is only one."""
     rows = []
     for number, name in enumerate("abc"):

@@ -55,7 +55,7 @@ def test_each_epoch_is_a_row() -> None:
     assert rows[0]["start_ms"] == BEGAN
 
 
-def test_a_log_that_begins_in_the_midst() -> None:
+def test_epochs_of_a_partial_event_log_are_read() -> None:
     harness = HistoryHarness()
     harness.first_heartbeat("A", "t")
     harness.events_as_json.clear()
@@ -65,7 +65,7 @@ def test_a_log_that_begins_in_the_midst() -> None:
     assert row["end_ms"] == row["start_ms"]
 
 
-def test_a_group_that_becomes_a_classic_one() -> None:
+def test_the_downgrade_of_a_group_ends_its_epochs() -> None:
     harness = HistoryHarness(group_consumer_migration_policy="bidirectional")
     member = join(harness, "", "u").member_id
     harness.sync(member, {member: b""})

@@ -87,7 +87,7 @@ def facts(spark: SparkSession) -> dict[str, DataFrame]:
     return {name: table.persist() for name, table in tables.items()}
 
 
-def test_rebalances(facts: dict[str, DataFrame]) -> None:
+def test_epochs_are_rows_of_rebalances(facts: dict[str, DataFrame]) -> None:
     columns = ("generation", "start_ms", "end_ms", "cause", "trigger_client_id", "kept", "moved", "gained", "lost")
     assert rows_of(facts["rebalances"], *columns) == [
         (2, START_MS, START_MS, "member_joined", "a", 0, 0, 4, 0),
@@ -100,14 +100,14 @@ def test_rebalances(facts: dict[str, DataFrame]) -> None:
     assert told == [(2, 0, 0, 1, "events"), (3, 4_000, 1, 2, "inferred"), (4, 2_000, 2, 1, "inferred")]
 
 
-def test_the_events_know_better_why(facts: dict[str, DataFrame]) -> None:
+def test_causes_of_events_replace_inferred_ones(facts: dict[str, DataFrame]) -> None:
     columns = ("generation", "cause", "trigger_member_id", "reason", "confidence", "gained")
     assert rows_of(facts["rebalances"].where("source = 'events'"), *columns) == [
         (2, "member_joined", "a1", "why", 1.0, 4)
     ]
 
 
-def test_who_had_what(facts: dict[str, DataFrame]) -> None:
+def test_owners_of_partitions_are_known(facts: dict[str, DataFrame]) -> None:
     columns = ("partition", "client_id", "start_ms", "end_ms", "first_generation", "last_generation")
     assert [row for row in rows_of(facts["ownership"], *columns) if row[0] < 2] == [
         (0, "a", START_MS, None, 2, 4),
@@ -123,7 +123,7 @@ def test_who_had_what(facts: dict[str, DataFrame]) -> None:
     ]
 
 
-def test_generations_and_members(facts: dict[str, DataFrame]) -> None:
+def test_epochs_are_rows_of_generations_and_memberships(facts: dict[str, DataFrame]) -> None:
     columns = ("generation", "start_ms", "end_ms", "protocol_type", "leader", "member_count")
     assert rows_of(facts["generations"], *columns) == [
         (2, START_MS, START_MS + 4_000, "consumer", None, 1),
@@ -148,7 +148,7 @@ def test_commits_have_their_owner(facts: dict[str, DataFrame]) -> None:
     assert of_one[-1] == (62_000, 4, 1, "a")
 
 
-def test_classic_groups_are_told_of_as_ever(facts: dict[str, DataFrame]) -> None:
+def test_classic_groups_have_their_usual_rows(facts: dict[str, DataFrame]) -> None:
     told = {name: rows_of(facts[name], *columns.split(), group="classic") for name, columns in CLASSIC.items()}
     assert told == {
         "generations": [(0, None, 0), (1, "x-1", 1)],
@@ -159,7 +159,7 @@ def test_classic_groups_are_told_of_as_ever(facts: dict[str, DataFrame]) -> None
     }
 
 
-def test_nothing_is_planned_where_there_are_none(spark: SparkSession) -> None:
+def test_a_log_without_consumer_groups_plans_no_epochs(spark: SparkSession) -> None:
     decoded = spark.createDataFrame(Log("classic").state(1, 1, member("x")).table())
 
     def listed() -> dict[str, str]:
@@ -168,7 +168,7 @@ def test_nothing_is_planned_where_there_are_none(spark: SparkSession) -> None:
     assert epochs_in(decoded, {"classic": 1}, listed) is None
 
 
-def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Path) -> None:
     with tarfile.open(LOG) as files:
         files.extractall(tmp_path, filter="data")
     rows = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()

@@ -19,7 +19,7 @@ def read(spark: SparkSession, *values: Any) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in events(raw_events(spark, values)).orderBy("log_offset").collect()]
 
 
-def test_what_the_server_writes_is_read(spark: SparkSession) -> None:
+def test_events_of_the_server_are_read(spark: SparkSession) -> None:
     started = {"cause": "member_joined", "trigger": core.Trigger("m-1", None, "m", "/m", "why"), "generation": 4}
     joined = Event(core.MEMBER_JOINED, "g", {"member": ONE, "protocol_type": "consumer", "reason": None})
     first, second, third, fourth = read(
@@ -41,7 +41,7 @@ def test_what_the_server_writes_is_read(spark: SparkSession) -> None:
     assert (fourth["group"], fourth["records"], fourth["time_ms"]) == ("g", 3, START_MS + 3)
 
 
-def test_a_completed_rebalance(spark: SparkSession) -> None:
+def test_a_completed_rebalance_is_read(spark: SparkSession) -> None:
     row = read(
         spark,
         {
@@ -62,7 +62,7 @@ def test_a_completed_rebalance(spark: SparkSession) -> None:
     assert row["moves"][0]["gained"] == 1
 
 
-def test_what_nobody_knows_yet_is_kept(spark: SparkSession) -> None:
+def test_unknown_events_are_kept(spark: SparkSession) -> None:
     new, changed = read(
         spark,
         {**HEAD, "kind": "moon_rose", "height": 3, "v": 9},
@@ -73,7 +73,7 @@ def test_what_nobody_knows_yet_is_kept(spark: SparkSession) -> None:
     assert (changed["member"], changed["reason"]) == (None, "tired")
 
 
-def test_what_is_no_event_is_malformed(spark: SparkSession) -> None:
+def test_values_that_are_no_events_are_malformed(spark: SparkSession) -> None:
     values = [b'{"v":1,"kind":"member_left","gro', None, b"[]", b'{"v":1}', {**HEAD, "kind": "group_created"}]
     assert len(read(spark, *values)) == 1
     rows = malformed_events(raw_events(spark, values)).orderBy("log_offset").collect()

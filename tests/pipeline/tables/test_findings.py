@@ -44,7 +44,7 @@ def struct(schema: pa.Schema, rows: list[Row]) -> pa.StructArray:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_row_is_read_as_it_was(name: str) -> None:
+def test_a_packed_finding_is_read_unchanged(name: str) -> None:
     schema, rows = KINDS[name]
     batch = packed(name, struct(schema, rows))
     assert batch.schema == FINDING
@@ -54,7 +54,7 @@ def test_a_row_is_read_as_it_was(name: str) -> None:
     assert told == [type(row.get("is_last")) for row in rows]
 
 
-def test_spark_tells_the_kinds_apart(spark: SparkSession) -> None:
+def test_spark_separates_the_kinds_of_findings(spark: SparkSession) -> None:
     batches = [packed(name, struct(schema, rows)) for name, (schema, rows) in KINDS.items()]
     walk = spark.createDataFrame(pa.Table.from_batches(batches, FINDING))
     for name, (schema, rows) in KINDS.items():

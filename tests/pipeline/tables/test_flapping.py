@@ -81,7 +81,7 @@ def test_a_group_that_rebalances_all_day_for_one_member_is_far_ahead_of_the_othe
     assert scores["steady"] < scores["deploy"] < 20 < scores["flapping"]
 
 
-def test_the_parts_of_the_score(found: dict[str, Row]) -> None:
+def test_the_score_has_its_documented_parts(found: dict[str, Row]) -> None:
     row = found["deploy"]
     assert (row["rebalances"], row["hours"], row["short_generations"]) == (41, 24.0, 39)
     assert row["rebalances_per_hour"] == pytest.approx(41 / 24)
@@ -101,5 +101,5 @@ def test_a_group_without_known_triggers_or_members(found: dict[str, Row]) -> Non
     assert row["short_generations"] == 0
 
 
-def test_hours_are_those_the_log_tells_of_the_group(found: dict[str, Row]) -> None:
+def test_the_hours_of_a_group_are_those_in_the_log(found: dict[str, Row]) -> None:
     assert [found[group]["hours"] for group in ("steady", "ended", "stopped")] == [24.0, 4.0, 2.0]

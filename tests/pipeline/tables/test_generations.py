@@ -23,20 +23,20 @@ def test_each_record_begins_a_generation_and_ends_the_one_before(spark: SparkSes
     assert one.members[0].assigned[0].partitions == [0]
 
 
-def test_a_record_that_says_the_same_again_is_no_generation(spark: SparkSession) -> None:
+def test_a_repeated_record_is_no_generation(spark: SparkSession) -> None:
     a = member("a", {"t": [0]})
     log = Log().state(1, 1, a).state(5, 1, a, state_timestamp_ms=START_MS + 7).state(9, 2, a)
     assert told(generations(Inputs(decoded(spark, log)))) == [(1, 1, 9, "log"), (2, 9, None, "log")]
 
 
-def test_a_static_member_under_a_new_id_is_told(spark: SparkSession) -> None:
+def test_a_static_member_with_a_new_id_is_recognized(spark: SparkSession) -> None:
     log = Log()
     for at_s, name in ((1, "a-1"), (5, "a-2")):
         log.state(at_s, 1, member("a", {"t": [0]}, member_id=name, group_instance_id="i"))
     assert told(generations(Inputs(decoded(spark, log)))) == [(1, 1, 5, "log"), (1, 5, None, "log")]
 
 
-def test_events_fill_in_what_compaction_took(spark: SparkSession) -> None:
+def test_events_fill_in_compacted_generations(spark: SparkSession) -> None:
     log = Log().state(9, 3, member("a", {"t": [0]}))
     values = [
         {

@@ -16,7 +16,7 @@ def died(row: dict[str, Any]) -> list[tuple[str, int, int]]:
     return [(one["client_id"], round(one["last_ms"] / 1000), round(one["end_ms"] / 1000)) for one in row["died"]]
 
 
-def test_who_had_nothing_to_commit_lived_until_a_session_before_it_was_given_up() -> None:
+def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal() -> None:
     """Nothing was written any more since 40 s; one dies before 300 s. What it had was unread for a session at most."""
     fixed = C._replace(instance_id="c")  # such a one seldom leaves
     busy = {one.client_id: every(1, 1, 40) for one in (A, B, fixed)}
@@ -27,7 +27,7 @@ def test_who_had_nothing_to_commit_lived_until_a_session_before_it_was_given_up(
     assert row["gone"][0]["end_ms"] == row["died"][0]["end_ms"] == row["start_ms"]
 
 
-def test_how_long_the_first_rebalance_of_a_log_took_is_not_known() -> None:
+def test_the_length_of_the_first_rebalance_of_a_log_is_unknown() -> None:
     """Its record may have been written again long after it: a static member came back under another id."""
     late = state(1, 57, [A])._replace(at_ms=18_500)
     (one,) = rebalances([late])
@@ -37,7 +37,7 @@ def test_how_long_the_first_rebalance_of_a_log_took_is_not_known() -> None:
     ]  # fmt: skip
 
 
-def test_a_death_that_began_a_rebalance_ended_then() -> None:
+def test_a_death_that_began_a_rebalance_ends_at_its_start() -> None:
     busy = {one.client_id: every(1, 1, 300) for one in (A, B)} | {"c": every(1, 1, 89)}
     row = generation_row("g", last(state(1, 1, [A, B, C], busy), state(101, 2, [A, B])))
     assert row["cause"] == "session_expired"
@@ -47,7 +47,7 @@ def test_a_death_that_began_a_rebalance_ended_then() -> None:
     assert row["gone"][0]["end_ms"] == row["start_ms"]
 
 
-def test_who_died_while_the_coordinator_was_away_was_heard_of_long_before() -> None:
+def test_a_member_that_died_in_an_outage_has_an_old_last_sign_of_life() -> None:
     """All were silent for 15 s, and one goes on."""
     back = every(1, 1, 30)._replace(max_gap_ms=15_000, last_ms=45_300)
     row = generation_row("g", last(state(1, 1, [A, B], {"a": back, "b": every(1, 1, 30)}), state(46, 2, [A])))

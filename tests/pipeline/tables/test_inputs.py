@@ -15,7 +15,7 @@ def test_states_are_numbered_in_the_order_of_the_log(spark: SparkSession) -> Non
     ]  # fmt: skip
 
 
-def test_a_commit_falls_into_the_state_before_it(spark: SparkSession) -> None:
+def test_a_commit_belongs_to_the_state_before_it(spark: SparkSession) -> None:
     one = Log().commit(0, 0).state(1, 1, member("a")).commit(2, 0).commit(3, 1).state(4, 2).commit(5, 0)
     two = Log("other").commit(0, 7)
     rows = placed(walk_of(Inputs(decoded(spark, one, two)))).orderBy("group", "log_offset")
@@ -25,7 +25,7 @@ def test_a_commit_falls_into_the_state_before_it(spark: SparkSession) -> None:
     assert "committed_offset" in rows.columns
 
 
-def test_who_held_what(spark: SparkSession) -> None:
+def test_the_owners_of_partitions_in_each_state_are_found(spark: SparkSession) -> None:
     log = Log().state(1, 1, member("a", {"t": [0, 1]}), member("b", {"t": [1], "u": [0]}))
     rows = holdings(Inputs(decoded(spark, log))).orderBy("topic", "partition").collect()
     assert [(row.topic, row.partition, row.member_id, row.client_id) for row in rows] == [

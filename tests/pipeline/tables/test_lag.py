@@ -55,14 +55,14 @@ def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
         ("of-no-topic", 0, None, None),
     ],
 )
-def test_how_far_behind(
+def test_the_lag_of_each_partition_is_computed(
     found: dict[tuple[str, int], dict[str, Any]], group: str, partition: int, lag: int | None, behind_ms: int | None
 ) -> None:
     row = found[group, partition]
     assert (row["lag"], row["behind_ms"]) == (lag, behind_ms)
 
 
-def test_a_row_is_the_last_commit_and_the_present_end(found: dict[tuple[str, int], dict[str, Any]]) -> None:
+def test_a_row_of_lag_has_the_last_commit_and_the_present_end(found: dict[tuple[str, int], dict[str, Any]]) -> None:
     assert found["behind", 0] == {
         "group": "behind",
         "topic": "a",

@@ -30,7 +30,7 @@ def days(*times: int) -> list[Day]:
     ]
 
 
-def test_times_that_rise_and_clocks_that_differ_a_little_are_fine() -> None:
+def test_rising_times_and_slightly_different_clocks_are_accepted() -> None:
     for times in (
         (START,),
         (START, START, START + 1),
@@ -46,7 +46,7 @@ def test_times_that_rise_and_clocks_that_differ_a_little_are_fine() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 1, START - 2 * DAY_MS, START + 2 * DAY_MS, NOW + 2 * DAY_MS, 2**62, -(2**62)])
 @pytest.mark.parametrize("many", [1, 4])
-def test_what_is_out_of_order_gets_the_time_of_the_record_before(wrong: int, many: int) -> None:
+def test_a_record_out_of_order_gets_the_time_of_the_record_before(wrong: int, many: int) -> None:
     times = [START + number for number in range(10)]
     times[5:5] = [wrong] * many
     assert odd(*times) == [(105 + number, wrong, START + 4) for number in range(many)]
@@ -60,23 +60,23 @@ def test_the_first_record_gets_the_time_of_the_one_after(wrong: int) -> None:
         assert are_odd(days(wrong, *rest), NOW)
 
 
-def test_the_last_record_is_not_believed_when_it_is_in_the_future() -> None:
+def test_a_last_record_in_the_future_is_corrected() -> None:
     assert odd(START, START + 1, NOW + DAY_MS + 1) == [(102, NOW + DAY_MS + 1, START + 1)]
     assert are_odd(days(START, NOW + DAY_MS + 1), NOW)
     assert odd(START, NOW + DAY_MS) == []
 
 
-def test_a_machine_whose_clock_is_behind_does_not_take_the_log_for_the_future() -> None:
+def test_a_slow_clock_of_this_machine_does_not_change_times() -> None:
     times = [NOW + number * DAY_MS for number in range(30)]
     assert odd(*times) == []
     assert odd(*times[:20], 0, *times[20:]) == [(120, 0, times[19])]
 
 
-def test_where_no_time_can_be_nothing_is_known_any_better() -> None:
+def test_records_without_any_possible_time_are_not_changed() -> None:
     assert odd(0, 0, -1) == []
 
 
-def test_one_wrong_clock_does_not_move_the_beginning(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_wrong_clock_does_not_move_the_start_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
     """Neither the client's nor the log's, first and last records included."""
     records = [
         (0, 0), (START, 0), (START + 1, START + 1), (-1, START), (START + 2, 2**50), (2**50, START), (START + 3, -1),

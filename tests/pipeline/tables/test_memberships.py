@@ -12,7 +12,7 @@ from muster.pipeline.tables.memberships import memberships
 from tests.pipeline.tables.rows import ms, table_of
 
 
-def test_a_client_that_comes_again_under_its_member_id_has_been_there_twice(spark: SparkSession) -> None:
+def test_a_client_that_returns_with_its_member_id_has_two_stays(spark: SparkSession) -> None:
     """As Java's clients of KIP-848 groups do, after they did not poll in time for example."""
     there = {2: "a", 3: "ab", 4: "a", 5: "ab", 6: "ab", 7: "a"}
     rows = [

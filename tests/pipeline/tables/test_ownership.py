@@ -16,7 +16,7 @@ def history() -> Log:
     return log.state(12, 4, member("b", {"t": [0, 1]}))
 
 
-def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
+def test_consecutive_generations_are_one_ownership_interval(spark: SparkSession) -> None:
     rows = ownership(holders(generations(Inputs(decoded(spark, history()))))).orderBy("partition", "start_ms").collect()
     assert [
         (row.partition, row.client_id, row.first_generation, row.last_generation, row.end_ms and row.end_ms - START_MS)
@@ -24,7 +24,7 @@ def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
     ] == [(0, "a", 1, 2, 9000), (0, "b", 4, 4, None), (1, "a", 1, 1, 5000), (1, "b", 2, 4, None)]
 
 
-def test_what_changed_hands(spark: SparkSession) -> None:
+def test_changes_of_owners_are_rows(spark: SparkSession) -> None:
     changed = changes(holders(generations(Inputs(decoded(spark, history())))))
     took = spark.sql(f"select 'g' as group, 2 as generation, {START_MS + 5000}L as end_ms, 300L as took_ms")
     rows = moves(changed, took).orderBy("generation", "partition").collect()
@@ -39,7 +39,7 @@ def test_what_changed_hands(spark: SparkSession) -> None:
     assert rows[-1].paused_ms == 3000
 
 
-def test_a_static_member_that_comes_back_keeps_what_it_had(spark: SparkSession) -> None:
+def test_a_returning_static_member_keeps_its_partitions(spark: SparkSession) -> None:
     log = Log()
     for at_s, generation, name in ((1, 1, "a-1"), (5, 1, "a-2"), (9, 2, "a-3")):
         log.state(at_s, generation, member("a", {"t": [0]}, member_id=name, group_instance_id="i"))

@@ -83,7 +83,7 @@ def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
     return found
 
 
-def test_a_cooperative_group_as_it_is_told(costs: dict[str, list[tuple[int, int, int]]]) -> None:
+def test_pauses_of_a_cooperative_group_are_computed_from_events(costs: dict[str, list[tuple[int, int, int]]]) -> None:
     assert costs["told"] == [
         (0, 3_000, 4 * 3_000),  # nobody read while the group waited for company
         (9_800, 200, 0),  # a went on
@@ -92,14 +92,14 @@ def test_a_cooperative_group_as_it_is_told(costs: dict[str, list[tuple[int, int,
     ]
 
 
-def test_the_same_as_it_is_inferred(costs: dict[str, list[tuple[int, int, int]]]) -> None:
+def test_pauses_of_a_cooperative_group_are_inferred(costs: dict[str, list[tuple[int, int, int]]]) -> None:
     first, second, third, last = costs["inferred"]
     assert first == (0, 3_000, 4 * 3_000)
     assert (second[2], third[2]) == (0, 2 * 2_000)
     assert last[2] == 2 * last[1] > 0
 
 
-def test_a_group_that_was_empty_waits_as_long_as_when_it_was_new(costs: dict[str, list[tuple[int, int, int]]]) -> None:
+def test_an_emptied_group_waits_as_long_as_a_new_one(costs: dict[str, list[tuple[int, int, int]]]) -> None:
     assert costs["eager"] == [
         (0, 3_000, 2 * 3_000),
         (60_000, 0, 0),

@@ -45,14 +45,14 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     return rows(spark, *ENDS)
 
 
-def test_all_groups_have_the_same_steps_up_to_the_end(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_all_groups_have_the_same_steps(found: dict[str, list[dict[str, Any]]]) -> None:
     for some in found.values():
         assert {row["until_ms"] - row["start_ms"] for row in some[:-1]} == {5_000}
         assert all(one["until_ms"] == after["start_ms"] for one, after in pairwise(some))
         assert some[-1]["until_ms"] == found["steady"][-1]["until_ms"]
 
 
-def test_what_was_read_and_committed(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_read_and_committed_records_are_counted(found: dict[str, list[dict[str, Any]]]) -> None:
     steady = found["steady"]
     assert sum(row["commits"] for row in steady) == 101
     assert sum(row["records"] for row in steady) == 1_000
@@ -62,7 +62,7 @@ def test_what_was_read_and_committed(found: dict[str, list[dict[str, Any]]]) -> 
     assert sum(row["records"] for row in found["back"]) == 100, "what went back was not read"
 
 
-def test_how_far_behind_it_was(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_the_lag_at_each_step_is_computed(found: dict[str, list[dict[str, Any]]]) -> None:
     steady, stopped = found["steady"], found["stopped"]
     # 20 records a second are written, 10 read
     assert all(abs(row["lag"] - 10 * (row["until_ms"] - steady[0]["start_ms"]) / 1_000) <= 60 for row in steady)
@@ -70,7 +70,7 @@ def test_how_far_behind_it_was(found: dict[str, list[dict[str, Any]]]) -> None:
     assert {row["written"] for row in steady[1:-1]} == {100}
 
 
-def test_what_is_not_known_is_not_told(found: dict[str, list[dict[str, Any]]]) -> None:
+def test_unknown_lags_are_null(found: dict[str, list[dict[str, Any]]]) -> None:
     lags = [row["lag"] for row in found["back"]]
     # while the end is the same; between two looks far apart; after the last one
     assert lags[0] == 100
@@ -82,7 +82,7 @@ def test_what_is_not_known_is_not_told(found: dict[str, list[dict[str, Any]]]) -
     assert found["huge"][-1]["lag"] == 0
 
 
-def test_without_ends(spark: SparkSession) -> None:
+def test_progress_without_known_ends_has_no_lag(spark: SparkSession) -> None:
     told = rows(spark)
     assert {row["lag"] for some in told.values() for row in some} == {None}
     assert sum(row["records"] for row in told["steady"]) == 1_000

@@ -116,7 +116,7 @@ def test_a_formation_without_the_record_of_a_new_group_took_as_long_as_those_of_
     assert first.took_least_ms <= first.took_ms <= first.took_most_ms
 
 
-def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
+def test_inferred_rebalances_have_their_columns(tables: dict[str, list[Row]]) -> None:
     rows = of(tables["rebalances"], "silent", "generation")
     assert [(row.generation, row.cause, row.trigger_client_id, row.source) for row in rows] == [
         (1, "member_joined", "a", "inferred"),
@@ -140,7 +140,7 @@ def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
     assert all(0 < row.confidence < 1 for row in rows)
 
 
-def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
+def test_rebalances_from_events_have_their_columns(tables: dict[str, list[Row]]) -> None:
     rows, inferred = (of(tables["rebalances"], group, "generation") for group in ("told", "silent"))
     assert {(row.source, row.confidence) for row in rows} == {("events", 1.0)}
     alike = [name for name in TABLES["rebalances"].names if name.startswith(("generation", "members", "trigger_c"))]
@@ -162,14 +162,14 @@ def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, l
     ]  # fmt: skip
 
 
-def test_what_a_death_cost_is_told_of_what_the_member_had(tables: dict[str, list[Row]]) -> None:
+def test_the_cost_of_a_death_uses_the_members_partitions(tables: dict[str, list[Row]]) -> None:
     """The event of its end does not say how many partitions it had."""
     third = of(tables["rebalances"], "told", "generation")[2]
     assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
     assert third.silent_partition_ms == 2 * 10_000
 
 
-def test_what_was_before_is_no_happening(spark: SparkSession) -> None:
+def test_rebalances_before_the_wanted_time_are_left_out(spark: SparkSession) -> None:
     wanted = Wanted(since_ms=START_MS + 10_000)
     rows = decoded(spark, history("silent"), Log("steady").state(0, 5, A, B).commit(30, 0, 7))
     inputs = Inputs(with_last_before(rows.where(is_kept(wanted)), wanted), since_ms=wanted.since_ms)
@@ -186,7 +186,7 @@ def test_what_was_before_is_no_happening(spark: SparkSession) -> None:
     spark.catalog.clearCache()
 
 
-def test_the_log_fills_in_what_the_events_lack(tables: dict[str, list[Row]]) -> None:
+def test_the_offsets_log_completes_the_events(tables: dict[str, list[Row]]) -> None:
     rows = of(tables["rebalances"], "late", "generation")
     assert [(row.generation, row.source) for row in rows] == [
         (1, "inferred"), (2, "inferred"), (3, "events"), (4, "events"),
@@ -196,7 +196,9 @@ def test_the_log_fills_in_what_the_events_lack(tables: dict[str, list[Row]]) -> 
 @pytest.mark.parametrize(
     ("group", "source", "begins"), [("silent", "log", [1000, 3000]), ("told", "events", [100, 1500])]
 )
-def test_memberships(tables: dict[str, list[Row]], group: str, source: str, begins: list[int]) -> None:
+def test_memberships_have_their_columns(
+    tables: dict[str, list[Row]], group: str, source: str, begins: list[int]
+) -> None:
     rows = of(tables["memberships"], group, "client_id")
     assert [(row.client_id, row.end_cause, row.source) for row in rows] == [
         ("a", "left", source), ("b", "expired", source),
@@ -205,7 +207,7 @@ def test_memberships(tables: dict[str, list[Row]], group: str, source: str, begi
     assert [(row.first_generation, row.last_generation, row.generations) for row in rows] == [(1, 3, 3), (2, 2, 1)]
 
 
-def test_what_moved_paused_as_long_as_the_rebalance_took(tables: dict[str, list[Row]]) -> None:
+def test_a_moved_partition_paused_for_the_rebalance(tables: dict[str, list[Row]]) -> None:
     rows = [row for row in of(tables["moves"], "told", "generation", "partition") if row.generation == 3]
     assert [(row.partition, row.kind, row.from_client_id, row.to_client_id, row.paused_ms) for row in rows] == [
         (2, "moved", "b", "a", 1500), (3, "moved", "b", "a", 1500),

@@ -155,21 +155,21 @@ def found(spark: SparkSession) -> Found:
         ("twice", [("rewind", 100, 50), ("rewind", 300, 200)]),
     ],
 )
-def test_a_commit_that_went_back_and_why(found: Found, group: str, wanted: list[tuple[str, int, int]]) -> None:
+def test_each_commit_that_went_back_has_its_cause(found: Found, group: str, wanted: list[tuple[str, int, int]]) -> None:
     rows = found[group]
     assert [(row["cause"], row["from_offset"], row["to_offset"]) for row in rows] == wanted
     assert all(row["back"] == min(row["from_offset"] - row["to_offset"], 2**63 - 1) for row in rows)
 
 
-def test_equal_and_higher_commits_are_none_and_neither_is_the_first_one_after_a_deletion(found: Found) -> None:
+def test_equal_higher_and_first_commits_are_no_regressions(found: Found) -> None:
     assert not found.keys() & {"forward", "deleted-and-on", "first-after-deletion"}
 
 
-def test_nobody_did_it_where_a_topic_was_made_again(found: Found) -> None:
+def test_a_regression_by_a_recreated_topic_names_no_member(found: Found) -> None:
     assert [(row["member_id"], row["client_id"]) for row in found["made-again"]] == [(None, None)]
 
 
-def test_a_zombie_is_the_former_owner_and_anything_else_the_present_one(found: Found) -> None:
+def test_a_zombie_regression_names_the_former_owner(found: Found) -> None:
     names = {group: (rows[0]["member_id"], rows[0]["client_id"]) for group, rows in found.items()}
     assert names["zombie"] == names["zombie-ahead"] == ("a-1", "a")
     assert names["seek-after-hours"] == ("b-1", "b")
@@ -177,7 +177,7 @@ def test_a_zombie_is_the_former_owner_and_anything_else_the_present_one(found: F
     assert (found["zombie"][0]["time_ms"], found["zombie"][0]["log_offset"]) == (ms(70), 3)
 
 
-def test_one_happening_is_one_row_with_its_partitions_inside(found: Found) -> None:
+def test_one_incident_is_one_row_with_its_partitions(found: Found) -> None:
     (one,) = found["own-places"]
     assert (one["partition"], one["commits"], one["time_ms"], one["until_ms"]) == (1, 2, ms(9), ms(10))
     inside = [(each["partition"], each["from_offset"], each["to_offset"], each["back"]) for each in one["partitions"]]

@@ -17,7 +17,7 @@ def test_every_table_begins_with_the_group() -> None:
     assert set(first.values()) == {"group"}
 
 
-def test_units_stand_last_in_names() -> None:
+def test_names_of_columns_end_with_units() -> None:
     for name, schema in {**TABLES, "events": EVENTS}.items():
         for field in schema:
             if field.name.endswith("_ms"):
@@ -31,7 +31,7 @@ def test_rows_are_brought_into_the_columns_and_types_of_a_table(spark: SparkSess
     assert dict(conform(rows, "moves").dtypes)["time_ms"] == "bigint"
 
 
-def test_a_table_that_is_not_there(spark: SparkSession) -> None:
+def test_an_unknown_table_raises_key_error(spark: SparkSession) -> None:
     with pytest.raises(KeyError):
         conform(spark.range(1), "moods")
 

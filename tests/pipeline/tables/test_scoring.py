@@ -42,7 +42,7 @@ def good(found: Score, trigger: float = 0.9) -> bool:
     )
 
 
-def test_a_sample_by_its_events(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_events_of_a_sample_give_its_known_truth(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "sample", Wanted(groups=30, hours=6, seed=4))
     inputs = read(spark, tmp_path / "sample")
     assert inputs.events is not None
@@ -54,7 +54,7 @@ def test_a_sample_by_its_events(spark: SparkSession, tmp_path: Path) -> None:
     assert (meant.precision, meant.recall, meant.cause, meant.trigger) == (1, 1, 1, 1), meant.text()
 
 
-def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_inference_scores_well_on_logs_of_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
     for archive in LOGS.values():
         with tarfile.open(Path(__file__).with_name("data") / archive) as files:
             files.extractall(tmp_path, filter="data")
@@ -75,7 +75,7 @@ def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
     assert {key[0] for key in found} <= known
 
 
-def test_what_a_score_counts() -> None:
+def test_the_score_counts_right_and_wrong_rows() -> None:
     true = {("g", 1, 0): One("member_joined", "a"), ("g", 2, 0): One("member_left", "a"), ("g", 3, 0): One("x", "a")}
     found = {("g", 1, 0): One("member_joined", "a"), ("g", 2, 0): One("session_expired", "b")}
     result = score(true, found | {("h", 1, 0): One("member_joined", "a"), ("h", 2, 0): One("member_joined", "a")})

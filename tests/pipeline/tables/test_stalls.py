@@ -115,12 +115,12 @@ def told(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
 
 
 @pytest.mark.parametrize("group", ["steady", "idle", "busy", "reader", "lazy"])
-def test_a_group_that_is_well_is_ok_to_the_end(found: Found, group: str) -> None:
+def test_a_healthy_group_is_ok(found: Found, group: str) -> None:
     assert told(found[group]) == [("OK", 0, None)]
     assert found[group][0]["lag"] == 0
 
 
-def test_stall_the_same_offset_again_and_again_though_there_is_more(found: Found) -> None:
+def test_repeated_commits_of_one_offset_with_lag_are_a_stall(found: Found) -> None:
     # it has one partition only: so nothing says that it works, and a minute has to go by
     assert told(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
     first = found["stuck"][1]
@@ -128,46 +128,46 @@ def test_stall_the_same_offset_again_and_again_though_there_is_more(found: Found
     assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
 
 
-def test_stop_silent_for_longer_than_the_window_spans(found: Found) -> None:
+def test_silence_longer_than_the_window_is_a_stop(found: Found) -> None:
     # the last commit of offset 190 came at 95 s; the other group was beyond it at 100 s, and 100 s are allowed
     assert told(found["paused"]) == [("OK", 0, None), ("STOP", 95, 395)]
     assert found["paused"][1]["lag"] == 790 - 190
 
 
-def test_stop_lasts_to_the_end_of_the_log_where_nothing_comes_any_more(found: Found) -> None:
+def test_a_stop_without_further_commits_lasts_to_the_end(found: Found) -> None:
     assert told(found["dead"]) == [("STOP", 95, None)]
     assert (found["dead"][0]["last_offset"], found["dead"][0]["lag"]) == (190, 710)
 
 
-def test_warn_commits_go_on_and_the_lag_never_shrinks(found: Found) -> None:
+def test_commits_with_a_growing_lag_are_a_warning(found: Found) -> None:
     assert told(found["slow"]) == [("WARN", 450, None)]
     assert (found["slow"][0]["first_offset"], found["slow"][0]["lag"]) == (90, 500)
 
 
-def test_rewind_until_the_old_height_is_reached_or_the_window_forgets_it(found: Found) -> None:
+def test_a_rewind_lasts_until_the_old_offset_or_the_end_of_the_window(found: Found) -> None:
     assert told(found["back"]) == [("REWIND", 50, 65), ("OK", 65, None)]
     assert told(found["far-back"]) == [("REWIND", 60, 105), ("OK", 105, None)]
     assert (found["back"][0]["first_offset"], found["back"][0]["last_offset"]) == (40, 80)
 
 
-def test_a_deletion_ends_what_was_told(found: Found) -> None:
+def test_a_deletion_ends_a_status(found: Found) -> None:
     assert told(found["deleted"]) == [("REWIND", 5, 60)]
     assert (found["deleted"][0]["complete"], found["deleted"][0]["lag"]) == (0.3, None)
 
 
-def test_few_commits_are_judged_at_the_end_only_and_one_not_at_all(found: Found) -> None:
+def test_few_commits_are_judged_only_at_the_end(found: Found) -> None:
     assert told(found["young"]) == [("STOP", 5, None)]
     assert found["young"][0]["complete"] == 0.2
     assert told(found["single"]) == [("OK", 0, None)]
     assert found["single"][0]["complete"] == 0.1
 
 
-def test_without_the_end_of_the_topic_only_a_rewind_is_told(found: Found) -> None:
+def test_without_the_end_of_a_topic_only_rewinds_are_found(found: Found) -> None:
     assert told(found["unknown"]) == [("REWIND", 75, None)]
     assert (found["unknown"][0]["lag"], found["unknown"][0]["lag_known"]) == (None, False)
 
 
-def test_without_any_ends_too(spark: SparkSession) -> None:
+def test_without_any_ends_only_rewinds_are_found(spark: SparkSession) -> None:
     rows = [row for one in HISTORIES if one.group in ("stuck", "back", "dead") for row in one.rows]
     table = stalls(walked(table_of(spark, "commits", rows), None)).collect()
     assert sorted((row.group, row.status, row.lag_known) for row in table) == [
@@ -178,7 +178,7 @@ def test_without_any_ends_too(spark: SparkSession) -> None:
     ]
 
 
-def test_a_partition_stands_still_while_its_member_goes_on_elsewhere(found: Found) -> None:
+def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Found) -> None:
     stalled = [(row["partition"], *one) for row, one in zip(found["held"], told(found["held"]), strict=True)]
     assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
         (2, "STOP", 45, 100),
@@ -189,7 +189,7 @@ def test_a_partition_stands_still_while_its_member_goes_on_elsewhere(found: Foun
     assert {row["group_status"] for row in found["dead"]} == {"STOP"}
 
 
-def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) -> None:
+def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> None:
     """It was given up at 60 s; 15 s do not count."""
     commits = [row | {"generation": 1} for one in HISTORIES if one.group == "held" for row in one.rows]
     ends = ends_of(spark, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
@@ -207,7 +207,7 @@ def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) 
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
 
 
-def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
+def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
     """Every four minutes; then it stops for half an hour, which is no pause between two of its commits."""
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
     ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
@@ -215,7 +215,7 @@ def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
 
 
-def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession) -> None:
+def test_rare_commits_after_a_restart_are_no_stall(spark: SparkSession) -> None:
     """Eight commits in a row, of members that give partitions up; then every four minutes again."""
     usual = [(240.0 * at, 2_400 * at) for at in range(1, 11)]
     restart = [(2_400.0 + 20 * at, 24_000 + 200 * at) for at in range(1, 9)]
@@ -226,7 +226,7 @@ def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
-def test_a_long_restart_leaves_no_usual_interval_among_the_last_commits(spark: SparkSession) -> None:
+def test_rare_commits_after_a_long_restart_are_no_stall(spark: SparkSession) -> None:
     """Twelve members one after the other; what comes then is as seldom as before."""
     restarted = Commits("restarted", "t").by("a", *((240.0 * at, 2_400 * at) for at in range(1, 11)))
     for at in range(1, 13):
@@ -237,7 +237,7 @@ def test_a_long_restart_leaves_no_usual_interval_among_the_last_commits(spark: S
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
-def test_silence_between_two_members_is_nobodys_usual_interval(spark: SparkSession) -> None:
+def test_silence_between_two_members_is_no_usual_interval(spark: SparkSession) -> None:
     """After five minutes without anybody, 200 s of one who commits every 5 s are a stop all the same."""
     away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
     away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
@@ -246,7 +246,7 @@ def test_silence_between_two_members_is_nobodys_usual_interval(spark: SparkSessi
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 95, 400), ("STOP", 495, 695)]
 
 
-def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSession) -> None:
+def test_an_unread_transaction_marker_is_no_stall(spark: SparkSession) -> None:
     """Nothing is written after it. It is otherwise if something is."""
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
     ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
@@ -255,7 +255,7 @@ def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSes
     assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
 
 
-def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: SparkSession) -> None:
+def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(spark: SparkSession) -> None:
     """Its time is that of its file: by that, every group would have been silent for a day."""
     well = Commits("well", "well").by("a", *every(5, climbing(20)))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
@@ -263,7 +263,7 @@ def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: Spark
     assert told(rows) == [("OK", 0, None)]
 
 
-def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spark: SparkSession) -> None:
+def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
     """The last of its commits are in time again."""
     well = Commits("well", "well").by("a", *every(5, climbing(41)))
     ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
@@ -274,5 +274,5 @@ def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spa
     assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
 
 
-def test_a_restart_makes_no_usual_gap_a_stall(found: Found) -> None:
+def test_a_restart_makes_no_stall(found: Found) -> None:
     assert [row["status"] for row in found["calm"] if row["status"] in ("STALL", "STOP")] == []

@@ -15,7 +15,7 @@ def stay(
     return {**row, "end_ms": None if end_s is None else ms(end_s), "end_cause": cause, **other}
 
 
-def test_members_that_came_back_and_for_how_long_they_were_away(spark: SparkSession) -> None:
+def test_returned_members_have_the_length_of_their_absence(spark: SparkSession) -> None:
     memberships = [
         stay("a", 0, 100, "left"),
         stay("b", 105, 200, "expired"),

@@ -56,7 +56,7 @@ def told(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
     return spark.createDataFrame(rows, from_arrow_schema(RAW))
 
 
-def test_a_log_of_kafka_and_events_of_producers_that_show_no_batches(spark: SparkSession, tmp_path: Path) -> None:
+def test_transactions_are_read_from_kafkas_log_and_from_events(spark: SparkSession, tmp_path: Path) -> None:
     happened = (begun(), added({"orders": [0], "__consumer_offsets": [7]}), ending(kinds.TIMED_OUT, is_committed=False),
                 ended(kinds.ABORTED, kinds.TIMED_OUT), b"no JSON")  # fmt: skip
     counted = {
@@ -94,7 +94,7 @@ def test_a_log_of_kafka_and_events_of_producers_that_show_no_batches(spark: Spar
     assert [(row["producer_id"], row["producer_epoch"]) for row in found.collect()] == [(1, 0)]
 
 
-def test_an_offsets_log_alone_and_of_some_groups(spark: SparkSession, tmp_path: Path) -> None:
+def test_transactions_are_found_in_an_offsets_log_alone(spark: SparkSession, tmp_path: Path) -> None:
     shutil.copytree(LOG / "__consumer_offsets-3", tmp_path / "log" / "__consumer_offsets-3")
     inputs = staged(spark, tmp_path / "log", tmp_path / "stage", Wanted(groups=("g",)))
     rows = rows_of(transactions(inputs, spark.range(0)))
@@ -105,7 +105,7 @@ def test_an_offsets_log_alone_and_of_some_groups(spark: SparkSession, tmp_path: 
     assert {row["source"] for row in rows} == {"offsets"}
 
 
-def test_nothing_of_transactions_is_a_table_too(spark: SparkSession) -> None:
+def test_a_log_without_transactions_gives_an_empty_table(spark: SparkSession) -> None:
     table = transactions(TransactionInputs(), spark.range(0))
     assert table.columns == TABLES["transactions"].names
     assert table.isEmpty()
@@ -134,7 +134,7 @@ def by_producers(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
-def test_a_producer_tells_a_zombie_from_a_rewind(spark: SparkSession, by_producers: DataFrame) -> None:
+def test_the_producer_distinguishes_a_zombie_from_a_rewind(spark: SparkSession, by_producers: DataFrame) -> None:
     since = Commits("x").by("a", (7, 0)).rows[0]["time_ms"]
     replaced = fenced(table_of(spark, "transactions", [{"producer_id": 3, "producer_epoch": 0, "fenced_ms": since}]))
     found = {

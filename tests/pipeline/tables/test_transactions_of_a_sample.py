@@ -77,7 +77,7 @@ def by_id(rows: Truth) -> dict[str, list[tuple[str, str]]]:
     return {name: [rows[key] for key in sorted(rows) if key[0] == name] for name in ids}
 
 
-def test_events_are_exact(sample: Path) -> None:
+def test_transactions_from_events_are_exact(sample: Path) -> None:
     wanted, found = meant(sample), told(of_events(sample))
     assert by_id(found) == by_id(wanted)
     assert Counter(wanted.values()) == Counter(found.values())
@@ -87,11 +87,11 @@ def test_events_are_exact(sample: Path) -> None:
     assert all(0 <= at - start <= 1_000 for (_, at), (_, start) in zip(began, sorted(found), strict=True))
 
 
-def test_states_alone_tell_the_same(sample: Path) -> None:
+def test_transactions_from_states_alone_are_the_same(sample: Path) -> None:
     assert by_id(told(of_states(sample))) == by_id(meant(sample))
 
 
-def test_who_was_fenced_is_told(sample: Path) -> None:
+def test_fenced_producers_are_found(sample: Path) -> None:
     fenced = Counter(row["transactional_id"] for row in truth(sample)["fenced"])
     counted: Counter[str] = Counter()
     for row in of_events(sample):
@@ -101,7 +101,7 @@ def test_who_was_fenced_is_told(sample: Path) -> None:
     assert counted == fenced
 
 
-def test_the_offsets_log_alone_knows_their_number_and_outcome(sample: Path) -> None:
+def test_the_offsets_log_alone_gives_number_and_outcome_of_transactions(sample: Path) -> None:
     parts = [part for segments in partitions_of(str(sample)) for part in parts_of(str(sample), segments)]
     by_producer: dict[int, list[dict[str, Any]]] = {}
     for part in parts:

@@ -39,26 +39,26 @@ STATIC = "static,session.timeout.ms=60000"
 HELPS = Figures(4, 3, 20_000, 130_000, 60_000.0)
 
 
-def test_one_sentence_with_what_it_spares_and_its_price() -> None:
+def test_advice_is_one_sentence_with_gain_and_price() -> None:
     assert told(found((STATIC, HELPS))) == (
         f"static ids and session.timeout.ms=60000 would have spared 10 of 14 rebalances and {HALF}; a crash would have "
         "stayed unnoticed 50 s longer"
     )
 
 
-def test_a_gain_within_its_uncertainty_is_none() -> None:
+def test_a_gain_within_its_uncertainty_gives_no_advice() -> None:
     slight = replace(ACTUAL, paused_partition_ms=150_000)
     assert told(found(("assignor=sticky", slight))) is not None
     assert told(found(("assignor=sticky", slight), source=LOG)) is None  # times of a log are estimates
     assert told(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that true
 
 
-def test_dead_time_that_a_setting_adds_is_taken_off() -> None:
+def test_dead_time_that_a_setting_adds_is_subtracted() -> None:
     dear = Figures(4, 3, 20_000, 400_000, 60_000.0)
     assert told(found((STATIC, dear))) is None
 
 
-def test_fewer_rebalances_at_the_same_price_help() -> None:
+def test_fewer_rebalances_at_the_same_unread_time_are_advised() -> None:
     calm = replace(ACTUAL, rebalances=4)
     assert told(found(("static", calm))) == "static ids would have spared 10 of 14 rebalances"
     assert told(found(("static", replace(ACTUAL, rebalances=13)))) is None
@@ -76,7 +76,7 @@ def test_nothing_is_advised_without_fidelity_or_without_anything_to_spare() -> N
     assert told(found(("", HELPS))) is None
 
 
-def test_a_group_of_the_consumer_protocol_is_told_what_it_can_have() -> None:
+def test_a_consumer_group_gets_only_advice_that_applies_to_it() -> None:
     group = replace(history(), protocol="consumer")
     assert advice(group, found(("assignor=sticky", HELPS))) is None
     got = advice(group, found(("session.timeout.ms=20000", HELPS)))
@@ -87,14 +87,14 @@ def test_a_group_of_the_consumer_protocol_is_told_what_it_can_have() -> None:
     assert got.sentence.startswith(f"group.protocol=consumer would have spared {HALF}")
 
 
-def test_no_heartbeat_of_an_inferred_log_and_no_other_deploy_for_a_stop_on_purpose() -> None:
+def test_no_heartbeat_is_advised_from_an_inferred_log() -> None:
     assert told(found(("heartbeat.interval.ms=1000", HELPS))) is not None
     assert told(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
     assert told(found(("deploy=rolling:1", HELPS))) is not None
     assert told(found(("deploy=rolling:1", HELPS)), emptied=1) is None
 
 
-def test_what_the_replay_of_what_really_held_spares_is_no_gain() -> None:
+def test_the_gain_of_the_unchanged_replay_does_not_count() -> None:
     comparison = found((STATIC, HELPS))
     assert advice(history(), comparison) is not None
     assert advice(history(), replace(comparison, played=replace(HELPS, rebalances=5))) is None
@@ -103,7 +103,7 @@ def test_what_the_replay_of_what_really_held_spares_is_no_gain() -> None:
     assert (half.spared, half.gain_ms) == (8, 100_000)
 
 
-def test_what_dead_members_had_by_luck_is_no_gain() -> None:
+def test_fewer_partitions_of_dead_members_are_no_gain() -> None:
     """Under another assignment they might have had fewer partitions, or more."""
     group = history()
     quiet = found(("assignor=sticky", replace(ACTUAL, silent_partition_ms=40_000)))
@@ -114,7 +114,7 @@ def test_what_dead_members_had_by_luck_is_no_gain() -> None:
     assert advice(group, quiet) is None
 
 
-def test_members_that_come_or_stop_one_after_the_other_are_no_trouble() -> None:
+def test_members_that_join_or_stop_in_sequence_are_no_trouble() -> None:
     group = history(generations=7)
     group.generations[:] = [
         one._replace(stopped_ms=ms, start_ms=ms + 100)
@@ -132,7 +132,7 @@ def test_members_that_come_or_stop_one_after_the_other_are_no_trouble() -> None:
     assert planned(group) == {0, 1, 2, 4, 5, 6}
 
 
-def test_deaths_are_no_deploy_that_could_be_another_one() -> None:
+def test_deaths_are_not_treated_as_a_deploy() -> None:
     group = history()
     assert advice(group, found(("deploy=rolling:1", HELPS))) is not None
     for number in range(3):
@@ -142,7 +142,7 @@ def test_deaths_are_no_deploy_that_could_be_another_one() -> None:
     assert advice(group, found(("deploy=rolling:1", HELPS))) is None
 
 
-def test_nobody_is_told_to_go_back_to_the_classic_protocol() -> None:
+def test_a_return_to_the_classic_protocol_is_not_advised() -> None:
     group = replace(history(), protocol="consumer")
     assert advice(group, found(("classic,assignor=cooperative-sticky", HELPS))) is None
     assert advice(group, found(("classic", HELPS))) is None
@@ -154,7 +154,7 @@ def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None
     )
 
 
-def test_no_strategy_at_which_all_stop_for_a_cooperative_group_and_no_protocol_that_it_has() -> None:
+def test_no_eager_strategy_is_advised_for_a_cooperative_group() -> None:
     calm = replace(ACTUAL, rebalances=4)
     group = history()
     assert advice(group, found(("assignor=sticky", calm))) is not None
@@ -169,7 +169,7 @@ def test_rounds_of_a_cooperative_strategy_are_not_counted_against_it() -> None:
     )
 
 
-def test_what_the_first_formation_costs_is_no_trouble() -> None:
+def test_the_cost_of_the_first_formation_is_no_trouble() -> None:
     formed = replace(ACTUAL, forming_partition_ms=200_000)
     quicker = replace(formed, paused_partition_ms=0, forming_partition_ms=0)
     comparison = replace(found(("consumer", quicker)), actual=formed)
@@ -177,7 +177,7 @@ def test_what_the_first_formation_costs_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize(("asked_ms", "is_told"), [(0, False), (5_000, True), (10_000, True), (30_000, False)])
-def test_an_empty_group_may_wait_a_little_longer_but_not_less(asked_ms: int, is_told: bool) -> None:
+def test_a_longer_initial_delay_is_advised_but_not_a_shorter_one(asked_ms: int, is_told: bool) -> None:
     group = replace(history(), initial_delay_ms=3_000)
     calm = replace(ACTUAL, rebalances=4, paused_partition_ms=230_000)
     got = advice(group, found((f"delay={asked_ms}", calm)))
@@ -189,14 +189,14 @@ def test_an_empty_group_may_wait_a_little_longer_but_not_less(asked_ms: int, is_
 
 
 @pytest.mark.parametrize("name", ["session.timeout.ms", "max.poll.interval.ms"])
-def test_no_shorter_timeout_because_no_log_tells_what_it_would_end_without_need(name: str) -> None:
+def test_no_shorter_timeout_is_advised(name: str) -> None:
     played = history()
     played.stays.append(Stay("m", None, "c", "/h", 30_000, 30_000))
     for value, is_told in (("29999", False), ("30000", True)):
         assert (advice(played, found((f"{name}={value}", HELPS))) is not None) is is_told
 
 
-def test_the_simplest_of_those_that_help_nearly_as_much() -> None:
+def test_the_simplest_of_nearly_equal_settings_is_advised() -> None:
     best = replace(HELPS, paused_partition_ms=10_000)
     got = told(
         found(("static,assignor=sticky,session.timeout.ms=60000", best), ("static", HELPS), ("deploy=all", HELPS))
@@ -214,7 +214,7 @@ def test_the_simplest_of_those_that_help_nearly_as_much() -> None:
         ("consumer", "group.protocol=consumer"),
     ],
 )
-def test_settings_in_words(text: str, said: str) -> None:
+def test_settings_are_described_in_words(text: str, said: str) -> None:
     assert words(parse(text)[0]) == said
 
 
@@ -241,7 +241,7 @@ def test_a_group_at_rest_is_advised_nothing() -> None:
     assert advice(played, compare(played, DEFAULT_GRID)) is None
 
 
-def test_why_nothing_is_advised() -> None:
+def test_the_reason_for_no_advice_is_given() -> None:
     held = replace(found((STATIC, HELPS)), fidelity=Fidelity(LOG, 20, 12, True, "mostly members differ"))
     assert unadvised(history(), held) == "mostly members differ"
     assert unadvised(history(generations=2), found((STATIC, HELPS))) == (

@@ -81,7 +81,7 @@ def test_a_static_member_that_is_away_for_too_long_is_removed() -> None:
     assert (patient.rebalances, patient.detect_ms, patient.silent_partition_ms) == (1, None, near(3 * 20_000))
 
 
-def test_a_death_is_seen_when_the_session_is_over() -> None:
+def test_a_death_is_noticed_at_the_end_of_the_session() -> None:
     world, members = running("a", "b", "c")
     members["b"].crash()
     world.run(120_000)
@@ -103,7 +103,7 @@ def test_a_death_that_is_not_seen_before_the_log_ends_costs_what_it_costs_so_far
         assert one.silent_partition_ms == pytest.approx(3 * 62_000, abs=3 * 3_000)
 
 
-def test_when_all_stop_for_good_nobody_misses_anything() -> None:
+def test_a_group_stopped_for_good_has_no_unread_time() -> None:
     world, members = running("a", "b", "c")
     for member in members.values():
         member.stop()
@@ -112,7 +112,7 @@ def test_when_all_stop_for_good_nobody_misses_anything() -> None:
     assert actual.silent_partition_ms == static.silent_partition_ms == 0
 
 
-def test_a_group_that_has_nobody_for_a_while_reads_nothing_however_it_is_set() -> None:
+def test_an_empty_group_reads_nothing_under_any_setting() -> None:
     world, members = running("a")
     restart(world, members["a"], 7_000)
     actual, (static, patient) = asked(world, "static", "group.initial.rebalance.delay.ms=30000")
@@ -197,7 +197,7 @@ def test_members_that_heartbeat_more_often_notice_sooner() -> None:
     assert often.paused_partition_ms - FORMING_MS < (actual.paused_partition_ms - FORMING_MS) / 5
 
 
-def test_a_heartbeat_that_is_quick_already_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_heartbeat_cannot_be_improved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.pipeline.whatif.reality.HEARTBEAT_MS", 1_000)
     world, members = running("a", "b", "c")
     for _ in range(3):
@@ -257,14 +257,14 @@ def renamed(world: Reality, name: str) -> Reality:
     return world
 
 
-def test_of_an_unknown_strategy_what_was_seen_is_taken() -> None:
+def test_recorded_assignments_are_used_for_an_unknown_strategy() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
     found = played(renamed(world, "shop"), "session.timeout.ms=45000", "static", "assignor=sticky")
     assert [one.why for one in found.whatif] == [None] * 4
 
 
-def test_members_that_never_met_make_an_unknown_strategy_unknowable() -> None:
+def test_an_unknown_strategy_cannot_be_replayed_for_new_member_sets() -> None:
     world, members = running("a", "b", "c")
     members["b"].stop()
     world.run(200)
@@ -276,7 +276,7 @@ def test_members_that_never_met_make_an_unknown_strategy_unknowable() -> None:
     assert found.whatif[1].why == "strategy 'shop' is not known here, and nobody saw what it gives these members"
 
 
-def test_a_leader_that_assigns_in_its_own_way() -> None:
+def test_a_leader_with_its_own_assignment_is_recognized() -> None:
     """It calls it range, and gives the shares out in another order."""
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
@@ -313,7 +313,7 @@ CHANGES: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize("why", CHANGES)
-def test_why_there_is_no_replay(why: str) -> None:
+def test_a_history_that_cannot_be_replayed_has_a_reason(why: str) -> None:
     kind, change = CHANGES[why]
     world, _ = running("a")
     for value in world.events:
@@ -336,7 +336,7 @@ def test_too_little_fidelity_withholds_the_what_if() -> None:
     assert "0 of 3 generations as they were, 99% are needed; mostly members differ" in found.fidelity.why
 
 
-def test_a_history_that_begins_in_the_middle() -> None:
+def test_a_partial_history_is_replayed() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
     first = next(at for at, value in enumerate(world.events) if value["kind"] == "rebalance_completed")
@@ -348,7 +348,7 @@ def test_a_history_that_begins_in_the_middle() -> None:
 # ---- from the offsets log alone
 
 
-def test_the_offsets_log_alone_tells_the_same() -> None:
+def test_a_history_from_the_offsets_log_gives_the_same_figures() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 5_000)
     members["c"].crash()
@@ -361,7 +361,7 @@ def test_the_offsets_log_alone_tells_the_same() -> None:
     assert (found.actual.detect_ms, longer.detect_ms) == (10_000, 45_000)
 
 
-def test_without_commits_who_is_missing_has_left() -> None:
+def test_without_commits_missing_members_count_as_left() -> None:
     world, members = running("a", "b")
     members["b"].crash()
     world.run(60_000)

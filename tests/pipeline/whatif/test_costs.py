@@ -35,7 +35,7 @@ def test_a_cooperative_rebalance_pauses_what_moves_from_one_round_to_the_next() 
     assert costs.figures(9_000) == Figures(2, 2, 2 * 500, 0, None)
 
 
-def test_under_a_cooperative_strategy_nobody_has_the_partitions_of_who_is_gone() -> None:
+def test_partitions_of_a_missing_member_have_no_owner_in_a_cooperative_group() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
     costs.vanished("b", 1_000)
@@ -45,7 +45,7 @@ def test_under_a_cooperative_strategy_nobody_has_the_partitions_of_who_is_gone()
     assert costs.figures(9_000) == Figures(1, 1, 300, 5_000, 5_000.0)
 
 
-def test_what_nobody_subscribes_to_any_more_is_not_paused_for_ever() -> None:
+def test_an_unsubscribed_partition_does_not_pause_for_ever() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0], "u": [0]}})
     for ms in (1_000, 2_000):
@@ -56,7 +56,7 @@ def test_what_nobody_subscribes_to_any_more_is_not_paused_for_ever() -> None:
     assert costs.figures(90_000).paused_partition_ms == 0
 
 
-def test_what_is_on_at_the_end_counts_so_far() -> None:
+def test_a_pause_that_lasts_at_the_end_counts_until_then() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0, 1]}})
     costs.began(2_000)
@@ -64,7 +64,7 @@ def test_what_is_on_at_the_end_counts_so_far() -> None:
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
-def test_an_empty_group_wants_nothing_but_when_somebody_comes(cooperative: bool) -> None:
+def test_an_empty_group_has_pauses_only_while_members_want_to_read(cooperative: bool) -> None:
     costs = Costs([(0, 2_000), (9_000, FAR)])
     costs.given({"a": {"t": [0, 1]}})
     costs.gone("a", 2_000)
@@ -75,7 +75,7 @@ def test_an_empty_group_wants_nothing_but_when_somebody_comes(cooperative: bool)
     assert costs.figures(20_000) == Figures(1, 2, 2 * 500, 0, None, 2 * 500)
 
 
-def test_between_the_last_that_leaves_and_one_that_takes_its_place_nobody_reads() -> None:
+def test_the_time_between_the_last_leave_and_the_next_join_is_silent() -> None:
     costs = Costs([(0, FAR)])
     costs.given({"a": {"t": [0, 1]}})
     costs.gone("a", 2_000)
@@ -92,13 +92,13 @@ def test_the_wait_of_a_new_group_is_a_pause_of_what_it_gets() -> None:
     assert costs.figures(9_000) == Figures(1, 0, 2 * 3_000, 0, None, 2 * 3_000)
 
 
-def test_a_new_group_that_still_waits() -> None:
+def test_a_new_group_that_still_waits_is_paused() -> None:
     costs = Costs()
     costs.began(1_000)
     assert costs.figures(9_000, unassigned=3).paused_partition_ms == 3 * 8_000
 
 
-def test_who_is_dead_when_the_history_ends_is_silent_until_then() -> None:
+def test_a_member_dead_at_the_end_is_silent_until_then() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1, 2]}})
     costs.vanished("b", 1_000)
@@ -123,7 +123,7 @@ def test_a_rebalance_that_waits_for_the_dead_counts_once() -> None:
     assert costs.figures(20_000) == Figures(1, 1, 2 * 9_000, 1_000, 10_000.0)
 
 
-def test_a_cooperative_one_pauses_only_what_the_dead_had() -> None:
+def test_a_cooperative_rebalance_pauses_only_the_dead_members_partitions() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
     costs.vanished("b", 1_000)
@@ -133,7 +133,7 @@ def test_a_cooperative_one_pauses_only_what_the_dead_had() -> None:
     assert costs.figures(20_000) == Figures(1, 1, 9_000, 1_000, 10_000.0)
 
 
-def test_who_is_away_over_a_rebalance_is_silent_before_and_after_it() -> None:
+def test_a_member_absent_during_a_rebalance_is_silent_before_and_after() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
     costs.vanished("b", 1_000)

@@ -25,7 +25,7 @@ def test_restarts_one_after_the_other_are_a_deploy() -> None:
     assert [(one.stop_ms, one.start_ms) for one in found] == [row[1:] for row in ROLLING]
 
 
-def test_a_few_restarts_are_none() -> None:
+def test_few_restarts_are_no_deploy() -> None:
     others = [stay(f"x{number}-1", None) for number in range(5)]
     assert deploys(clients(*restarted(*ROLLING[:2]), *others)) == []
     assert deploys(clients(*restarted(("a", 10_000, 12_000)))) == []
@@ -37,7 +37,7 @@ def test_restarts_far_apart_and_those_of_one_process_are_several() -> None:
     assert deploys(clients(*flapping)) == []
 
 
-def test_all_at_once() -> None:
+def test_a_deploy_can_be_shifted_to_all_at_once() -> None:
     found = clients(*restarted(*ROLLING))
     starts, stops = shifted(found, ALL_AT_ONCE)
     assert set(stops.values()) == {10_000}
@@ -45,7 +45,7 @@ def test_all_at_once() -> None:
     assert sorted(starts.values()) == [12_000, 12_000, 12_000, 13_000]
 
 
-def test_two_at_a_time() -> None:
+def test_a_deploy_can_be_shifted_to_two_at_a_time() -> None:
     found = clients(*restarted(*ROLLING))
     starts, stops = shifted(found, 2)
     # the next two when those before are back, and as much later as it really was: 8 s at the median

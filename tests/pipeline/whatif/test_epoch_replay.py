@@ -13,7 +13,7 @@ from tests.pipeline.whatif.test_compare import PARTITIONS, asked, figures, near,
 from tests.pipeline.whatif.test_random import random_reality
 
 
-def test_nobody_stops_what_he_keeps() -> None:
+def test_members_of_a_consumer_group_never_stop_kept_partitions() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 5_000)
     actual, (consumer,) = asked(world, "consumer")
@@ -62,7 +62,7 @@ def test_a_static_member_that_comes_back_has_what_it_had() -> None:
     assert static.paused_partition_ms < consumer.paused_partition_ms
 
 
-def test_topics_that_grow() -> None:
+def test_a_growing_topic_is_replayed_as_a_consumer_group() -> None:
     world, members = running("a", "b", "c")
     world.grow("t", 12)
     for member in members.values():
@@ -79,7 +79,7 @@ def test_a_quick_heartbeat_makes_handing_over_quick() -> None:
     assert quick.paused_partition_ms < usual.paused_partition_ms
 
 
-def test_strategies_that_no_server_has() -> None:
+def test_a_strategy_that_no_server_has_is_refused() -> None:
     world, _ = running("a", "b")
     history = from_events.history_of(GROUP, world.events)
     settings = [Setting(), Setting("odd", "sticky", protocol="consumer"), *parse("consumer,assignor=range")]
@@ -112,7 +112,7 @@ def test_a_history_that_begins_with_members() -> None:
     assert (row.figures.rebalances, row.figures.moved_partitions) == (1, 3)
 
 
-def test_slow_members_hold_up_only_who_is_to_get_their_partitions() -> None:
+def test_slow_members_delay_only_the_next_owners_of_their_partitions() -> None:
     world, members = running("a", "b")
     slow: Consumer = members["a"]
     slow.slow_ms = 40_000

@@ -175,7 +175,7 @@ def close(one: int, other: int, ms: int) -> bool:
     return abs(one - other) <= ms
 
 
-def test_what_really_was_comes_out() -> None:
+def test_a_replay_of_epochs_gives_the_real_history() -> None:
     world, members = running("a", "b", "c")
     members["b"].stop()
     world.run(60_000)
@@ -189,7 +189,7 @@ def test_what_really_was_comes_out() -> None:
     assert found.actual.paused_partition_ms > 0
 
 
-def test_as_a_classic_group_it_would_have_stopped() -> None:
+def test_a_consumer_group_replayed_as_classic_would_have_stopped() -> None:
     world, members = running("a", "b", "c")
     members["b"].stop()
     world.run(5_000)
@@ -206,7 +206,7 @@ def test_as_a_classic_group_it_would_have_stopped() -> None:
     assert sticky.paused_partition_ms > found.actual.paused_partition_ms
 
 
-def test_a_death_and_a_static_member() -> None:
+def test_a_death_and_a_static_member_are_replayed() -> None:
     world, members = running("a", "b", "c")
     members["c"].crash()
     world.run(120_000)
@@ -226,7 +226,7 @@ def test_a_death_and_a_static_member() -> None:
     assert found.actual.rebalances == 3
 
 
-def test_a_topic_that_grows_and_a_group_that_empties() -> None:
+def test_a_growing_topic_and_an_emptied_group_are_replayed() -> None:
     world, members = running("a", "b")
     world.grow(12)
     world.run(30_000)
@@ -252,7 +252,7 @@ def test_members_that_ask_the_server_for_a_strategy_get_it() -> None:
     faithful(world, "assignor=uniform")
 
 
-def test_a_server_whose_usual_strategy_is_another_one_is_found_out() -> None:
+def test_another_default_assignor_of_the_server_is_recognized() -> None:
     world, members = running("a", "b", "c", assignor="range", partitions=7)
     members["b"].stop()
     world.run(30_000)
@@ -265,7 +265,7 @@ def test_a_server_whose_usual_strategy_is_another_one_is_found_out() -> None:
     assert history.assignor == "range"
 
 
-def test_who_polls_too_late_comes_back_under_its_id_and_is_advised_to_be_given_time() -> None:
+def test_a_slow_poller_of_a_consumer_group_is_advised_more_time() -> None:
     world, members = running("a", "b", "c")
     heard = []
     for _ in range(3):
@@ -286,7 +286,7 @@ def test_who_polls_too_late_comes_back_under_its_id_and_is_advised_to_be_given_t
     assert got.sentence.startswith("max.poll.interval.ms=300000 would have spared 6 of 9 rebalances")
 
 
-def test_sessions_are_as_long_as_who_died_had_been_silent() -> None:
+def test_the_session_timeout_is_learned_from_dead_members() -> None:
     world, members = running("a", "b", "c")
     members["b"].crash()
     world.run(60_000)
@@ -298,7 +298,7 @@ def test_sessions_are_as_long_as_who_died_had_been_silent() -> None:
     assert [one.heard_ms for one in history.stays if one.end is not None] == [place[1] - 9_990]
 
 
-def test_a_log_that_begins_in_the_midst() -> None:
+def test_a_partial_log_of_epochs_is_replayed() -> None:
     world, members = running("a", "b", "c")
     known = len(world.rows)
     members["a"].stop()
@@ -339,7 +339,7 @@ def test_every_setting_can_be_played_on_anything(seed: int) -> None:
         assert [one.why for one in found.whatif] == [None] * len(DEFAULT_GRID)
 
 
-def test_nearly_all_histories_come_out() -> None:
+def test_nearly_all_random_histories_are_reproduced() -> None:
     generations = reproduced = 0
     for seed in range(20):
         found = random_world(seed).compared().fidelity

@@ -46,7 +46,7 @@ def causes(history: History) -> list[tuple[str, str | None]]:
     return [(one.cause, one.trigger) for one in history.rounds]
 
 
-def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
+def test_new_members_joined_and_missing_members_left() -> None:
     alone, both = [member("a", 0, 1)], [member("a", 0), member("b", 1)]
     found = history_of("g", [record(0, 1, *alone), record(60, 2, *both), record(90, 3, *alone)])
     assert causes(found) == [("member_joined", "b-1"), ("member_left", "b-1")]
@@ -57,7 +57,7 @@ def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
     assert (found.given.number, [one.number for one in found.generations]) == (1, [2, 3])
 
 
-def test_who_is_known_to_have_died_was_silent_for_its_session() -> None:
+def test_a_dead_member_was_silent_for_its_session() -> None:
     records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0, 1))]
     (_, b) = history_of("g", records, {"b-1": "expired"}).stays
     assert (b.end, b.end_ms, b.heard_ms) == (EXPIRED, START_MS + 56_995, START_MS + 46_995)
@@ -68,7 +68,7 @@ def test_a_rebalance_never_begins_before_the_last_record() -> None:
     assert found.rounds[0].began_ms == START_MS + 1
 
 
-def test_the_same_members_joined_again() -> None:
+def test_the_same_members_with_another_generation_joined_again() -> None:
     records = [
         record(0, 1, member("a", 0), member("b", 1)),
         record(60, 2, member("a", 0), member("b", 1, topics=["t", "u"])),
@@ -81,7 +81,7 @@ def test_the_same_members_joined_again() -> None:
     assert [counts for _, counts in found.counts] == [{"t": 2}, {"t": 3}]
 
 
-def test_a_cooperative_member_that_gave_something_up_joins_again_at_once() -> None:
+def test_a_cooperative_member_that_revoked_joins_again_at_once() -> None:
     records = [
         record(0, 1, member("a", 0, 1), protocol="cooperative-sticky"),
         record(60, 2, member("a", 0), member("b"), protocol="cooperative-sticky"),
@@ -100,7 +100,7 @@ def test_a_static_member_comes_back_without_a_generation() -> None:
     assert [(one.member_id, one.end) for one in found.stays] == [("a-1", "replaced"), ("a-2", None)]
 
 
-def test_an_empty_group_and_one_that_was_deleted() -> None:
+def test_an_empty_and_a_deleted_group_are_recognized() -> None:
     gone = {"at_ms": START_MS + 120_000, "is_tombstone": True, "members": None}
     found = history_of("g", [record(0, 0), record(3, 1, member("a", 0)), record(60, 2), gone], end_ms=START_MS + 10**6)
     assert found.given is None
@@ -109,7 +109,7 @@ def test_an_empty_group_and_one_that_was_deleted() -> None:
     assert (found.last_ms, found.end_ms) == (START_MS + 120_000, START_MS + 10**6)
 
 
-def test_what_cannot_be_replayed() -> None:
+def test_a_log_that_cannot_be_replayed_has_a_reason() -> None:
     connect = {**record(0, 1, member("a", 0)), "protocol_type": "connect"}
     assert history_of("g", [connect]).unusable == "it is no group of consumers but of type 'connect'"
     before = [record(0, 0), record(3, 1, member("a", 0)), record(60, 2), {**connect, "at_ms": START_MS + 70_000}]
@@ -119,7 +119,7 @@ def test_what_cannot_be_replayed() -> None:
     assert history_of("g", [record(0, 0)]).unusable == "no generation of it is in the log"
 
 
-def test_when_a_rebalance_began_is_taken_from_where_it_is_known() -> None:
+def test_known_starts_of_rebalances_are_used() -> None:
     records = [record(0, 0), record(3, 1, member("a", 0, 1)), record(60, 2, member("a", 0), member("b", 1))]
     found = history_of(
         "g", records, starts={(1, START_MS + 3_000): START_MS, (2, START_MS + 60_000): START_MS + 59_500}
@@ -128,7 +128,7 @@ def test_when_a_rebalance_began_is_taken_from_where_it_is_known() -> None:
     assert [one.began_ms - START_MS for one in found.rounds] == [0, 59_500]
 
 
-def test_how_long_an_empty_group_waits_is_taken_from_where_it_is_known() -> None:
+def test_a_known_initial_delay_is_used() -> None:
     """The record of a new group may be long before its first generation: the broker was busy."""
     records = [record(0, 0), record(0.5, 1, member("a", 0, 1))]
     assert history_of("g", records).initial_delay_ms == 495
@@ -141,7 +141,7 @@ def test_how_long_an_empty_group_waits_is_taken_from_where_it_is_known() -> None
     assert history_of("g", long, starts={(1, START_MS + 10_000): START_MS - 5}).initial_delay_ms == 10_000
 
 
-def test_a_member_does_not_join_late_because_somebody_else_was_dead() -> None:
+def test_a_dead_member_does_not_make_others_late() -> None:
     records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0), member("c", 1))]
     found = history_of("g", records, {"b-1": "expired"}, starts={(2, START_MS + 60_000): START_MS + 51_000})
     (one,) = found.rounds
@@ -162,9 +162,7 @@ def cooperative(at_s: float, generation: int, *members: dict[str, Any]) -> dict[
         (68.1, 8, LEFT),  # the session of a dead member would have ended then, too
     ],
 )
-def test_a_member_for_which_the_second_round_waited_to_the_end_was_slow(
-    ended_s: float, session_s: int, end: str
-) -> None:
+def test_a_member_awaited_until_the_timeout_was_slow(ended_s: float, session_s: int, end: str) -> None:
     """A dead one would have been removed when its session ended. The others had come back long before."""
     kind = {"rebalance_timeout_ms": 8_000, "session_timeout_ms": session_s * 1_000}
     records = [

@@ -116,7 +116,7 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
     assert by_setting["as it was"]["paused_partition_s"] == by_setting["as it was"]["actual_paused_partition_s"] > 0
 
 
-def test_advice_is_what_one_of_the_settings_did(tables: dict[str, list[dict[str, Any]]]) -> None:
+def test_advice_comes_from_one_of_the_settings(tables: dict[str, list[dict[str, Any]]]) -> None:
     by_group = {row["group"]: row for row in tables["whatif"] if row["setting"] == "static"}
     # of the third one the times are estimates, and the gain is not greater than what may be wrong of them
     assert [row["group"] for row in tables["advice"]] == ["one", "two"]
@@ -126,12 +126,12 @@ def test_advice_is_what_one_of_the_settings_did(tables: dict[str, list[dict[str,
         assert row["told"].startswith("static ids would have spared 2 of 4 rebalances")
 
 
-def test_what_happened_is_what_the_facts_say(tables: dict[str, list[dict[str, Any]]]) -> None:
+def test_actual_figures_equal_the_tables(tables: dict[str, list[dict[str, Any]]]) -> None:
     paused = {row["actual_paused_partition_s"] for row in tables["whatif"] if row["group"] == "only-in-the-log"}
     assert paused == {4 * PARTITIONS * TOOK_MS / 1000}
 
 
-def test_an_odd_history_costs_no_other_group_its_what_if() -> None:
+def test_a_malformed_history_affects_no_other_group() -> None:
     """A task's function by itself: events without what their kind should have."""
     events = [{"kind": "group_created", "time": 1}, {"kind": "rebalance_completed", "time": 2}]
     rows = [

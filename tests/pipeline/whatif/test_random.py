@@ -15,7 +15,7 @@ WHOLE_SHARE = 0.9
 """Of the histories of which every generation comes out."""
 
 
-def test_random_histories_come_out_as_they_were() -> None:
+def test_random_histories_are_reproduced() -> None:
     """What is missing is what no log tells: a member that never took what it was given, because it stood still."""
     generations = reproduced = of_log = reproduced_of_log = 0
     for seed in range(SEEDS):
@@ -38,7 +38,7 @@ def test_every_setting_can_be_played_on_anything(seed: int) -> None:
     assert [one.why for one in found.whatif] == [None] * len(DEFAULT_GRID)
 
 
-def test_what_happened_is_what_the_replay_of_it_costs() -> None:
+def test_a_reproduced_history_has_the_actual_costs() -> None:
     """Where every generation came out; where not all did, that is told, and it is seldom."""
     compared = 0
     for seed in range(SEEDS):

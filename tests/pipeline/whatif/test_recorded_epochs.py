@@ -73,14 +73,14 @@ def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str],
 
 
 @pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "n", "rt", "sl", "st"])
-def test_every_epoch_comes_out_as_it_was(groups: dict[str, pa.Table], group: str) -> None:
+def test_every_recorded_epoch_is_reproduced(groups: dict[str, pa.Table], group: str) -> None:
     """Clients send heartbeats in their own rhythm, and what the server gives to whom depends on whose came first."""
     (fidelity,) = played(groups[group], ())
     assert (fidelity["withheld"], fidelity["why"]) == (False, None)
     assert fidelity["reproduced"] == fidelity["generations"] >= 2
 
 
-def test_another_interval_has_another_rhythm(groups: dict[str, pa.Table]) -> None:
+def test_another_heartbeat_interval_changes_the_replay(groups: dict[str, pa.Table]) -> None:
     """The real times of heartbeats are not used then."""
     paused = [
         row["paused_partition_s"]
@@ -91,14 +91,14 @@ def test_another_interval_has_another_rhythm(groups: dict[str, pa.Table]) -> Non
 
 
 @pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "st"])
-def test_a_setting_that_changes_nothing_costs_what_it_did(groups: dict[str, pa.Table], group: str) -> None:
+def test_an_unchanged_setting_costs_what_happened(groups: dict[str, pa.Table], group: str) -> None:
     """The replay pauses partitions for some ms more or less than the group did: nothing that the setting would do."""
     (row,) = [row for row in played(groups[group], parse("consumer")) if row["table"] == "whatif"]
     for name in ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s"):
         assert row[name] == row[f"actual_{name}"]
 
 
-def test_a_group_that_was_classic_is_played_since_it_is_not(groups: dict[str, pa.Table]) -> None:
+def test_an_upgraded_group_is_replayed_from_its_upgrade_on(groups: dict[str, pa.Table]) -> None:
     (fidelity,) = played(groups["up"], ())
     assert (fidelity["withheld"], fidelity["reproduced"], fidelity["generations"]) == (False, 1, 1)
     assert fidelity["why"].startswith("only since it is a group of the consumer protocol, from 2026-11-22 02:26")
@@ -114,7 +114,7 @@ def test_a_group_of_both_protocols_to_the_end_cannot_be_played(groups: dict[str,
     assert fidelity["why"].startswith("it had members of both protocols until 2026-11-22 02:26")
 
 
-def test_when_a_group_changed_its_protocol() -> None:
+def test_the_time_of_a_protocol_change_is_found() -> None:
     classic = [{"at_ms": at, "is_tombstone": False, "members": [{}]} for at in (1, 2)]
     told = [
         {"at_ms": at, "members": [{"session_timeout_ms": session} for session in sessions]}

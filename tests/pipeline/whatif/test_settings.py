@@ -10,7 +10,7 @@ import pytest
 from muster.pipeline.whatif.settings import ALL_AT_ONCE, AS_IT_WAS, DEFAULT_GRID, BadSetting, Setting, parse
 
 
-def test_key_value_pairs() -> None:
+def test_settings_are_read_from_key_value_pairs() -> None:
     (setting,) = parse("static,session.timeout.ms=45000,deploy=rolling:2")
     assert setting == Setting("static, session 45 s, deploy 2 at a time", None, True, 45_000, deploy=2)
 
@@ -20,7 +20,7 @@ def test_a_name_before_a_colon() -> None:
     assert parse("deploy=rolling:3")[0].deploy == 3
 
 
-def test_json_lists_are_all_combinations() -> None:
+def test_json_lists_give_all_combinations() -> None:
     found = parse('{"assignor": ["range", "sticky"], "static": [false, true]}')
     assert [one.name for one in found] == ["range", "range, static", "sticky", "sticky, static"]
     named = parse('[{"name": "mine", "deploy": ["all", "rolling"]}, {}]')
@@ -31,7 +31,7 @@ def test_json_lists_are_all_combinations() -> None:
     ]
 
 
-def test_json_says_what_is_other_than_it_was() -> None:
+def test_json_has_only_the_changes() -> None:
     (setting,) = parse("assignor=sticky,deploy=all,heartbeat.interval.ms=1000,group.initial.rebalance.delay.ms=0")
     told = {"assignor": "sticky", "group.initial.rebalance.delay.ms": 0, "heartbeat.interval.ms": 1000, "deploy": "all"}
     assert json.loads(setting.to_json()) == told
@@ -62,7 +62,7 @@ def test_a_protocol_may_stand_alone() -> None:
         ("static,poll=15min", [{"static": True, "max.poll.interval.ms": 900_000}]),
     ],
 )
-def test_short_words_for_questions(text: str, means: list[dict[str, object]]) -> None:
+def test_short_words_stand_for_several_settings(text: str, means: list[dict[str, object]]) -> None:
     assert [json.loads(one.to_json()) for one in parse(text)] == means
 
 
@@ -107,7 +107,7 @@ def test_the_default_grid_asks_nothing_twice() -> None:
         (json.dumps({"session.timeout.ms": list(range(1, 250))}), "more than 200 settings"),
     ],
 )
-def test_what_cannot_be_read_is_told(text: str, said: str) -> None:
+def test_unreadable_settings_are_refused(text: str, said: str) -> None:
     with pytest.raises(BadSetting) as error:
         parse(text)
     assert said in str(error.value)

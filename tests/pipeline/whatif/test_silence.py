@@ -55,7 +55,7 @@ def _heard(*some: tuple[Stay, int]) -> list[Stay]:
 
 
 @pytest.mark.parametrize(("silent_ms", "heard_ms"), [(4_000, 496_000), (8_900, 491_100), (9_500, None), (0, None)])
-def test_who_was_silent_for_its_session_had_nothing_to_commit(silent_ms: int, heard_ms: int | None) -> None:
+def test_a_static_member_silent_for_a_session_had_nothing_to_commit(silent_ms: int, heard_ms: int | None) -> None:
     (stay,) = _heard(_stay("a", silent_ms, REPLACED))
     assert stay.heard_ms == heard_ms
 
@@ -64,7 +64,7 @@ def test_who_was_silent_for_its_session_had_nothing_to_commit(silent_ms: int, he
     ("silent", "told"),
     [((60_000, 61_000), True), ((60_000,), False), ((30_000, 30_000), False), ((200_000, 200_000), False)],
 )
-def test_who_left_twice_when_it_had_to_poll_had_not_polled(silent: tuple[int, ...], told: bool) -> None:
+def test_a_member_that_left_twice_at_its_poll_timeout_is_slow(silent: tuple[int, ...], told: bool) -> None:
     stays = _heard(*(_stay(f"m-{number}", ms) for number, ms in enumerate(silent)))
     assert [polled_too_late(one) for one in stays] == [told] * len(silent)
 
