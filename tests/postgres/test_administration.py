@@ -24,7 +24,7 @@ def database(postgres: str) -> Iterator[str]:
         yield url
 
 
-def test_from_nothing_to_a_cluster(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_is_initialized_in_an_empty_database(database: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "status", database]) == 0
     assert "no tables of Muster's: run `muster cluster init URL`" in capsys.readouterr().out
     assert main(["cluster", "upgrade", database]) == 1
@@ -51,7 +51,7 @@ def test_from_nothing_to_a_cluster(database: str, capsys: pytest.CaptureFixture[
     assert [one["name"] for one in found["clusters"]] == ["muster", "second"]
 
 
-async def test_tables_of_a_newer_version_are_left_alone(database: str) -> None:
+async def test_tables_of_a_newer_version_are_not_changed(database: str) -> None:
     import asyncpg
 
     await administration.init(database, "x", administration.Identity("i", "d"))
@@ -80,7 +80,7 @@ async def test_a_migration_that_fails_leaves_nothing(database: str, monkeypatch:
     assert (await administration.status(database)).version == newest + 1
 
 
-async def test_the_metadata_log_of_version_1_is_taken_over(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_metadata_log_of_version_1_is_migrated(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import asyncpg
 
     migrations = schema.MIGRATIONS
@@ -136,7 +136,7 @@ async def test_status_counts(postgres: str) -> None:
     ]
 
 
-def test_what_is_printed() -> None:
+def test_the_cluster_commands_print_the_status() -> None:
     nodes = (NodeStatus(1, "a:9092", 7, 8_000), NodeStatus(2, "b:9092", 8, -200))
     cluster = ClusterStatus("muster", "id", 40, 105, 107, 2, 1_000, 2_500_000, nodes)
     assert lines(Status("18.4", schema.NEWEST, (cluster,), ("careful",))) == [
@@ -168,18 +168,20 @@ def test_what_is_printed() -> None:
         ({}, []),
     ],
 )
-def test_what_the_settings_of_a_database_promise(settings: dict[str, str], said: list[str]) -> None:
+def test_the_durability_of_the_database_settings_is_reported(settings: dict[str, str], said: list[str]) -> None:
     found = warnings(settings)
     assert len(found) == len(said)
     assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
 
 
-def test_a_database_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_database_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "status", "postgresql://u@127.0.0.1:1/d"]) == 1
     assert capsys.readouterr().err.startswith("muster cluster: the database cannot be reached: ")
 
 
-def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cluster_commands_name_the_missing_asyncpg(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from muster.postgres import url
 
     monkeypatch.setattr(url, "find_spec", lambda _: None)
@@ -187,6 +189,6 @@ def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "pip install 'muster-kafka[cluster]'" in capsys.readouterr().err
 
 
-def test_an_empty_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_cluster_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "init", "postgresql://x/y", "--name", " "]) == 1
     assert "--name is empty" in capsys.readouterr().err

@@ -25,16 +25,16 @@ from muster.postgres.store import NodeRegistration
         (3, 5, 5, Outcome.LOST),  # what was answered is gone
     ],
 )
-def test_what_has_become_of_write_7_of_epoch_3(epoch: int, write_no: int, barrier: int, expected: Outcome) -> None:
+def test_the_fate_of_an_unanswered_write_is_found(epoch: int, write_no: int, barrier: int, expected: Outcome) -> None:
     registration = NodeRegistration(1, epoch, write_no, 20, "somebody", "somewhere", 1, barrier)
     assert outcome(registration, 3, {6}, {7, 8}, 5) is expected
 
 
-def test_a_seat_that_is_not_there_is_lost() -> None:
+def test_a_missing_registration_ends_the_session() -> None:
     assert outcome(None, 3, {6}, {7}, 0) is Outcome.LOST
 
 
-def test_a_lease_counts_from_what_was_sent() -> None:
+def test_a_lease_counts_from_the_time_of_sending() -> None:
     lease = Lease(9_000, 1_000)
     assert not lease.is_over(9_999)
     assert lease.is_over(10_000)
@@ -42,7 +42,7 @@ def test_a_lease_counts_from_what_was_sent() -> None:
     assert (lease.ends_ms, lease.renew_ms) == (14_000, 7_250)
 
 
-def test_an_older_answer_does_not_shorten_it() -> None:
+def test_an_older_answer_does_not_shorten_the_lease() -> None:
     lease = Lease(9_000, 1_000)
     lease.extended(5_000)
     lease.extended(4_000)

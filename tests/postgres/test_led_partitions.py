@@ -27,7 +27,7 @@ class Forgetful(MemoryStorage):
         )
 
 
-async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
+async def test_a_registration_lost_during_a_fetch_of_logs_ends_the_session() -> None:
     store = table_store(World(Random(1)))
     async with seated(store) as node:
         append(node.open(), b"one")
@@ -107,7 +107,7 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
     assert held.missing == held._passing == 0
 
 
-async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
+async def test_large_logs_do_not_delay_others() -> None:
     asked: list[bytes] = []
     most = AT_ONCE + MAX_LONG + 1
     names = [bytes([number]) * 16 for number in range(most)]

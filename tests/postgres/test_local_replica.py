@@ -14,7 +14,7 @@ from tests.postgres.stores import table_store
 from tests.postgres.test_node_session import ORDERS, append, nothing, seated
 
 
-async def test_a_copy_has_the_indexes_of_its_segments() -> None:
+async def test_a_local_replica_has_the_indexes_of_its_segments() -> None:
     """Without them opening it reads each file as a whole: 0.8 s of one turn of the loop for 100 MB of small batches."""
     store = table_store(World(Random(1)))
     async with seated(store) as node:

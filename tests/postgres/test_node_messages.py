@@ -87,13 +87,13 @@ async def until(holds: Callable[[], bool], *sides: Side) -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_leads(store: TableStore) -> None:
+async def test_markers_are_sent_to_the_leader(store: TableStore) -> None:
     box = Side(1, store).box
     assert [box.leads("orders", index) for index in (0, 1, 2, 3)] == [None, 2, None, None]
     assert box.leads("unknown", 0) is None
 
 
-async def test_markers_of_one_turn_go_along(store: TableStore) -> None:
+async def test_markers_of_one_write_are_sent_together(store: TableStore) -> None:
     one, two = Side(1, store), Side(2, store)
     ended: list[int] = []
     one.box.mark(2, MARKER, "orders", 1, ended.append)
@@ -105,7 +105,7 @@ async def test_markers_of_one_turn_go_along(store: TableStore) -> None:
     assert two.writer.written == [(MARKER, "orders", 1), (MARKER, "__consumer_offsets", 0)]
 
 
-async def test_who_leads_no_more_or_does_not_know_the_topic_yet_is_asked_again(
+async def test_a_node_that_does_not_lead_or_know_the_topic_is_asked_again(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = Side(1, store), Side(2, store)
@@ -135,7 +135,7 @@ async def test_partitions_of_a_transaction_are_asked_for(store: TableStore) -> N
     assert (asked.topics, command.client.client_id, command.client_transaction_version) == ({"orders": [0, 1]}, "c", 2)
 
 
-async def test_who_does_not_coordinate_the_id_says_so(store: TableStore) -> None:
+async def test_a_node_that_does_not_coordinate_the_id_refuses(store: TableStore) -> None:
     one, three = Side(1, store), Side(3, store)
     answers: list[Any] = []
     one.box.ask(3, question(answers))
@@ -144,7 +144,7 @@ async def test_who_does_not_coordinate_the_id_says_so(store: TableStore) -> None
     assert not three.asked
 
 
-async def test_a_topic_that_is_not_known_yet_is_no_part_of_a_transaction(store: TableStore) -> None:
+async def test_an_unknown_topic_is_not_part_of_a_transaction(store: TableStore) -> None:
     one, two = Side(1, store), Side(2, store)
     answers: list[Any] = []
     one.box.ask(2, question(answers, "new"))
@@ -153,7 +153,7 @@ async def test_a_topic_that_is_not_known_yet_is_no_part_of_a_transaction(store: 
     assert not two.asked
 
 
-async def test_who_does_not_answer_is_given_up(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_does_not_answer_is_given_up(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_messages, "WAIT_MS", 1)
     one, two = Side(1, store), Side(2, store)
     answers: list[Any] = []
@@ -168,7 +168,7 @@ async def test_who_does_not_answer_is_given_up(store: TableStore, monkeypatch: p
     assert (len(answers), len(ended)) == (1, 1)
 
 
-async def test_a_database_that_is_away_and_too_many_questions(
+async def test_node_messages_are_bounded_while_the_database_is_away(
     store: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: object) -> None:

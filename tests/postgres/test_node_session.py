@@ -130,7 +130,7 @@ def content(log: Any) -> list[tuple[int, bytes | None]]:
     ]
 
 
-async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
+async def test_the_next_session_finds_the_log_unchanged(store: TableStore) -> None:
     async with seated(store) as node:
         log = node.open()
         for number in range(20):
@@ -150,7 +150,7 @@ async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
         assert content(node.open())[-1] == (20, b"more")  # what nobody waited for was brought by the stop
 
 
-async def test_what_is_removed_is_removed_there_too(store: TableStore) -> None:
+async def test_removed_segments_are_removed_from_the_database_too(store: TableStore) -> None:
     async with seated(store) as node:
         log = node.open()
         for number in range(20):
@@ -187,7 +187,7 @@ async def test_a_deleted_topic_leaves_nothing(store: TableStore) -> None:
     assert len(store.tables.segments_by_no) == len(store.tables.rows_of) == 1
 
 
-async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(store: TableStore) -> None:
+async def test_a_deleted_topic_of_an_earlier_session_is_removed_before_its_log_opens(store: TableStore) -> None:
     async with seated(store) as node:
         append(node.open(), b"one")
     async with seated(store) as node:
@@ -198,7 +198,7 @@ async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(st
     assert not store.tables.rows_of
 
 
-async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableStore) -> None:
+async def test_compacted_segments_replace_their_originals_in_the_database(store: TableStore) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
     async with seated(store) as node:
         log = node.open(config=compacted)
@@ -220,7 +220,7 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
         assert content(node.open(config=compacted)) == before
 
 
-async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
+async def test_unfinished_changes_of_a_node_are_removed(store: TableStore) -> None:
     async with seated(store) as node:
         append(node.open(), b"one")
     first = next(iter(store.tables.segments_by_no.values()))
@@ -234,7 +234,7 @@ async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
     assert {number for number, _ in store.tables.rows_of} == {first.segment_no} == set(store.tables.segments_by_no)
 
 
-async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
+async def test_a_replaced_leader_acknowledges_nothing(store: TableStore) -> None:
     reasons: list[str] = []
     answers: list[Exception | None] = []
     async with seated(store, reasons.append) as node:
@@ -253,7 +253,7 @@ async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
     assert len(store.tables.rows_of) == 1
 
 
-async def test_what_another_node_leads_is_left_out(store: TableStore) -> None:
+async def test_logs_led_by_another_node_are_not_written(store: TableStore) -> None:
     known = 0
     answers: dict[str, list[Exception | None]] = {"orders": [], "other": []}
     async with seated(store, known=lambda: known) as node:
@@ -305,7 +305,7 @@ async def test_damage_in_the_database_keeps_one_partition_offline(store: TableSt
 # ---- the directory of the copy
 
 
-def test_a_directory_with_something_else_is_left_alone() -> None:
+def test_a_directory_with_other_files_is_not_touched() -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", b"x")
     with pytest.raises(local_replica.ReplicaRefused, match="give --data-dir a directory of its own"):
@@ -313,7 +313,7 @@ def test_a_directory_with_something_else_is_left_alone() -> None:
     assert storage.load("meta.properties") == b"x"
 
 
-def test_a_copy_is_thrown_away() -> None:
+def test_an_outdated_local_replica_is_removed() -> None:
     storage = MemoryStorage()
     local_replica.clear(storage)
     storage.make_directory("orders-0")
@@ -323,7 +323,7 @@ def test_a_copy_is_thrown_away() -> None:
     assert [entry.name for entry in storage.entries("")] == [local_replica.MARK]
 
 
-def test_a_copy_that_another_node_works_on_is_left_alone() -> None:
+def test_a_local_replica_in_use_by_another_node_is_not_touched() -> None:
     storage = MemoryStorage()
     local_replica.clear(storage)
     storage.make_directory("orders-0")

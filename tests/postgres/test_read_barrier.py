@@ -61,7 +61,7 @@ class EndingStore(TableStore):
         return answer
 
 
-async def test_a_turn_that_is_seen_is_acknowledged_with_the_answer_to_a_later_one() -> None:
+async def test_a_write_that_is_seen_is_acknowledged_by_the_answer_to_a_later_write() -> None:
     store, answers = EndingStore(), list[Exception | None]()
     async with seated(store) as node:
         log = node.open()
@@ -84,7 +84,7 @@ async def test_a_turn_that_is_seen_is_acknowledged_with_the_answer_to_a_later_on
         assert content(node.open()) == [(0, b"first"), (1, b"second"), (2, b"third")]
 
 
-async def test_a_turn_that_is_seen_and_gone_after_a_promotion_is_sent_again() -> None:
+async def test_a_write_lost_by_a_promotion_is_sent_again() -> None:
     store, answers = EndingStore(), list[Exception | None]()
     async with seated(store) as node:
         log = node.open()
@@ -109,7 +109,7 @@ async def test_a_turn_that_is_seen_and_gone_after_a_promotion_is_sent_again() ->
         assert content(node.open()) == [(0, b"first"), (1, b"second"), (2, b"third")]
 
 
-async def test_a_database_that_has_lost_what_was_answered_ends_the_term() -> None:
+async def test_a_database_that_lost_an_acknowledged_write_ends_the_session() -> None:
     store, reasons = EndingStore(), list[str]()
     async with seated(store, reasons.append) as node:
         log = node.open()
@@ -125,7 +125,7 @@ async def test_a_database_that_has_lost_what_was_answered_ends_the_term() -> Non
         assert log.durable_offset == 2
 
 
-async def test_a_database_that_has_lost_what_was_read_ends_the_term_at_the_next_turn() -> None:
+async def test_a_database_that_lost_read_rows_ends_the_session_at_the_next_write() -> None:
     """An asynchronous standby was promoted: this node has a copy of what others had written, and wrote nothing."""
     store, reasons = EndingStore(), list[str]()
     async with seated(store, reasons.append) as node:
@@ -137,7 +137,7 @@ async def test_a_database_that_has_lost_what_was_read_ends_the_term_at_the_next_
         assert not store.tables.rows_of
 
 
-async def test_a_barrier_finds_that_the_database_has_lost_a_turn() -> None:
+async def test_a_read_barrier_finds_a_lost_write() -> None:
     store, reasons = EndingStore(), list[str]()
     async with seated(store, reasons.append) as node:
         before = store.tables.rows[1]
@@ -156,7 +156,7 @@ async def _barrier(store: EndingStore) -> ReadBarrier:
     return ReadBarrier(store, registration)
 
 
-async def test_what_was_read_over_another_connection_has_not_passed() -> None:
+async def test_rows_read_over_another_connection_do_not_pass_the_barrier() -> None:
     store = EndingStore()
     barrier = await _barrier(store)
     session = store.session
@@ -167,7 +167,7 @@ async def test_what_was_read_over_another_connection_has_not_passed() -> None:
     assert store.tables.rows[1].barrier == 1
 
 
-async def test_a_barrier_whose_answer_was_lost_is_not_passed() -> None:
+async def test_a_read_barrier_with_a_lost_answer_is_not_passed() -> None:
     store = EndingStore()
     barrier = await _barrier(store)
     store.ended = [True]
@@ -178,7 +178,7 @@ async def test_a_barrier_whose_answer_was_lost_is_not_passed() -> None:
     assert barrier.number == store.tables.rows[1].barrier == 2
 
 
-async def test_those_who_wait_for_a_barrier_share_the_next_one() -> None:
+async def test_callers_that_wait_for_a_barrier_share_the_next_one() -> None:
     store = EndingStore()
     barrier = await _barrier(store)
     assert await asyncio.gather(*[barrier.passed(store.session) for _ in range(10)]) == [True] * 10
@@ -213,7 +213,7 @@ async def _metadata_log(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> 
     return shared_log, topics
 
 
-async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_of_the_metadata_log_is_used_only_when_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
     shared_log, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"row")
@@ -227,7 +227,7 @@ async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeyp
     assert topics.taken == [b"other row"]
 
 
-async def test_after_each_reconnect_it_is_looked_whether_something_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_reconnect_checks_for_lost_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
     shared_log, _ = await _metadata_log(store, monkeypatch)
     for is_new, expected in ((False, 1), (False, 1), (True, 2), (False, 2)):
@@ -237,7 +237,7 @@ async def test_after_each_reconnect_it_is_looked_whether_something_is_gone(monke
 
 
 @pytest.mark.parametrize("outcomes", [[True, None], [True, True, None], [False, None, True, None], [None, True, None]])
-async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
+async def test_a_row_with_a_lost_answer_counts_when_it_is_durable(
     monkeypatch: pytest.MonkeyPatch, outcomes: Sequence[bool | None]
 ) -> None:
     """By turns the writes of the row, and of what proves it."""
@@ -251,7 +251,7 @@ async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
     assert not shared_log._writers
 
 
-async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_that_another_node_wrote_first_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
     shared_log, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"another row")
@@ -259,7 +259,7 @@ async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch
     assert topics.taken == [b"another row"]
 
 
-async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_that_was_seen_and_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
     shared_log, topics = await _metadata_log(store, monkeypatch)
     tables = store.tables
@@ -280,7 +280,7 @@ async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pyt
     assert tables.log[0].writer == "mine"
 
 
-def test_a_seat_is_taken_with_an_empty_barrier() -> None:
+def test_a_node_registers_with_an_empty_read_barrier() -> None:
     tables = Tables(World(Random(1)))
     assert tables.register_node("a", "a", 1, 60_000) == NodeRegistration(1, 1, 0, 0, "a", "a", 60_000, 0)
     assert tables.barrier(1, 1, 1, 0, 0)

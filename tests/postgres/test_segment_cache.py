@@ -139,7 +139,7 @@ async def filled(store: Any, count: int = 40, config: LogConfig = SMALL, keys: i
         return await read_all(log)
 
 
-async def test_only_the_tail_is_read(store: Counting) -> None:
+async def test_only_the_newest_segment_is_loaded_at_the_start(store: Counting) -> None:
     before = await filled(store)
     rows = await store.segments((await store.logs())[0].log_no)
     assert len(rows) > 8
@@ -160,7 +160,7 @@ async def test_only_the_tail_is_read(store: Counting) -> None:
         assert (await read_all(node.open()))[-1] == (40, b"more")
 
 
-async def test_a_time_is_looked_up_where_it_is(store: Counting) -> None:
+async def test_a_timestamp_is_looked_up_in_a_segment_that_is_not_local(store: Counting) -> None:
     await filled(store)
     async with seated(store, cache_bytes=PLENTY) as node:
         log = node.open()
@@ -175,7 +175,7 @@ async def test_a_time_is_looked_up_where_it_is(store: Counting) -> None:
         assert await store.segments_read() == 0
 
 
-async def test_retention_removes_what_was_never_read(store: Counting) -> None:
+async def test_retention_removes_segments_that_were_never_loaded(store: Counting) -> None:
     before = await filled(store)
     by_size = LogConfig(segment_bytes=SMALL.segment_bytes, retention_bytes=900)
     async with seated(store, cache_bytes=PLENTY) as node:
@@ -211,7 +211,7 @@ async def cleaned(node: Node) -> None:
     cleaner.stop()
 
 
-async def test_the_cleaner_has_brought_what_it_needs(store: Counting) -> None:
+async def test_the_cleaner_loads_the_segments_that_it_needs(store: Counting) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
     before = await filled(store, config=compacted, keys=3)
     async with seated(store, cache_bytes=PLENTY) as node:
@@ -232,7 +232,7 @@ async def test_the_cleaner_has_brought_what_it_needs(store: Counting) -> None:
         assert await read_all(log) == after
 
 
-async def test_what_was_compacted_is_not_compacted_again_after_a_move(store: Counting) -> None:
+async def test_a_moved_log_is_not_compacted_again(store: Counting) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
 
     async def clean(node: Node) -> Any:
@@ -259,7 +259,7 @@ async def test_what_was_compacted_is_not_compacted_again_after_a_move(store: Cou
         assert after > clean_offset
 
 
-async def test_producers_and_aborted_transactions_come_along(store: Counting) -> None:
+async def test_producers_and_aborted_transactions_move_with_a_log(store: Counting) -> None:
     def send(log: Any, producer_id: int, sequence: int, *, transactional: bool = False) -> Any:
         return batches.build(
             [(b"k", value(sequence))], timestamp_ms=5, producer_id=producer_id, producer_epoch=0,
@@ -302,7 +302,7 @@ async def test_producers_and_aborted_transactions_come_along(store: Counting) ->
         assert log.producers.last_stable_offset(log.end_offset) >= stable
 
 
-async def test_what_takes_too_much_room_goes_and_comes_again(store: Counting) -> None:
+async def test_segments_beyond_the_cache_size_are_removed_and_loaded_again(store: Counting) -> None:
     before = await filled(store)
     async with seated(store, cache_bytes=900) as node:
         log = loaded(node.open())
@@ -319,7 +319,7 @@ async def test_what_takes_too_much_room_goes_and_comes_again(store: Counting) ->
         assert await read_all(log) == before + [(number, value(number)) for number in range(40, 80)]
 
 
-async def test_logs_of_which_nothing_is_known_are_read_whole(tables: Counting) -> None:
+async def test_logs_without_known_state_are_loaded_completely(tables: Counting) -> None:
     async with seated(tables) as node:  # as before there were checkpoints
         log = node.open()
         for number in range(20):
@@ -369,7 +369,7 @@ async def test_no_file_is_looked_for_while_no_segment_begins(tables: Counting) -
 
 
 @pytest.mark.parametrize("change", ["facts", "boundary", "epochs", "producers"])
-async def test_a_checkpoint_that_is_not_whole_is_none(tables: Counting, change: str) -> None:
+async def test_a_partial_checkpoint_is_ignored(tables: Counting, change: str) -> None:
     before = await filled(tables)
     made = tables.below.tables
     (checkpoint,) = made.checkpoints.values()
@@ -387,7 +387,9 @@ async def test_a_checkpoint_that_is_not_whole_is_none(tables: Counting, change: 
         assert await read_all(log) == before
 
 
-async def test_the_database_is_away_while_a_segment_comes(tables: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_segment_load_fails_while_the_database_is_away(
+    tables: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segment_cache, "AGAIN_MS", 1)
     before = await filled(tables)
     async with seated(tables, cache_bytes=PLENTY) as node:
@@ -396,7 +398,7 @@ async def test_the_database_is_away_while_a_segment_comes(tables: Counting, monk
         assert await read_all(log) == before
 
 
-async def test_a_segment_that_is_damaged_in_the_database_is_told_so(tables: Counting) -> None:
+async def test_a_segment_damaged_in_the_database_is_reported(tables: Counting) -> None:
     before = await filled(tables)
     made = tables.below.tables
     key = min(made.rows_of)
@@ -411,7 +413,7 @@ async def test_a_segment_that_is_damaged_in_the_database_is_told_so(tables: Coun
         assert await read_all(log) == before[second:]
 
 
-async def test_a_segment_of_which_rows_are_missing_is_not_taken_for_whole(tables: Counting) -> None:
+async def test_a_segment_with_missing_rows_is_not_used(tables: Counting) -> None:
     await filled(tables)
     made = tables.below.tables
     first = min(made.segments_by_no)
@@ -421,7 +423,7 @@ async def test_a_segment_of_which_rows_are_missing_is_not_taken_for_whole(tables
         assert isinstance(await brought(node.open(), 0), DamagedLog)
 
 
-async def test_the_end_of_a_term_while_a_segment_comes(tables: Counting) -> None:
+async def test_a_session_may_end_while_a_segment_loads(tables: Counting) -> None:
     before = await filled(tables)
     answers: list[Exception | None] = []
     async with seated(tables, cache_bytes=PLENTY) as node:
@@ -436,7 +438,7 @@ async def test_the_end_of_a_term_while_a_segment_comes(tables: Counting) -> None
         assert await read_all(node.open()) == before
 
 
-async def test_a_log_that_goes_to_another_node_while_a_segment_comes(tables: Counting) -> None:
+async def test_a_log_may_move_while_a_segment_loads(tables: Counting) -> None:
     await filled(tables)
     answers: list[Exception | None] = []
     async with seated(tables, cache_bytes=PLENTY) as node:
@@ -453,7 +455,7 @@ async def test_a_log_that_goes_to_another_node_while_a_segment_comes(tables: Cou
         assert isinstance(answers[1], LogOffline)
 
 
-async def test_a_segment_that_goes_while_it_comes(tables: Counting) -> None:
+async def test_a_segment_may_be_deleted_while_it_loads(tables: Counting) -> None:
     before = await filled(tables)
     answers: list[Exception | None] = []
     async with seated(tables, cache_bytes=PLENTY) as node:
@@ -470,7 +472,7 @@ async def test_a_segment_that_goes_while_it_comes(tables: Counting) -> None:
         assert await read_all(log) == before[second:]
 
 
-async def test_a_log_with_absent_segments_is_not_opened_anew(tables: Counting) -> None:
+async def test_a_log_with_absent_segments_is_not_reopened(tables: Counting) -> None:
     await filled(tables)
     async with seated(tables, cache_bytes=PLENTY) as node:
         log = node.open()
@@ -479,7 +481,7 @@ async def test_a_log_with_absent_segments_is_not_opened_anew(tables: Counting) -
             node.logs.reopen("orders", 0)
 
 
-async def test_dead_segments_and_what_was_staged_are_not_taken_for_it(tables: Counting) -> None:
+async def test_deleted_and_staged_segments_are_not_loaded(tables: Counting) -> None:
     before = await filled(tables)
     made = tables.below.tables
     first = made.segments_by_no[min(made.segments_by_no)]

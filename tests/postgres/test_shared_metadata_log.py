@@ -20,7 +20,7 @@ from muster.virtual.world import World
 from tests.postgres.stores import passing, table_store
 
 
-async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_reaches_the_caller_of_a_metadata_write(monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = table_store(World(Random(1)))
     shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
     topics: Any = SimpleNamespace(state=MetadataState())
@@ -40,7 +40,7 @@ async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("error", [None, StoreAway("it is away"), RuntimeError("it is broken")])
-async def test_what_others_have_decided_is_known_before_a_request_is(
+async def test_changes_of_other_nodes_are_known_before_a_request_is_handled(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     store: Any = table_store(World(Random(1)))
@@ -70,7 +70,7 @@ def of_rows(*offsets: tuple[int, int]) -> Any:
     return store
 
 
-async def test_a_node_that_begins_refuses_a_metadata_log_with_a_gap() -> None:
+async def test_a_starting_node_refuses_a_metadata_log_with_a_gap() -> None:
     whole, torn = of_rows((0, 3), (3, 4), (4, 9)), of_rows((0, 3), (4, 9))
     clock = LoopClock(asyncio.get_running_loop())
     assert [row.base_offset for row in await SharedMetadataLog(whole, clock, lambda: "w", passing()).read()] == [
@@ -85,7 +85,7 @@ async def test_a_node_that_begins_refuses_a_metadata_log_with_a_gap() -> None:
         await SharedMetadataLog(torn, clock, lambda: "w", passing()).read()
 
 
-async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
+async def test_rows_deleted_during_a_read_are_read_from_the_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = of_rows(*((base, base + 1) for base in range(12)))
@@ -107,7 +107,7 @@ async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
 
 
 @pytest.mark.parametrize(("rows", "taken"), [([(0, 3), (4, 9)], [b"0"]), ([(4, 9)], [])])
-async def test_a_node_that_finds_a_gap_gives_up_before_it(
+async def test_a_node_stops_before_a_gap_in_the_metadata_log(
     rows: list[tuple[int, int]], taken: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared_log = SharedMetadataLog(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w", passing())

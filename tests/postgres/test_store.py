@@ -66,7 +66,7 @@ def row(at: int, writer: str = "w", size: int = 2) -> MetadataRow:
     return MetadataRow(at, at + size, writer, b"batch")
 
 
-async def test_a_seat_has_one_holder(store: Store) -> None:
+async def test_a_node_registration_has_one_holder(store: Store) -> None:
     first = await register(store)
     assert (first.node_id, first.write_no, first.needs, first.holder) == (1, 0, 0, "a")
     assert await store.register_node("b", "b:9092", 1, LEASE_MS) is None
@@ -77,7 +77,7 @@ async def test_a_seat_has_one_holder(store: Store) -> None:
     assert all(0 < one.remaining_ms <= LEASE_MS for one in await store.registrations())
 
 
-async def test_a_seat_that_was_left_is_taken_before_a_new_one(store: Store) -> None:
+async def test_a_free_registration_is_used_before_a_new_one(store: Store) -> None:
     first = await register(store, "a", None)
     await register(store, "b", None)
     await store.unregister_node(1, first.epoch)
@@ -87,7 +87,7 @@ async def test_a_seat_that_was_left_is_taken_before_a_new_one(store: Store) -> N
     assert (await register(store, "d", None)).node_id == 3
 
 
-async def test_a_holder_that_begins_anew_gets_another_epoch(store: Store) -> None:
+async def test_a_node_that_registers_again_gets_another_epoch(store: Store) -> None:
     registration = await register(store)
     assert await store.commit(1, registration.epoch, 1, 0, Changes(), LEASE_MS)
     again = await register(store, node_id=None)
@@ -97,7 +97,7 @@ async def test_a_holder_that_begins_anew_gets_another_epoch(store: Store) -> Non
     assert not await store.commit(1, registration.epoch, 2, 0, Changes(), LEASE_MS)
 
 
-async def test_a_turn_counts_once(store: Store) -> None:
+async def test_a_database_write_counts_once(store: Store) -> None:
     epoch = (await register(store)).epoch
     start = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0)], batches=[BatchRow(1, 0, 2, b"ab")])
     assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
@@ -113,7 +113,7 @@ async def test_a_turn_counts_once(store: Store) -> None:
     assert await store.log(LOG.topic_id, 1) is None
 
 
-async def test_who_lost_the_seat_writes_nothing(store: Store) -> None:
+async def test_a_node_that_lost_its_registration_writes_nothing(store: Store) -> None:
     epoch = (await register(store)).epoch
     await store.unregister_node(1, epoch)
     await register(store, "b")
@@ -125,7 +125,7 @@ async def test_who_lost_the_seat_writes_nothing(store: Store) -> None:
     assert not await batches(store, 1)
 
 
-async def test_a_turn_holds_the_seat(store: Store) -> None:
+async def test_a_database_write_locks_the_registration(store: Store) -> None:
     epoch = (await register(store, lease_ms=1)).epoch
     assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     assert await store.register_node("b", "b:9092", 1, LEASE_MS) is None
@@ -134,7 +134,7 @@ async def test_a_turn_holds_the_seat(store: Store) -> None:
 # ---- the metadata log
 
 
-async def test_a_row_counts_at_the_end_only(store: Store) -> None:
+async def test_a_metadata_row_is_accepted_only_at_the_end_of_the_log(store: Store) -> None:
     assert await store.write_metadata(row(0))
     assert not await store.write_metadata(row(0, "other"))
     assert await store.write_metadata(row(2, "other"))
@@ -144,7 +144,7 @@ async def test_a_row_counts_at_the_end_only(store: Store) -> None:
 
 
 @pytest.mark.parametrize("changes", [Changes(), Changes(starts={1: 1})], ids=["appends", "more"])
-async def test_who_loses_partitions_writes_once_that_is_known(store: Store, changes: Changes) -> None:
+async def test_a_node_that_loses_partitions_writes_after_it_knows_that(store: Store, changes: Changes) -> None:
     registration, other = await register(store), await register(store, "b", 2)
     assert await store.write_metadata(row(0), [1])
     assert not await store.commit(1, registration.epoch, 1, 1, changes, LEASE_MS)
@@ -154,7 +154,7 @@ async def test_who_loses_partitions_writes_once_that_is_known(store: Store, chan
     assert (await register(store)).needs == 2
 
 
-async def test_a_node_whose_lease_is_over_is_dead_for_ever(store: Store) -> None:
+async def test_a_node_with_an_expired_lease_stays_dead(store: Store) -> None:
     registration = await register(store, lease_ms=1)
     while (await store.registrations())[0].remaining_ms > 0:
         if isinstance(store, TableStore):
@@ -164,7 +164,7 @@ async def test_a_node_whose_lease_is_over_is_dead_for_ever(store: Store) -> None
     assert (await store.registrations())[0].epoch == 0
 
 
-async def test_a_node_that_lives_is_not_dead(store: Store) -> None:
+async def test_a_live_node_is_not_declared_dead(store: Store) -> None:
     registration = await register(store)
     assert not await store.write_metadata(row(0), [1], {1: registration.epoch})
     assert not await store.write_metadata(row(0), [1], {1: registration.epoch + 1})
@@ -179,7 +179,7 @@ async def a_snapshot(store: Store, registration: NodeRegistration, end_offset: i
     return Snapshot(number, end_offset, len(parts))
 
 
-async def test_a_snapshot_counts_when_it_is_whole(store: Store) -> None:
+async def test_a_snapshot_is_used_only_when_complete(store: Store) -> None:
     registration = await register(store)
     assert await store.snapshot() == NO_SNAPSHOT
     assert await store.write_metadata(row(0))
@@ -195,7 +195,7 @@ async def test_a_snapshot_counts_when_it_is_whole(store: Store) -> None:
     assert not await store.commit_snapshot(1, registration.epoch, whole)  # once is enough
 
 
-async def test_only_who_holds_a_seat_writes_a_snapshot_and_only_a_newer_one_counts(store: Store) -> None:
+async def test_only_registered_nodes_write_snapshots_and_only_newer_ones_count(store: Store) -> None:
     registration, other = await register(store), await register(store, "b", 2)
     first, second = await a_snapshot(store, registration, 4, b"a"), await a_snapshot(store, other, 2, b"b")
     assert not await store.put_snapshot_part(1, other.epoch, first.number, 1, b"c")
@@ -208,7 +208,7 @@ async def test_only_who_holds_a_seat_writes_a_snapshot_and_only_a_newer_one_coun
     assert await store.snapshot() == fourth
 
 
-async def test_what_a_snapshot_stands_for_goes_when_it_is_old_enough(store: Store) -> None:
+async def test_rows_covered_by_a_snapshot_are_deleted_when_old_enough(store: Store) -> None:
     registration = await register(store)
     for place in range(0, 2_400, 2):
         assert await store.write_metadata(row(place))
@@ -233,7 +233,7 @@ async def test_what_a_snapshot_stands_for_goes_when_it_is_old_enough(store: Stor
     assert await store.snapshot_part(later.number, 0) == b"later"
 
 
-async def test_nobody_writes_where_a_row_was(store: Store) -> None:
+async def test_nothing_is_written_at_the_place_of_a_deleted_row(store: Store) -> None:
     registration = await register(store)
     for place in range(0, 8, 2):
         assert await store.write_metadata(row(place))
@@ -254,7 +254,7 @@ async def test_nobody_writes_where_a_row_was(store: Store) -> None:
 # ---- mail
 
 
-async def test_mail_is_taken_once(store: Store) -> None:
+async def test_a_node_message_is_received_once(store: Store) -> None:
     first, second = Mail("x", 1, 2, b"first"), Mail("y", 1, 3, b"second")
     await store.send([(2, first), (3, first)])
     await store.send([(2, second), (2, first)])
@@ -263,7 +263,7 @@ async def test_mail_is_taken_once(store: Store) -> None:
     assert list(await store.mail(3)) == [first]
 
 
-async def test_mail_that_nobody_waits_for_any_more_goes_unread(store: Store, postgres: str) -> None:
+async def test_a_node_message_that_is_no_longer_awaited_is_removed(store: Store, postgres: str) -> None:
     old, new = Mail("x", 1, 2, b"old"), Mail("y", 1, 2, b"new")
     await store.send([(2, old)])
     if isinstance(store, TableStore):
@@ -331,7 +331,7 @@ async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
 # ---- PostgreSQL alone
 
 
-async def test_a_row_that_moves_partitions_waits_for_a_turn_that_is_under_way(postgres: str) -> None:
+async def test_a_row_that_moves_partitions_waits_for_a_running_write(postgres: str) -> None:
     """Or else the next leader would not see what that turn brings."""
     store = await postgres_store(postgres)
     await register(store)
@@ -354,9 +354,7 @@ async def test_a_row_that_moves_partitions_waits_for_a_turn_that_is_under_way(po
     await store.close()
 
 
-async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_node_paused_during_a_write_blocks_nobody(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = await new_cluster(postgres)
     store, other = PostgresStore(postgres, name, timeout_ms=300), PostgresStore(postgres, name, timeout_ms=30_000)
     registration = await register(store, lease_ms=1)
@@ -375,7 +373,7 @@ async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
     await other.close()
 
 
-async def test_the_statements_of_a_turn_are_known_before_it_begins(
+async def test_the_statements_of_a_write_are_known_before_it_begins(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that stands still between the parts of an unknown one has a session that no limit of idleness ends."""
@@ -403,7 +401,7 @@ async def test_the_statements_of_a_turn_are_known_before_it_begins(
     await store.close()
 
 
-async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres: str) -> None:
+async def test_an_abandoned_write_is_not_executed_later(postgres: str) -> None:
     name = await new_cluster(postgres)
     store = PostgresStore(postgres, name, timeout_ms=300)
     epoch = (await register(store)).epoch
@@ -422,7 +420,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres:
     await store.close()
 
 
-async def test_who_waits_is_hinted_at_what_others_write(postgres: str) -> None:
+async def test_a_waiting_node_is_notified_of_other_nodes_writes(postgres: str) -> None:
     name = await new_cluster(postgres)
     store, other = [PostgresStore(postgres, name, timeout_ms=30_000) for _ in range(2)]
     hints: asyncio.Queue[None] = asyncio.Queue()
@@ -441,7 +439,7 @@ async def test_who_waits_is_hinted_at_what_others_write(postgres: str) -> None:
         await one.close()
 
 
-async def test_it_is_known_whether_hints_come(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_knows_whether_notifications_arrive(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await postgres_store(postgres)
     hints: asyncio.Queue[None] = asyncio.Queue()
     store.when_hinted(1, lambda: hints.put_nowait(None))
@@ -468,7 +466,7 @@ async def test_it_is_known_whether_hints_come(postgres: str, monkeypatch: pytest
     await store.close()
 
 
-async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_hear_of_it(
+async def test_a_waiting_node_is_notified_of_a_write_with_a_lost_answer(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await new_cluster(postgres)
@@ -496,7 +494,7 @@ async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_
         await one.close()
 
 
-async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
+async def test_a_cut_connection_is_reported_and_opened_again(postgres: str) -> None:
     store = await postgres_store(postgres)
     epoch = (await register(store)).epoch
     other = await asyncpg.connect(postgres)
@@ -510,9 +508,7 @@ async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> 
     await store.close()
 
 
-async def test_a_database_that_has_said_that_it_hangs_up_is_away(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_database_that_shuts_down_counts_as_away(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await postgres_store(postgres)
     await register(store)
 
@@ -527,19 +523,19 @@ async def test_a_database_that_has_said_that_it_hangs_up_is_away(
     await store.close()
 
 
-async def test_a_cluster_that_is_not_there(postgres: str) -> None:
+async def test_an_unknown_cluster_is_refused(postgres: str) -> None:
     await new_cluster(postgres)
     store = PostgresStore(postgres, new_name(), timeout_ms=30_000)
     with pytest.raises(StoreRefused, match="muster cluster init URL --name"):
         await store.registrations()
 
 
-async def test_a_database_that_is_not_there() -> None:
+async def test_a_missing_database_is_refused() -> None:
     with pytest.raises(StoreAway):
         await PostgresStore("postgresql://u@127.0.0.1:1/d", "x", timeout_ms=30_000).registrations()
 
 
-async def test_a_database_of_another_name(postgres: str) -> None:
+async def test_a_database_of_another_cluster_is_refused(postgres: str) -> None:
     url = postgres.replace("/postgres?", "/nothing?")
     with pytest.raises(StoreRefused, match="nothing"):
         await PostgresStore(url, "x", timeout_ms=30_000).registrations()

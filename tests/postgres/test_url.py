@@ -23,7 +23,7 @@ TWO = "postgresql://muster@a,b:5433/muster"
         ("postgresql://muster@[::1]:5432,[::2]:5432/muster", 2),
     ],
 )
-def test_hosts(url: str, count: int) -> None:
+def test_several_hosts_are_read_from_the_url(url: str, count: int) -> None:
     assert hosts(url) == count
 
 
@@ -38,9 +38,7 @@ def test_hosts(url: str, count: int) -> None:
         (f"{TWO}?target_session_attrs=prefer-standby", False),
     ],
 )
-def test_of_several_hosts_the_one_is_wanted_that_writes(
-    url: str, is_right: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_writable_one_of_several_hosts_is_used(url: str, is_right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGTARGETSESSIONATTRS", raising=False)
     found = warnings(url)
     assert [one.endswith("add target_session_attrs=read-write") for one in found] == [True] * (not is_right)
@@ -48,7 +46,7 @@ def test_of_several_hosts_the_one_is_wanted_that_writes(
     assert warnings(TWO) == []
 
 
-def test_a_check_of_the_configuration_says_so(
+def test_a_check_of_the_configuration_reports_wrong_urls(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("PGTARGETSESSIONATTRS", raising=False)

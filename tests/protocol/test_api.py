@@ -13,14 +13,14 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from muster.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
-def test_by_key_and_by_name() -> None:
+def test_apis_are_found_by_key_and_by_name() -> None:
     assert api(11) is api_named("JoinGroup")
     assert api(ApiKey.PRODUCE).name == "Produce"
     assert [a.key for a in all_apis()] == sorted(a.key for a in all_apis())
     assert "JoinGroup" in repr(api(11))
 
 
-def test_unknown_apis() -> None:
+def test_unknown_apis_are_refused() -> None:
     with pytest.raises(UnknownApi, match="unknown API 4"):
         api(4)  # LeaderAndIsr: brokers only
     with pytest.raises(UnknownApi, match="unknown API 'WriteShareGroupState'"):
@@ -28,7 +28,7 @@ def test_unknown_apis() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 5])
-def test_unknown_versions(version: int) -> None:
+def test_unknown_versions_are_refused(version: int) -> None:
     served = api_named("Heartbeat")
     for call in (
         lambda: served.decode_request(version, b""),
@@ -53,7 +53,7 @@ def test_messages_are_imported_at_first_use() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_large_answer_comes_in_pieces_that_are_the_same_together() -> None:
+def test_the_pieces_of_a_large_answer_join_to_the_same_bytes() -> None:
     rows = [MetadataResponseTopic(name=f"topic-{i}", partitions=[MetadataResponsePartition()]) for i in range(3_000)]
     served = api_named("Metadata")
     pieces = served.encode_response_parts(12, MetadataResponse(topics=rows))
@@ -64,7 +64,7 @@ def test_a_large_answer_comes_in_pieces_that_are_the_same_together() -> None:
     assert isinstance(served.response_encoder(12)(MetadataResponse(topics=rows[:10])), bytes)
 
 
-def test_so_does_one_with_records_of_which_the_large_are_not_copied() -> None:
+def test_large_records_of_an_answer_are_not_copied() -> None:
     large = bytes(10_000)
     partitions = [PartitionData(i, records=large if i % 1_000 == 0 else b"few") for i in range(4_000)]
     served = api_named("Fetch")

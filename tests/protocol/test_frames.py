@@ -23,7 +23,7 @@ HEARTBEAT = api_named("Heartbeat")
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("client_id", [None, "", "client", "gr\u00fcppe"])
-def test_a_request_frame_reads_back(version: int, client_id: str | None) -> None:
+def test_a_request_frame_is_read_again(version: int, client_id: str | None) -> None:
     request = HeartbeatRequest("group", 3, "member")
     data = frames.request_frame(HEARTBEAT, version, 77, request, client_id)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
@@ -55,7 +55,7 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
         (struct.pack(">hhih", 12, 4, 1, -1) + b"\xff\xff\xff\xff\x0f", "<tagged fields>: cannot be read"),
     ],
 )
-def test_malformed_headers(data: bytes, said: str) -> None:
+def test_malformed_headers_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
         frames.decode_request_header(data + b"next frame", 0, len(data))
     assert said in str(refused.value)
@@ -88,7 +88,7 @@ def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_response_frame_reads_back(version: int) -> None:
+def test_a_response_frame_is_read_again(version: int) -> None:
     response = HeartbeatResponse(error_code=27)
     data = b"".join(frames.response_frame(HEARTBEAT, version, -5, response))
     assert int.from_bytes(data[:4], "big") == len(data) - 4
@@ -150,7 +150,7 @@ def contents(found: list[frames.Frame]) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(bodies=st.lists(st.binary(max_size=20), max_size=6), data=st.data())
-def test_frames_come_out_however_the_stream_is_cut(bodies: list[bytes], data: st.DataObject) -> None:
+def test_frames_are_found_for_any_cut_of_the_stream(bodies: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     splitter = FrameSplitter()
@@ -172,7 +172,7 @@ def test_a_frame_within_one_chunk_is_not_copied() -> None:
 @pytest.mark.parametrize(
     ("size", "said"), [(-1, "is negative"), (101, "is larger than 100"), (0x7FFFFFFF, "is larger")]
 )
-def test_bad_sizes_are_told_before_the_content_comes(size: int, said: str) -> None:
+def test_bad_sizes_are_refused_before_the_content_arrives(size: int, said: str) -> None:
     splitter = FrameSplitter(limit=100)
     good = struct.pack(">i", 3) + b"abc"
     with pytest.raises(InvalidFrameSize, match=said) as refused:
@@ -211,7 +211,7 @@ def test_a_peer_may_send_byte_by_byte() -> None:
     assert contents(splitter.feed(stream[-1:])) == [body]
 
 
-def test_what_is_held_of_a_frame_can_be_given_up() -> None:
+def test_the_held_bytes_of_a_frame_can_be_released() -> None:
     tracemalloc.start()
     try:
         splitter = FrameSplitter()

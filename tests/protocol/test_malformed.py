@@ -44,7 +44,7 @@ def decode_or_refuse(served: Api, version: int, data: bytes) -> None:
 @pytest.mark.parametrize("served", all_apis(), ids=lambda a: a.name)
 @settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32))
-def test_damaged_requests(served: Api, seed: int) -> None:
+def test_damaged_requests_are_refused_or_decoded(served: Api, seed: int) -> None:
     rng = random.Random(seed)
     version = rng.randrange(served.min_version, served.max_version + 1)
     data = served.encode_request(version, draw(rng, LAYOUTS[served.name + "Request"], version))
@@ -125,7 +125,7 @@ def test_a_string_longer_than_kafkas_limit_is_refused() -> None:
         served.decode_request(4, longer)
 
 
-def test_giant_counts_allocate_nothing() -> None:
+def test_giant_counts_are_refused_without_allocation() -> None:
     served = api_named("Metadata")
     data = b"\xff\xff\xff\xff\x07" + bytes(100)
     tracemalloc.start()
@@ -137,7 +137,7 @@ def test_giant_counts_allocate_nothing() -> None:
         tracemalloc.stop()
 
 
-def test_more_elements_than_anybody_needs_are_refused() -> None:
+def test_a_request_with_too_many_elements_is_refused() -> None:
     """They would fit; to make objects of them would take seconds."""
     served = api_named("Metadata")
     most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MAX_ELEMENTS)
@@ -160,7 +160,7 @@ def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
         decode(data, 0, len(data), whole - 1)
 
 
-def test_tagged_fields_that_nobody_knows_count_too() -> None:
+def test_unknown_tagged_fields_count_as_elements() -> None:
     served = api_named("DeleteRecords")
     partition = bytes(4 + 8) + b"\0"
     with_two_tags = b"\x02t" + b"\x02" + partition + b"\x02\x05\x00\x07\x00"
@@ -172,7 +172,7 @@ def test_tagged_fields_that_nobody_knows_count_too() -> None:
         decode(data, 0, len(data), 5)
 
 
-def test_a_struct_has_no_more_tagged_fields_than_anybody_needs() -> None:
+def test_a_struct_with_too_many_tagged_fields_is_refused() -> None:
     served = api_named("Heartbeat")
     body = served.encode_request(4, HEARTBEAT)[:-1]
 
@@ -197,7 +197,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("what", ACCEPTED)
-def test_what_kafka_accepts_is_accepted(what: str) -> None:
+def test_messages_that_kafka_accepts_are_accepted(what: str) -> None:
     served = api_named("Heartbeat")
     data = served.encode_request(4, HEARTBEAT)[:-1] + ACCEPTED[what]
     assert served.decode_request(4, data) == HEARTBEAT
@@ -223,7 +223,7 @@ def test_a_known_tag_must_fill_its_size() -> None:
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(data=st.binary(max_size=60))
-def test_arbitrary_bytes_elsewhere(data: bytes) -> None:
+def test_arbitrary_bytes_are_refused_or_decoded(data: bytes) -> None:
     for decode in (
         lambda: frames.decode_request_header(data, 0, len(data)),
         lambda: consumer.decode_subscription(data),

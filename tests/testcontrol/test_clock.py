@@ -39,7 +39,7 @@ def noting(clock: MovableClock, fired: list[tuple[str, int]], name: str) -> Call
     return lambda: fired.append((name, clock.mono_ms()))
 
 
-def test_it_goes_with_the_machine_until_it_is_moved() -> None:
+def test_virtual_time_follows_the_machine_until_it_is_moved() -> None:
     clock, machine = movable()
     assert clock.now() == machine.now() == clock.moment() == Now(1_000, 5_000)
     assert clock.now == machine.now  # it costs nothing
@@ -67,7 +67,7 @@ def test_it_goes_with_the_machine_until_it_is_moved() -> None:
         clock.move_to(2_000)
 
 
-def test_timers_ring_in_their_order_and_only_when_it_is_time() -> None:
+def test_timers_fire_in_order_and_on_time() -> None:
     clock, machine = movable()
     fired: list[tuple[str, int]] = []
     for name, due_ms in (("c", 1_030), ("a", 1_010), ("b", 1_010)):
@@ -87,7 +87,7 @@ def test_timers_ring_in_their_order_and_only_when_it_is_time() -> None:
     assert clock.next_due_ms is None
 
 
-def test_what_is_due_already_rings_while_time_stands_still() -> None:
+def test_due_timers_fire_while_virtual_time_stands_still() -> None:
     clock, machine = movable()
     clock.freeze()
     fired: list[tuple[str, int]] = []
@@ -99,7 +99,7 @@ def test_what_is_due_already_rings_while_time_stands_still() -> None:
     assert sorted(name for name, _ in fired) == ["now", "then"]
 
 
-def test_a_timer_that_fails_leaves_the_others() -> None:
+def test_a_failing_timer_does_not_stop_the_others() -> None:
     clock, machine = movable()
     fired: list[tuple[str, int]] = []
     clock.call_at(1_001, lambda: 1 / 0)
@@ -110,7 +110,7 @@ def test_a_timer_that_fails_leaves_the_others() -> None:
     assert fired == [("b", 1_001)]
 
 
-def test_what_is_due_together_rings_in_the_order_that_a_seed_draws() -> None:
+def test_timers_due_together_fire_in_an_order_drawn_by_the_seed() -> None:
     def rings(seed: int | None) -> list[str]:
         machine: Any = ManualClock()
         clock = MovableClock(machine, None if seed is None else random.Random(seed))
@@ -128,7 +128,7 @@ def test_what_is_due_together_rings_in_the_order_that_a_seed_draws() -> None:
     assert all(rings(seed)[0] == "first" for seed in range(9))
 
 
-def test_a_timer_that_one_before_it_cancels_does_not_ring() -> None:
+def test_a_timer_cancelled_by_an_earlier_one_does_not_fire() -> None:
     clock, machine = movable()
     fired: list[tuple[str, int]] = []
     clock.call_at(1_001, lambda: last.cancel())
@@ -137,7 +137,7 @@ def test_a_timer_that_one_before_it_cancels_does_not_ring() -> None:
     assert (fired, clock.next_due_ms) == ([], None)
 
 
-def test_cancelled_timers_are_let_go() -> None:
+def test_cancelled_timers_are_freed() -> None:
     clock, _ = movable()
     clock.call_at(9_000, lambda: None)
     for _ in range(1_000):
@@ -191,7 +191,7 @@ class TestOnAServer:
             history = await found.groups.history("g")
             assert any("10 s" in line or "10000" in line for line in history), history
 
-    async def test_time_that_goes_on_is_moved_too(self) -> None:
+    async def test_running_virtual_time_can_be_moved(self) -> None:
         async with controlled() as found, connected(found.server) as client:
             await member(client)
             before = found.time.now()
@@ -229,7 +229,7 @@ class TestOnAServer:
             await found.time.advance(8 * 24 * 3_600_000)
             assert not found.groups.describe("other").offsets
 
-    async def test_years_cost_what_falls_due_in_them(self) -> None:
+    async def test_moving_time_by_years_costs_only_its_due_timers(self) -> None:
         async with controlled(nodes=2) as found, connected(found.server) as client:
             clock, fired = found.server.clock, 0
             assert isinstance(clock, MovableClock)
@@ -258,7 +258,7 @@ class TestOnAServer:
             assert not found.groups.describe("other").offsets
             assert found.topics.start_offsets("orders")[0] == 1
 
-    async def test_a_transaction_that_nobody_ends_is_aborted(self) -> None:
+    async def test_an_open_transaction_is_aborted_by_moved_time(self) -> None:
         async with controlled(topics=["orders:1"]) as found:
             producer = AIOKafkaProducer(
                 bootstrap_servers=bootstrap(found), transactional_id="t", transaction_timeout_ms=60_000
@@ -277,7 +277,7 @@ class TestOnAServer:
                 with contextlib.suppress(KafkaError):
                     await producer.stop()
 
-    async def test_what_never_comes_is_told(self) -> None:
+    async def test_a_wait_for_an_impossible_state_is_reported(self) -> None:
         async with controlled() as found:
             with pytest.raises(RanInVain, match="not so after 1000 ms of virtual time: pigs fly"):
                 await found.time.run_until(lambda: False, what="pigs fly", limit_ms=1_000, settle_ms=0)

@@ -36,7 +36,7 @@ def test_every_operation_of_the_contract_has_a_verb_and_no_other() -> None:
     assert sorted(named) == sorted(OPERATIONS)
 
 
-async def test_all_verbs() -> None:
+async def test_every_verb_of_the_control_works() -> None:
     async with with_control(nodes=2) as (control, found):
         ask = control.ask
         assert (await ask("GET", "/v1/openapi.json"))["openapi"] == "3.1.0"
@@ -165,7 +165,7 @@ async def _time(control: ControlClient) -> None:
     assert not (await ask("POST", "/v1/time/thaw"))["frozen"]
 
 
-async def test_what_is_refused() -> None:
+async def test_wrong_control_requests_are_refused() -> None:
     async with with_control() as (control, _):
         for method, path, body, code, words in (
             ("GET", "/v1/tea", None, "not-found", "there is no /v1/tea"),
@@ -216,7 +216,7 @@ async def test_what_is_refused() -> None:
         assert (error["code"], "browser" in error["message"]) == ("unauthorized", True)
 
 
-async def test_a_token() -> None:
+async def test_the_control_needs_its_token() -> None:
     async with with_control("secret") as (control, _):
         await control.ask("GET", "/v1/server")
         control.headers = {"Authorization": "Bearer other"}
@@ -231,7 +231,7 @@ async def test_other_machines_need_a_token() -> None:
             ControlServer(found, "0.0.0.0", 0)
 
 
-async def test_bodies_that_are_hostile() -> None:
+async def test_hostile_bodies_are_refused() -> None:
     async with with_control() as (control, found):
         for body, code, words in (
             (b"[" * 100_000, "bad-request", "nested too deep"),
@@ -275,7 +275,7 @@ async def test_bodies_that_are_hostile() -> None:
         assert (error["code"], "the target is" in error["message"]) == ("bad-request", True), error
 
 
-async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_ends_when_its_client_disconnects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.testcontrol.http.server.MAX_CONNECTIONS", 2)
     async with with_control() as (control, found):
         at = control.control.http.host, control.control.http.port
@@ -303,7 +303,7 @@ async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -
         assert found.groups.ids() == []
 
 
-async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_control_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.testcontrol.http.server.PATIENCE_MS", 50)
     async with with_control() as (control, _):
         reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
@@ -315,7 +315,7 @@ async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> Non
             await writer.wait_closed()
 
 
-async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
+async def test_a_control_connection_is_reused_and_closed_by_garbage() -> None:
     async with with_control() as (control, _):
         reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
         writer.write(b"HEAD /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -331,7 +331,7 @@ async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
         await writer.wait_closed()
 
 
-async def test_a_stop_ends_those_who_wait() -> None:
+async def test_a_stop_ends_waiting_control_requests() -> None:
     async with with_control() as (control, _):
         waiting = asyncio.ensure_future(
             control.send("POST", "/v1/groups/g/wait-stable", {"members": 1, "timeout_ms": 60_000})

@@ -74,7 +74,7 @@ def polled(bootstrap: str, group_id: str, topic: str, **settings: Any) -> Iterat
             thread.join()
 
 
-async def test_a_group_that_is_not_there_is_dead(world: World) -> None:
+async def test_an_unknown_group_is_described_as_dead(world: World) -> None:
     group = world.groups.describe("nobody")
     assert (group.state, group.members, group.is_stable, group.total_lag) == ("Dead", (), False, 0)
     assert await world.groups.history("nobody") == []
@@ -103,7 +103,7 @@ async def test_a_stable_group_is_waited_for_and_described(world: World) -> None:
         assert as_json["assignment"]["orders"].keys() == {"0", "1", "2", "3", "4", "5"}
 
 
-async def test_what_is_committed_is_waited_for(world: World) -> None:
+async def test_a_wait_ends_when_an_offset_is_committed(world: World) -> None:
     for partition in range(6):
         world.append("orders", partition, 2)
     async with consuming(world.bootstrap, "orders", group_id="g") as consumer:
@@ -123,7 +123,7 @@ async def test_what_is_committed_is_waited_for(world: World) -> None:
         assert (await world.groups.wait_consumed("g", up_to={("orders", 3): 2})).total_lag == 5
 
 
-async def test_a_wait_that_fails_tells_what_happened(world: World) -> None:
+async def test_a_failed_wait_reports_what_happened(world: World) -> None:
     async with consuming(world.bootstrap, "orders", group_id="g", client_id="lonely"):
         with pytest.raises(WaitFailed) as failed:
             await world.groups.wait_stable("g", members=2, partitions=["orders", "no-such"], timeout_s=0.3)
@@ -135,7 +135,7 @@ async def test_a_wait_that_fails_tells_what_happened(world: World) -> None:
     assert isinstance(failed.value, AssertionError)
 
 
-async def test_a_predicate_is_asked_when_something_happens(world: World) -> None:
+async def test_a_predicate_is_evaluated_after_each_change(world: World) -> None:
     seen: list[str] = []
 
     def empty(group: Any) -> bool:
@@ -149,7 +149,7 @@ async def test_a_predicate_is_asked_when_something_happens(world: World) -> None
     assert seen[-1] == "Empty"
 
 
-async def test_what_a_predicate_raises_is_raised(world: World) -> None:
+async def test_an_error_in_a_predicate_is_raised(world: World) -> None:
     def broken(_: object) -> bool:
         raise ValueError("broken")
 
@@ -176,7 +176,7 @@ async def test_a_rebalance_is_forced(world: World) -> None:
         assert [one["cause"] for one in told if one["kind"] == "rebalance_completed"][-1] == "asked"
 
 
-async def test_nothing_can_be_forced_on_a_group_that_is_not_there(world: World) -> None:
+async def test_a_forced_rebalance_of_an_unknown_group_is_refused(world: World) -> None:
     for do in (
         lambda: world.groups.rebalance("g"),
         lambda: world.groups.expire("g", "x"),
@@ -187,7 +187,7 @@ async def test_nothing_can_be_forced_on_a_group_that_is_not_there(world: World) 
 
 
 @pytest.mark.parametrize("verb", ["expire", "remove"])
-async def test_a_member_goes(world: World, verb: str) -> None:
+async def test_a_member_can_be_removed(world: World, verb: str) -> None:
     async with (
         consuming(world.bootstrap, "orders", group_id="g", client_id="stays"),
         consuming(world.bootstrap, "orders", group_id="g", client_id="goes"),
@@ -206,7 +206,7 @@ async def test_a_member_goes(world: World, verb: str) -> None:
         assert ("member_expired" if verb == "expire" else "member_left") in kinds
 
 
-async def test_a_member_that_has_joined_already_is_expired(world: World) -> None:
+async def test_the_session_of_a_member_can_be_expired(world: World) -> None:
     async with (
         consuming(world.bootstrap, "orders", group_id="g", client_id="a", heartbeat_interval_ms=50),
         consuming(world.bootstrap, "orders", group_id="g", client_id="b", heartbeat_interval_ms=5000),
@@ -221,7 +221,7 @@ async def test_a_member_that_has_joined_already_is_expired(world: World) -> None
         assert [one.client_id for one in after.members] == ["a"]
 
 
-async def test_offsets_are_reset_while_nobody_is_there(world: World) -> None:
+async def test_offsets_of_an_empty_group_are_reset(world: World) -> None:
     world.append("orders", 0, 4)
     assert await world.groups.reset_offsets("g", "latest", "orders") == {"orders": {0: 4, 1: 0, 2: 0, 3: 0, 4: 0, 5: 0}}
     assert world.groups.describe("g").offsets["orders"][0] == 4
@@ -240,7 +240,7 @@ async def test_offsets_are_reset_while_nobody_is_there(world: World) -> None:
     [("latest", "nope"), ("latest", None), ({("orders", 6): 1}, None), ({("nope", 0): 1}, None)],
     ids=["no-topic", "no-topics", "no-partition", "no-topic-of-a-mapping"],
 )
-async def test_offsets_of_what_is_not_there_are_not_reset(world: World, to: Any, topics: Any) -> None:
+async def test_a_reset_of_unknown_offsets_is_refused(world: World, to: Any, topics: Any) -> None:
     with pytest.raises(CannotBeDone):
         await world.groups.reset_offsets("g", to, topics)
 
@@ -265,7 +265,7 @@ async def test_joins_are_held_and_released(world: World) -> None:
         assert world.groups.release("g") == 0
 
 
-async def test_a_group_of_the_consumer_protocol(world: World) -> None:
+async def test_the_test_control_works_on_a_consumer_group(world: World) -> None:
     groups, bootstrap = world.groups, world.bootstrap
 
     def both() -> Iterator[Any]:

@@ -45,7 +45,7 @@ def bootstrap(found: ServerControl) -> str:
 
 
 @pytest.mark.parametrize("verb", ["stop", "kill"])
-async def test_the_coordinator_goes_and_returns(three: ServerControl, verb: str) -> None:
+async def test_the_coordinator_can_be_stopped_and_returned(three: ServerControl, verb: str) -> None:
     nodes = three.nodes
     async with consuming(bootstrap(three), "orders", group_id="g"):
         await three.groups.wait_stable("g", members=1, partitions="orders")
@@ -64,7 +64,7 @@ async def test_the_coordinator_goes_and_returns(three: ServerControl, verb: str)
             await nodes.return_(was)
 
 
-async def test_a_node_that_is_paused_answers_nobody_and_goes_on(three: ServerControl) -> None:
+async def test_a_paused_node_answers_nobody_until_it_continues(three: ServerControl) -> None:
     nodes = three.nodes
     async with consuming(bootstrap(three), "orders", group_id="g", request_timeout_ms=1000):
         await three.groups.wait_stable("g", members=1, partitions="orders")
@@ -84,7 +84,7 @@ async def test_a_node_that_is_paused_answers_nobody_and_goes_on(three: ServerCon
         assert nodes.describe(was).state == "up"
 
 
-async def test_nodes_that_are_not_there(three: ServerControl) -> None:
+async def test_actions_on_unknown_nodes_are_refused(three: ServerControl) -> None:
     assert three.nodes.ids() == [1, 2, 3]
     for do in (three.nodes.pause, three.nodes.kill, three.nodes.describe):
         with pytest.raises(CannotBeDone, match="there is no node 9"):
@@ -95,7 +95,7 @@ async def test_nodes_that_are_not_there(three: ServerControl) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "directory"])
-async def test_a_server_that_died_starts_again_on_what_it_has_left(tmp_path: Path, in_memory: bool) -> None:
+async def test_a_killed_server_restarts_on_its_data(tmp_path: Path, in_memory: bool) -> None:
     machine = ControlledMachine()
     data_dir = None if in_memory else tmp_path / "data"
     first = control(machine=machine, data_dir=data_dir)
@@ -126,7 +126,7 @@ async def test_the_same_seed_draws_the_same_ids() -> None:
 
 
 @pytest.mark.parametrize("until_dead", [False, True])
-async def test_the_only_node_is_paused_and_goes_on(until_dead: bool) -> None:
+async def test_the_only_node_can_be_paused_and_continued(until_dead: bool) -> None:
     """Also after a pause that is longer than `broker.session.timeout.ms`, with nobody to take over."""
     found = control(1)
     await found.server.start()

@@ -27,7 +27,7 @@ def server() -> Iterator[Muster]:
         yield running
 
 
-def test_the_package_has_what_it_says() -> None:
+def test_the_package_exports_its_documented_names() -> None:
     assert set(muster.testing.__all__) <= set(dir(muster.testing))
     assert all(getattr(muster.testing, name) is not None for name in muster.testing.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -59,7 +59,7 @@ def test_a_server_from_start_to_stop() -> None:
 
 @pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
 @pytest.mark.parametrize("how", ["restart", "kill"])
-def test_what_was_written_outlives_it(tmp_path: Path, process: bool, how: str) -> None:
+def test_data_survives_a_server_with_a_data_directory(tmp_path: Path, process: bool, how: str) -> None:
     with Muster(topics={"orders": 1}, directory=tmp_path / "data", process=process) as server:
         at = server.bootstrap_servers
         assert server.topic("orders").produce("kept", b"too", key="k", headers={"h": "v"}) == [(0, 0), (0, 1)]
@@ -103,7 +103,7 @@ def test_a_process_draws_its_ids_itself() -> None:
         Muster(process=True, seed=7)
 
 
-def test_each_client_is_waited_for(server: Muster) -> None:
+def test_a_test_waits_for_members_of_each_client(server: Muster) -> None:
     at = server.bootstrap_servers
     for name in ("confluent", "kafka-python"):
         group = server.group(name)
@@ -247,7 +247,7 @@ def test_a_failure_can_be_sent_to_another_process(server: Muster) -> None:
     assert "there is no group nobody" in str(again)
 
 
-def test_a_cluster_that_is_there(server: Muster) -> None:
+def test_an_existing_cluster_is_used(server: Muster) -> None:
     with Muster(runner=Against(server.bootstrap_servers)) as cluster:
         topic = cluster.topic("elsewhere").create(2)
         assert "elsewhere" in cluster.topics
@@ -319,7 +319,7 @@ def test_a_wait_that_fails_shows_the_line_of_the_test(server: Muster) -> None:
     assert "groups.py" not in str(caught.getrepr())
 
 
-def test_what_it_is_called_in_a_report(server: Muster) -> None:
+def test_a_server_has_a_name_in_reports(server: Muster) -> None:
     assert [repr(one) for one in (server.topic("t"), server.group("g"), server.nodes[0])] == [
         "Topic('t')",
         "Group('g')",
@@ -328,7 +328,7 @@ def test_what_it_is_called_in_a_report(server: Muster) -> None:
     assert repr(server.aio.group("g")) == "AsyncGroup('g')"
 
 
-def test_a_wait_on_a_server_that_is_killed_says_so() -> None:
+def test_a_wait_on_a_killed_server_says_that_it_was_killed() -> None:
     with Muster() as server:
         waits = threading.Event()
 
@@ -367,7 +367,7 @@ def test_a_wait_that_the_test_cancels_is_cancelled() -> None:
     asyncio.run(cancelled())
 
 
-def test_a_verb_that_hangs_says_so() -> None:
+def test_a_verb_that_hangs_is_reported() -> None:
     with Muster() as server, pytest.raises(CannotBeDone, match=r"not answered for 0\.05 s"):
         server._runner.portal.call(lambda: asyncio.sleep(30), patience_s=0.05)
 

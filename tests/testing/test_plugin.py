@@ -200,7 +200,7 @@ def test_without():
     assert text.count("Muster: groups") == 1
 
 
-def test_logs_are_kept(suite: pytest.Pytester, tmp_path: Path) -> None:
+def test_logs_of_failed_tests_are_kept(suite: pytest.Pytester, tmp_path: Path) -> None:
     suite.makepyfile(
         """
 import pytest
@@ -226,7 +226,7 @@ def cluster() -> Iterator[Muster]:
         yield found
 
 
-def test_against_a_cluster(suite: pytest.Pytester, cluster: Muster) -> None:
+def test_the_plugin_works_against_a_cluster(suite: pytest.Pytester, cluster: Muster) -> None:
     suite.makepyfile(
         CONSUMER
         + """
@@ -254,7 +254,7 @@ def test_wrong(muster_topic):
     assert [name for name in cluster.topics if not name.startswith("test_wrong")] == []
 
 
-def test_with_xdist(suite: pytest.Pytester) -> None:
+def test_the_plugin_works_with_xdist(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import pytest
@@ -282,7 +282,7 @@ def test_it():
     suite.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_unittest(suite: pytest.Pytester) -> None:
+def test_the_plugin_works_with_unittest(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import unittest
@@ -312,7 +312,7 @@ class Fresh(MusterTestCase):
     run(suite).assert_outcomes(passed=4)
 
 
-def test_what_a_test_leaves_is_not_there_for_the_next_one(suite: pytest.Pytester) -> None:
+def test_a_test_sees_nothing_of_the_test_before(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import pytest

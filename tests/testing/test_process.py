@@ -25,7 +25,7 @@ def server() -> Iterator[Muster]:
         yield running
 
 
-def test_groups(server: Muster) -> None:
+def test_group_verbs_work_on_a_server_process(server: Muster) -> None:
     group, topic = server.group("g"), server.topic("orders")
     topic.produce("a", "b")
     group.hold_joins()
@@ -51,7 +51,7 @@ def test_groups(server: Muster) -> None:
         server.group("nobody").rebalance()
 
 
-def test_faults(server: Muster) -> None:
+def test_fault_verbs_work_on_a_server_process(server: Muster) -> None:
     server.topic("orders").produce("a", "b")
     with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "f", "one"):
         server.group("f").wait_stable(members=1)
@@ -69,7 +69,7 @@ def test_faults(server: Muster) -> None:
     server.faults.clear()
 
 
-def test_time(server: Muster) -> None:
+def test_time_verbs_work_on_a_server_process(server: Muster) -> None:
     before = server.time.freeze()
     assert server.time.advance(5_000).mono_ms == before.mono_ms + 5_000
     assert server.time.now().frozen
@@ -82,7 +82,7 @@ def test_time(server: Muster) -> None:
     assert not server.time.now().frozen
 
 
-def test_nodes(server: Muster) -> None:
+def test_node_verbs_work_on_a_server_process(server: Muster) -> None:
     other = server.nodes[1]
     for do, undo, state in ((other.stop, other.return_, "stopped"), (other.pause, other.resume, "paused")):
         do()
@@ -96,7 +96,7 @@ def test_nodes(server: Muster) -> None:
     other.return_()
 
 
-def test_scenarios(server: Muster) -> None:
+def test_scenarios_work_on_a_server_process(server: Muster) -> None:
     server.topic("orders").produce("a", "b")
     with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "s", "one"):
         server.group("s").wait_stable(members=1)
@@ -167,7 +167,7 @@ def eventually(is_so: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill", "pause"])
-def test_verbs_go_on_whichever_node_is_gone(server: Muster, how: str) -> None:
+def test_verbs_work_whichever_node_is_gone(server: Muster, how: str) -> None:
     undo = "resume" if how == "pause" else "return_"
     name = f"gone-{how}"
     server.topic(name).create(2)
@@ -191,7 +191,7 @@ def test_ctrl_c_in_a_terminal_is_for_the_test_alone(server: Muster) -> None:
     assert os.getsid(server.runner.pid) != os.getsid(0)
 
 
-def test_records_are_what_was_produced(server: Muster) -> None:
+def test_records_read_from_a_server_process_are_those_produced(server: Muster) -> None:
     topic = server.topic("odd").create(1)
     topic.produce(b"\xff", None, "ü", key=b"\xfe", headers={"a": b"\xfd", "b": None, "c": "text"}, timestamp_ms=7)
     assert [(one.value, one.key, one.timestamp_ms) for one in topic.records()] == [
