@@ -154,8 +154,8 @@ class Stay:
     def check(self) -> None:
         """It has given up what it has no more, in one go or several; it kept and lost nothing else."""
         has = self.member.assignment
-        assert self._heard("revoked") == self.had - has, self.member.told[self.since :]
-        assert self._heard("assigned") == has - self.had, self.member.told[self.since :]
+        assert self._heard("revoked") == self.had - has, self.member.callbacks[self.since :]
+        assert self._heard("assigned") == has - self.had, self.member.callbacks[self.since :]
         assert self._heard("lost") == set()
 
     def check_kept(self) -> None:
@@ -163,7 +163,7 @@ class Stay:
         assert not (self._heard("revoked") | self._heard("lost")) & self.had & self.member.assignment
 
     def _heard(self, what: str) -> set[tuple[str, int]]:
-        told = self.member.told[self.since :]
+        told = self.member.callbacks[self.since :]
         return set().union(*(partitions for kind, partitions in told if kind == what))
 
 
