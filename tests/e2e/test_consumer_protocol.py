@@ -149,7 +149,7 @@ class Stay:
     """What a member had and had heard at a moment, to see afterwards that it stopped for nothing but what moved."""
 
     def __init__(self, member: ThreadMember) -> None:
-        self.member, self.had, self.since = member, set(member.assignment), len(member.told)
+        self.member, self.had, self.since = member, set(member.assignment), len(member.callbacks)
 
     def check(self) -> None:
         """It has given up what it has no more, in one go or several; it kept and lost nothing else."""
@@ -333,7 +333,7 @@ def test_no_partition_moves_when_a_static_member_returns(company: Company) -> No
     with thread_members(one):
         with thread_members(two):
             company.shared(one, two)
-            kept, given, since = set(one.assignment), set(two.assignment), len(one.told)
+            kept, given, since = set(one.assignment), set(two.assignment), len(one.callbacks)
             company.flow()
             twin = company.native("twin", group_instance_id="i-2")
             with (
@@ -345,7 +345,7 @@ def test_no_partition_moves_when_a_static_member_returns(company: Company) -> No
         with thread_members(again):
             eventually_sync(lambda: again.assignment == given, "what it had")
             company.flow()
-            assert (one.assignment, len(one.told)) == (kept, since)
+            assert (one.assignment, len(one.callbacks)) == (kept, since)
             instances = {member.group_instance_id: member.client_id for member in company.described().members}
             assert instances == {"i-1": "one", "i-2": "again"}
     assert not company.ledger.twice
