@@ -79,7 +79,7 @@ class Meter:
             return made
 
     def _tracer(self, code: CodeType) -> Trace | None:
-        if "/tests/" in code.co_filename or "/simulation/" in code.co_filename:
+        if any(room in code.co_filename for room in ("/tests/", "/simulation/", "/virtual/")):
             return None  # the machine around the node: no code of the server's
         lines, count, sorting = _instructions(code), self._count, _sorting_lines(code)
         name = f"{code.co_filename.rpartition('/')[2]}:{code.co_name}"
