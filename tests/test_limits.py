@@ -198,6 +198,7 @@ INNER = {
     "log/maintenance.SEGMENTS_AT_ONCE",
     "system/late_timers.AT_ONCE_MS",
     "system/memory.LARGE_BYTES",
+    "net/connection.REQUESTS_AT_ONCE",
     "net/connection.WRITTEN_AT_ONCE",
     "net/jwks_source.LONGEST_ID",
     "net/jwks_source.MAX_MISSING",

@@ -20,6 +20,7 @@ from muster.coordinator.net.connection_core import (
     MUTE,
     MUTED,
     NODE,
+    OTHERS,
     OUTPUT_HIGH_BYTES,
     PEER,
     READY,
@@ -38,6 +39,8 @@ MAX_AUTHENTICATION_BYTES: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size."""
 WRITTEN_AT_ONCE: Final = 1 << 20
 """At most so many bytes of large answers are given to the transport in one iteration of the event loop."""
+REQUESTS_AT_ONCE: Final = 100
+"""Requests of one connection that are handled before other connections are served: some 10 ms of small ones."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
@@ -346,6 +349,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_pumping = True
         core = self.core
+        left = REQUESTS_AT_ONCE
         while (request := core.next_request()) is not None:
             data, start, end = request
             try:
@@ -360,6 +364,10 @@ class Connection(asyncio.Protocol):
                 core.answered(answer)
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
+            left -= 1
+            if not left and core.has_requests:
+                core.wait_for(OTHERS)
+                asyncio.get_running_loop().call_soon(self._serve_again)
         self._is_pumping = False
         had_rest = core.waits_for & REST
         self._write_out()
@@ -368,6 +376,11 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()
+
+    def _serve_again(self) -> None:
+        self.core.wait_no_more(OTHERS)
+        if not self.core.has_ended:
+            self._pump()
 
     def _write_out(self) -> None:
         """Write the ready answers, and the rest of a large one in later iterations."""

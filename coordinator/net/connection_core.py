@@ -82,7 +82,10 @@ NODE: Final = 8
 """The node is paused: nothing is read, handled or sent until it continues."""
 REST: Final = 16
 """The rest of a large answer is written in the next iterations of the event loop."""
-_OUTPUT: Final = PEER | REST
+OTHERS: Final = 32
+"""The connection has had its share of this iteration of the event loop: others are served before its next request."""
+_NO_REQUEST: Final = PEER | REST | OTHERS
+"""Reasons for which no further request is handled."""
 
 
 class IllegalTransition(RuntimeError):
@@ -93,7 +96,7 @@ class IllegalTransition(RuntimeError):
 
 
 class ConnectionCore:
-    """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`; 0 when nothing waits.
+    """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE`, `REST` and `OTHERS`, or 0.
 
     Nobody else writes its fields. For a chunk that is one request, `begin` and `end` are enough, and do the same.
     """
@@ -201,7 +204,7 @@ class ConnectionCore:
     def next_request(self) -> Frame | None:
         """The next request: handle it, and call `answered`. None when none may be handled now."""
         state = _AFTER_REQUEST.get(self.state)
-        if state is None or not self._requests or self.waits_for & (_OUTPUT | NODE):
+        if state is None or not self._requests or self.waits_for & (_NO_REQUEST | NODE):
             return None
         self.state = state
         request = self._requests.popleft()
@@ -211,7 +214,7 @@ class ConnectionCore:
     @property
     def has_requests(self) -> bool:
         """Whether whole requests wait only for the present one."""
-        return bool(self._requests) and not self.waits_for & (_OUTPUT | NODE) and not self.has_ended
+        return bool(self._requests) and not self.waits_for & (_NO_REQUEST | NODE) and not self.has_ended
 
     @property
     def wants_input(self) -> bool:
@@ -223,7 +226,7 @@ class ConnectionCore:
         """Whether more should be read as soon as memory for it is available."""
         if self.waits_for & NODE or self.state is MUTED:
             return False
-        if self.state in _AFTER_REQUEST and not self.waits_for & _OUTPUT:
+        if self.state in _AFTER_REQUEST and not self.waits_for & _NO_REQUEST:
             return True
         return self._requests_bytes + self._splitter.buffered < INPUT_HIGH_BYTES
 
@@ -281,11 +284,11 @@ class ConnectionCore:
         return [*output[:at], divided[:left]] if left else output[:at]
 
     def wait_for(self, reason: int) -> None:
-        """The connection waits for this: `NODE` or `PEER`."""
+        """The connection waits for this: `NODE`, `PEER` or `OTHERS`."""
         self.waits_for |= reason
 
     def wait_no_more(self, reason: int) -> None:
-        """The connection waits no more for this: `NODE`, `PEER` or `MEMORY`."""
+        """The connection waits no more for this: `NODE`, `PEER`, `MEMORY` or `OTHERS`."""
         self.waits_for &= ~reason
 
     # ---- memory for large requests (queued.max.request.bytes)

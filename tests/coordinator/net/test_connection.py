@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.net import connection as connection_module
-from muster.coordinator.net.connection import Connection, Shared
+from muster.coordinator.net.connection import REQUESTS_AT_ONCE, Connection, Shared
 from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, PEER, SMALL_BYTES
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import CHECK_EVERY_MS, PATIENCE_MS, STALLED_MS
@@ -548,8 +548,36 @@ class TestBackPressure:
         assert len(harness.echo.seen) == 4
         assert harness.reads()
 
+    async def test_others_are_served_between_the_many_requests_of_one_connection(
+        self, harness: ConnectionHarness
+    ) -> None:
+        count = 2 * REQUESTS_AT_ONCE + 1
+        requests = [b"%04d" % number + b"x" * 1_000 for number in range(count)]
+        harness.receive(*requests)
+        assert len(harness.echo.seen) == REQUESTS_AT_ONCE
+        assert not harness.reads()  # else a client that sends all the time fills the memory
+        harness.receive(b"last")  # it was on its way
+        assert len(harness.echo.seen) == REQUESTS_AT_ONCE
+        for _ in range(3):
+            await turn()
+        assert harness.echo.seen == [*requests, b"last"]
+        assert harness.sent == b"".join(map(frame, harness.echo.seen))
+        answer_bytes = len(frame(requests[0]))
+        assert [len(one) // answer_bytes for one in harness.transport.writes] == [REQUESTS_AT_ONCE] * 2 + [1]
+        assert harness.reads()
+        harness.receive(b"now")
+        assert harness.sent.endswith(frame(b"now"))
+
+    async def test_a_connection_that_ends_in_between_handles_no_more_requests(self, harness: ConnectionHarness) -> None:
+        harness.receive(*[b"a"] * REQUESTS_AT_ONCE * 2)
+        harness.connection.connection_lost(None)
+        await turn()
+        assert len(harness.echo.seen) == REQUESTS_AT_ONCE
+
     async def test_many_small_answers_are_written_before_they_grow_too_large(self, harness: ConnectionHarness) -> None:
-        harness.connection.data_received(frame(b"r" * 1_000) * 1_000)
+        harness.connection.data_received(frame(b"r" * 10_000) * 1_000)
+        for _ in range(1_000 // REQUESTS_AT_ONCE):
+            await turn()
         assert len(harness.echo.seen) == 1_000
         assert max(map(len, harness.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
 
