@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.cli.log import files as log_files
 from muster.cli.log.files import OFFSETS_TOPIC, PUT_BACK, Place, WrongPath
 from muster.cli.output import Progress, fail, printing
+from muster.coordinator.log import BatchError, batches
 from muster.coordinator.log.checkpoints import UNKNOWN, LastStop, Partition, read_last_stops
 from muster.coordinator.log.file_names import LOG_SUFFIX
 from muster.coordinator.log.recovery.inspection import DAMAGE, Finding, Inspection
 from muster.coordinator.log.storage.files import FileStorage
 from muster.coordinator.topics.folder_repair import Misfit, misfits
+from muster.protocol.hashing import group_partition
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import OFFSETS, TRANSACTION_STATE, UnknownRecord
 
 MOVE_IT = (
     "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"
@@ -23,6 +28,10 @@ MOVE_IT = (
 
 
 METADATA_FOLDER = "__cluster_metadata-0"
+COORDINATORS: Final = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE}
+"""The topics whose partitions follow from the names in their records."""
+NAMES_BYTES: Final = 256 * 1024
+"""The bytes of a folder whose names are read."""
 WITHOUT_FOLDER = "stop the server, and put what is missing back from a backup"
 
 
@@ -119,13 +128,56 @@ def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
 
 
 def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
-    """Note on both when two partitions of a topic each end where the other ended at the last stop."""
+    """Note on both when two partitions of a topic each end where the other ended at the last stop, or when the groups
+    of each belong to the other.
+    """
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:
         other = next((at for at in ends if at[0] == place.topic and _are_exchanged(one, ends[at])), None)
         if other is not None:
-            one.exchanged_with(f"{other[0]}-{other[1]}")
+            name = f"{other[0]}-{other[1]}"
+            one.exchanged_with(
+                name,
+                f"it ends at offset {one.end_offset}, as {name} did at the last stop, and {name} ends as this one did",
+            )
+    for topic in COORDINATORS:
+        parts = {place.number: (place, one) for place, one in inspections if place.topic == topic}
+        homes = _homes([place for place, _ in parts.values()])
+        for number, home in homes.items():
+            _, one = parts[number]
+            if home != number and homes.get(home) == number and not one.exchanged:
+                name = f"{topic}-{home}"
+                one.exchanged_with(name, f"its records belong to {name}, and those of {name} belong here")
     yield from inspections
+
+
+def _homes(places: list[Place]) -> dict[int, int]:
+    """The partition that the first records of each folder belong to, by the hash of their groups or transactional ids.
+
+    A folder is left out when its records belong to several partitions. All are, when a partition has no folder.
+    """
+    if [place.number for place in places] != list(range(len(places))):
+        return {}
+    homes: dict[int, int] = {}
+    for place in places:
+        found = {group_partition(name, len(places)) for name in _first_names(place)}
+        if len(found) == 1:
+            homes[place.number] = found.pop()
+    return homes
+
+
+def _first_names(place: Place) -> set[str]:
+    names: set[str] = set()
+    for file in log_files.segment_files(place.folder)[:1]:
+        with suppress(OSError, BatchError), file.open("rb") as stream:
+            for header, records in batches.read(stream.read(NAMES_BYTES)):
+                for record in records:
+                    if record.key is not None and not header.is_control:
+                        with suppress(UnknownRecord, MalformedMessage):
+                            _, key = COORDINATORS[place.topic].decode_key(record.key)
+                            names |= {getattr(key, field) for field in ("group", "group_id", "transactional_id")
+                                      if hasattr(key, field)}  # fmt: skip
+    return names
 
 
 def _are_exchanged(one: Inspection, other: Inspection) -> bool:

@@ -14,7 +14,13 @@ import pytest
 import structlog
 
 from muster.cli.log.check import check
+from muster.protocol.hashing import group_partition
 from muster.protocol.messages.metadata import MetadataRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.topics.support import batch
 from tests.support.muster import connected, running
@@ -25,7 +31,9 @@ CAPS = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory after a clean stop: five records in a-0, seven in a-1 and in b-0."""
+    """A data directory after a clean stop: five records in a-0, seven in a-1 and in b-0, one in two partitions of
+    groups.
+    """
     directory = tmp_path_factory.mktemp("whole")
     asyncio.run(write(directory))
     return directory
@@ -39,6 +47,12 @@ async def write(directory: Path) -> None:
             for _ in range(count):
                 answer = await client.ask(ProduceRequest(None, -1, 1_000, topics), 13)
                 assert answer.responses[0].partition_responses[0].error_code == 0
+        count = len(server.topics.by_name["__consumer_offsets"].partitions)
+        for index in range(2):
+            group = next(name for name in map(str, range(1_000)) if group_partition(name, count) == index)
+            row = OffsetCommitRequestTopic("a", partitions=[OffsetCommitRequestPartition(0, 1)])
+            committed = await client.ask(OffsetCommitRequest(group, topics=[row]), 9)
+            assert committed.topics[0].partitions[0].error_code == 0
 
 
 @pytest.fixture
@@ -104,6 +118,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "meta.properties is a folder": (folder("meta.properties"), "meta.properties", A_FOLDER),
     "exchanged topics": (lambda data: exchange(data, "a-0", "b-0"), "a-0", "the folders were exchanged"),
     "exchanged partitions": (lambda data: exchange(data, "a-0", "a-1"), "a-1", "as a-0 did at the last stop"),
+    "exchanged partitions of groups": (
+        lambda data: exchange(data, "__consumer_offsets-0", "__consumer_offsets-1"), "__consumer_offsets-0",
+        "its records belong to __consumer_offsets-1, and those of __consumer_offsets-1 belong here",
+    ),
     "exchanged with a coordinator's": (
         lambda data: exchange(data, "a-0", "__consumer_offsets-0"), "__consumer_offsets-0", "the folders were exchanged"
     ),

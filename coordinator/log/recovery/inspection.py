@@ -219,15 +219,11 @@ class Inspection:
             )
         return ""
 
-    def exchanged_with(self, other: str) -> None:
-        """Note that two partitions each end where the other one ended at the last clean stop."""
+    def exchanged_with(self, other: str, evidence: str) -> None:
+        """Note that two partitions have each other's folder. `evidence`: what shows it."""
         self.exchanged = other
-        problem = (
-            f"it ends at offset {self.end_offset}, as {other} did at the last stop, and {other} ends as this one did: "
-            "the folders were exchanged"
-        )
         self.findings = [one for one in self.findings if "its recovery point" not in one.problem]
-        self._find(DAMAGE, "", None, problem)
+        self._find(DAMAGE, "", None, f"{evidence}: the folders were exchanged")
 
     def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:
         file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
