@@ -279,14 +279,15 @@ def _not_the_producer(one: Transaction, asked: PartitionsAsked) -> int:
 
 
 def _result(asked: AddPartitionsToTxnTransaction, decision: _Decision) -> AddPartitionsToTxnResult:
-    topics = [
-        AddPartitionsToTxnTopicResult(
-            topic.name,
-            [
+    error, present = decision
+    topics = []
+    for topic in asked.topics:
+        if present is None:
+            rows = [AddPartitionsToTxnPartitionResult(partition, error) for partition in topic.partitions]
+        else:
+            rows = [
                 AddPartitionsToTxnPartitionResult(partition, _error_of(decision, topic.name, partition))
                 for partition in topic.partitions
-            ],
-        )
-        for topic in asked.topics
-    ]
+            ]
+        topics.append(AddPartitionsToTxnTopicResult(topic.name, rows))
     return AddPartitionsToTxnResult(asked.transactional_id, topics)

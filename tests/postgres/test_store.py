@@ -158,7 +158,7 @@ async def test_a_node_with_an_expired_lease_stays_dead(store: Store) -> None:
     registration = await register(store, lease_ms=1)
     while (await store.registrations())[0].remaining_ms > 0:
         if isinstance(store, TableStore):
-            store.tables._world.ms += 1
+            store.tables._world.us += 1_000
     assert await store.write_metadata(row(0), [1], {1: registration.epoch})
     assert not await store.commit(1, registration.epoch, 1, 2, Changes(), LEASE_MS)
     assert (await store.registrations())[0].epoch == 0
@@ -222,7 +222,7 @@ async def test_rows_covered_by_a_snapshot_are_deleted_when_old_enough(store: Sto
     assert not await store.shorten_metadata(LEASE_MS)
     assert next(iter(await store.metadata(0))) == row(0)
     if isinstance(store, TableStore):
-        store.tables._world.ms += 1
+        store.tables._world.us += 1_000
     while not await store.shorten_metadata(0):
         pass
     # who knows less finds the row that ends where the snapshot does
@@ -239,7 +239,7 @@ async def test_nothing_is_written_at_the_place_of_a_deleted_row(store: Store) ->
         assert await store.write_metadata(row(place))
     assert await store.commit_snapshot(1, registration.epoch, await a_snapshot(store, registration, 8, b"x"))
     if isinstance(store, TableStore):
-        store.tables._world.ms += 1
+        store.tables._world.us += 1_000
     while not await store.shorten_metadata(0):
         pass
     assert [one.base_offset for one in await store.metadata(0)] == [6]

@@ -215,7 +215,7 @@ def test_fresh(muster):
     )
     run(suite, f"--muster-record={tmp_path}").assert_outcomes(passed=2)
     kept = sorted(one.name for one in tmp_path.iterdir())
-    assert kept == ["session", "test_logs_are_kept.py-test_fresh"]
+    assert kept == ["session", "test_logs_of_failed_tests_are_kept.py-test_fresh"]
     with Muster(directory=tmp_path / kept[1]) as again:
         assert [one.text for one in again.topic("orders").records()] == ["x"]
 

@@ -23,7 +23,7 @@ from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
 from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 
-SEEDS = 6
+SEEDS = 12
 
 
 def test_some_histories() -> None:

@@ -43,12 +43,13 @@ def zombies_end_transactions(patch: pytest.MonkeyPatch) -> None:
 
 def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
     """A producer that takes an id over gets the epoch of the one before it."""
-    made = init_producer_id._Next
+    give = init_producer_id._give
 
-    def given(producer_id: int, epoch: int, last: int) -> Any:
-        return made(producer_id, max(epoch - 1, 0), last)
+    def given(step: Any, command: Any, request: Any, one: Transaction, following: Any, cause: str) -> None:
+        producer_id, epoch, last = following
+        give(step, command, request, one, (producer_id, max(epoch - 1, 0), last), cause)
 
-    patch.setattr(init_producer_id, "_Next", given)
+    patch.setattr(init_producer_id, "_give", given)
 
 
 def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ class World(world.World):
         client = Actor(self, "checker").client
         command = TransactionCommand(request, found.append, client)
         if isinstance(request, ListTransactionsRequest):
-            command = ListCommand(request, found.append, client, list(self.core.state.transactions))
+            command = ListCommand(request, found.append, client, among=list(self.core.state.transactions))
         for respond, response in self.core.handle(command, self.now()).replies:
             respond(response)
         return found[0]
