@@ -128,8 +128,9 @@ def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
 
 
 def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
-    """Note on both when two partitions of a topic each end where the other ended at the last stop, or when the groups
-    of each belong to the other.
+    """Note on both when two partitions of a topic have each other's folder.
+
+    Each of them ends where the other ended at the last stop, or its groups belong to the other.
     """
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:
