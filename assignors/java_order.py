@@ -10,7 +10,7 @@ order. For names that were not made to collide this happens in about one of ten 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -97,12 +97,10 @@ def string_spread(text: str) -> int:
     return spread(string_hash(text))
 
 
-def string_order(
-    texts: Iterable[str], capacity: int = DEFAULT_CAPACITY, spread_of: Callable[[str], int] = string_spread
-) -> list[str]:
-    """Strings in the order of iteration over a HashSet. `spread_of`: for callers that keep the spread hashes."""
+def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
+    """Strings in the order of iteration over a HashSet (or a HashMap with these keys), inserted one by one."""
     distinct = list(dict.fromkeys(texts))
-    return [distinct[index] for index in walked(list(map(spread_of, distinct)), capacity)]
+    return [distinct[index] for index in walked(list(map(string_spread, distinct)), capacity)]
 
 
 def int_order(numbers: Sequence[int]) -> list[int]:

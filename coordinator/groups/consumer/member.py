@@ -12,7 +12,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.assignors.java_order import string_spread
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.state_machine.deadlines import Deadline, Deadlines, Due
 
@@ -226,18 +225,16 @@ START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 class ConsumerMember(Due):
     """One member. It is the deadline of its own session. `is_persisted`: its description was recorded.
 
-    `id_spread`: the spread hash of its id, for the order of targets: long ids are hashed only once. `timers`: its other
-    deadlines by their kind; None when it has none.
+    `timers`: its other deadlines by their kind; None when it has none.
     """
 
-    __slots__ = ("description", "id_spread", "is_persisted", "member_id", "position", "timers")
+    __slots__ = ("description", "is_persisted", "member_id", "position", "timers")
 
     kind = SESSION
 
     def __init__(self, group_id: str, member_id: str) -> None:
         super().__init__(group_id)
         self.member_id = member_id
-        self.id_spread = string_spread(member_id)
         self.description = NOBODY
         self.position = START
         self.is_persisted = False

@@ -224,7 +224,7 @@ def apply(
     else:
         # A member that left during the computation has no target, and a member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
-        order = string_order([*present, *members], spread_of=lambda member_id: members[member_id].id_spread)
+        order = string_order([*present, *members])
     for member_id in order:
         member_target = (
             _member_target(assignment.get(member_id, {}), image)
