@@ -30,6 +30,8 @@ MOVE_IT = (
 METADATA_FOLDER = "__cluster_metadata-0"
 COORDINATORS: Final = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE}
 """The topics whose partitions follow from the names in their records."""
+NAME_FIELDS: Final = ("group", "group_id", "transactional_id")
+"""The fields of keys that decide the partition."""
 NAMES_BYTES: Final = 256 * 1024
 """The bytes of a folder whose names are read."""
 WITHOUT_FOLDER = "stop the server, and put what is missing back from a backup"
@@ -142,13 +144,12 @@ def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tup
                 f"it ends at offset {one.end_offset}, as {name} did at the last stop, and {name} ends as this one did",
             )
     for topic in COORDINATORS:
-        parts = {place.number: (place, one) for place, one in inspections if place.topic == topic}
-        homes = _homes([place for place, _ in parts.values()])
+        by_number = {place.number: one for place, one in inspections if place.topic == topic}
+        homes = _homes([place for place, _ in inspections if place.topic == topic])
         for number, home in homes.items():
-            _, one = parts[number]
-            if home != number and homes.get(home) == number and not one.exchanged:
+            if home != number and homes.get(home) == number and not by_number[number].exchanged:
                 name = f"{topic}-{home}"
-                one.exchanged_with(name, f"its records belong to {name}, and those of {name} belong here")
+                by_number[number].exchanged_with(name, f"its records belong to {name}, and those of {name} belong here")
     yield from inspections
 
 
@@ -168,17 +169,21 @@ def _homes(places: list[Place]) -> dict[int, int]:
 
 
 def _first_names(place: Place) -> set[str]:
+    """The groups, or transactional ids, in the first records of a folder."""
+    keys = COORDINATORS[place.topic]
     names: set[str] = set()
+    for data in _first_keys(place):
+        with suppress(UnknownRecord, MalformedMessage):
+            _, key = keys.decode_key(data)
+            names |= {getattr(key, field) for field in NAME_FIELDS if hasattr(key, field)}
+    return names
+
+
+def _first_keys(place: Place) -> Iterator[bytes]:
     for file in log_files.segment_files(place.folder)[:1]:
         with suppress(OSError, BatchError), file.open("rb") as stream:
             for header, records in batches.read(stream.read(NAMES_BYTES)):
-                for record in records:
-                    if record.key is not None and not header.is_control:
-                        with suppress(UnknownRecord, MalformedMessage):
-                            _, key = COORDINATORS[place.topic].decode_key(record.key)
-                            names |= {getattr(key, field) for field in ("group", "group_id", "transactional_id")
-                                      if hasattr(key, field)}  # fmt: skip
-    return names
+                yield from (bytes(one.key) for one in records if one.key is not None and not header.is_control)
 
 
 def _are_exchanged(one: Inspection, other: Inspection) -> bool:
