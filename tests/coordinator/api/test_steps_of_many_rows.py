@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsReq
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from tests.coordinator.api.data_plane import data_node
 from tests.coordinator.api.harness import make_context
+from tests.support.opcodes import instructions
 
 ROWS = 6_000
 MAX_OF_A_STEP = 20_000
@@ -28,28 +27,21 @@ MAX_OF_A_STEP = 20_000
 
 def longest_step(job: Any) -> tuple[int, Any]:
     """The instructions of the longest step of a job, and its result."""
-    longest = count = 0
+    longest, value, results = 0, None, list[Any]()
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    value: Any = None
-    while True:
-        count = 0
-        sys.settrace(trace)
+    def step() -> None:
+        nonlocal asked
         try:
             asked = job.send(value)
         except StopIteration as end:
-            return max(longest, count), end.value
-        finally:
-            sys.settrace(before)
-        longest = max(longest, count)
+            results.append(end.value)
+
+    while not results:
+        asked: Any = None
+        longest = max(longest, instructions(step))
         assert asked is None or isinstance(asked, OffloadedWork | PendingResult)
         value = None if asked is None else asked.work() if isinstance(asked, OffloadedWork) else asked.value
+    return longest, results[0]
 
 
 def create_partitions(names: list[str]) -> Any:

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic.member import Member, Protocols, Support, elect
+from tests.support.opcodes import instructions
 
 
 def member(member_id: str, *names: str) -> Member:
@@ -87,25 +83,6 @@ def test_the_winning_protocol_is_offered_by_all_and_has_the_most_votes(lists: li
         return
     votes = [next(name for name in names if name in common) for names in lists]
     assert votes.count(vote(*members)) == max(votes.count(name) for name in common)
-
-
-def instructions(work: Callable[[], object]) -> int:
-    """The instructions of Python that some work takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_the_work_of_a_vote_grows_with_the_number_of_different_protocol_lists() -> None:

@@ -20,8 +20,8 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.groups.classic.test_vote import instructions
 from tests.coordinator.groups.harness import GroupHarness
+from tests.support.opcodes import instructions
 
 NOW = Now(0, 1_000)
 

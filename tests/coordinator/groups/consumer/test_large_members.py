@@ -27,8 +27,8 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row
-from tests.coordinator.groups.classic.test_vote import instructions
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness
+from tests.support.opcodes import instructions
 
 
 class Counted(bytes):
