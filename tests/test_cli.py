@@ -388,7 +388,8 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
     ]
 
 
-def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path) -> None:
+def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which is warned about too
     file = tmp_path / "server.properties"
     file.write_text(
         "listeners=SASL_PLAINTEXT://127.0.0.1:1\nsasl.enabled.mechanisms=PLAIN\n"

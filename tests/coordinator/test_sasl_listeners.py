@@ -404,7 +404,8 @@ async def test_an_unknown_users_salt_is_the_same_after_a_restart(tmp_path: Path)
     assert await first() == await first()
 
 
-def test_a_users_file_readable_by_all_is_warned_about(tmp_path: Path) -> None:
+def test_a_users_file_readable_by_all_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which is warned about too
     file = tmp_path / "users"
     file.write_text(f'KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
     properties = {name: value for name, value in PROPERTIES.items() if name != NAME}
