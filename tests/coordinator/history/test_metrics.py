@@ -53,7 +53,7 @@ class MetricsRequests:
 
 
 @pytest.fixture
-def told() -> MetricsRequests:
+def requests() -> MetricsRequests:
     return MetricsRequests()
 
 
@@ -63,8 +63,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def server(told: MetricsRequests, clock: ManualClock) -> AsyncIterator[MetricsServer]:
-    made = MetricsServer(clock, "127.0.0.1", 0, told)
+async def server(requests: MetricsRequests, clock: ManualClock) -> AsyncIterator[MetricsServer]:
+    made = MetricsServer(clock, "127.0.0.1", 0, requests)
     await made.start()
     yield made
     await made.stop()
@@ -84,16 +84,16 @@ async def exchange(server: MetricsServer, *requests: bytes) -> list[tuple[bytes,
     return found
 
 
-async def test_the_metrics_server_answers_get_metrics_only(server: MetricsServer, told: MetricsRequests) -> None:
+async def test_the_metrics_server_answers_get_metrics_only(server: MetricsServer, requests: MetricsRequests) -> None:
     whole = b"# HELP muster_up Up.\n# TYPE muster_up gauge\nmuster_up 1\n"
     assert await exchange(server, b"GET /metrics", b"GET /metrics?x=1", b"HEAD /metrics", b"GET /metrics") == [
         (b"200", whole), (b"200", whole), (b"200", b""), (b"200", whole)
     ]  # fmt: skip
     assert (await exchange(server, b"GET /"))[0][0] == b"404"
     assert (await exchange(server, b"DELETE /metrics"))[0][0] == b"405"
-    told.fails = True
+    requests.fails = True
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"500"
-    told.fails = False
+    requests.fails = False
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 

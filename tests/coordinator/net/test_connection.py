@@ -25,7 +25,7 @@ from muster.coordinator.topics.cluster_image import Endpoint
 
 
 class Transport:
-    """Keeps what is written; tells the protocol to pause when it is told to be slow."""
+    """Keeps what is written. A slow one asks the protocol to pause."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -708,11 +708,11 @@ class TestBackPressure:
 
 class TestEnd:
     async def test_a_lost_connection_notifies_its_requests_and_channel_once(self, harness: ConnectionHarness) -> None:
-        told: list[str] = []
-        harness.connection.channel.on_close(lambda: told.append("closed"))
+        closed: list[str] = []
+        harness.connection.channel.on_close(lambda: closed.append("closed"))
         harness.receive(b"park")
         harness.connection.connection_lost(ConnectionResetError())
-        assert told == ["closed"]
+        assert closed == ["closed"]
         assert harness.echo.ended == 1
         assert harness.connection.channel.closed
         assert len(harness.limits) == 0

@@ -34,24 +34,24 @@ def command(answers: list[Any]) -> ConsumerHeartbeatCommand:
 
 
 def test_a_classic_group_is_decoded_offloaded_and_the_core_is_notified() -> None:
-    told: list[Any] = []
-    read: Any = helpers(JobQueue(ManualClock()), told.append).read
+    notices: list[Any] = []
+    read: Any = helpers(JobQueue(ManualClock()), notices.append).read
     beat = command([])
     read(UpgradeWanted(beat, lambda: "what was read"))
     read(UpgradeWanted(beat, partial(int, "no number")))
-    assert told == [UpgradePrepared(beat, "what was read"), UpgradePrepared(beat, None)]
+    assert notices == [UpgradePrepared(beat, "what was read"), UpgradePrepared(beat, None)]
 
 
 def test_a_delayed_notification_reaches_the_core_in_the_next_iteration() -> None:
-    told: list[Any] = []
+    notices: list[Any] = []
     clock = ManualClock()
-    assert helpers(JobQueue(clock), told.append).later is None
-    later: Any = helpers(JobQueue(clock), told.append, None, clock.call_soon).later
+    assert helpers(JobQueue(clock), notices.append).later is None
+    later: Any = helpers(JobQueue(clock), notices.append, None, clock.call_soon).later
     due = AnswersDue("g", [], 0)
     later(due)
-    assert not told
+    assert not notices
     clock.advance(0)
-    assert told == [due]
+    assert notices == [due]
 
 
 def test_a_request_that_waits_for_offloaded_work_is_answered_when_the_shard_resigns() -> None:
@@ -66,11 +66,11 @@ def test_a_request_that_waits_for_offloaded_work_is_answered_when_the_shard_resi
 
 def searched(patterns: Sequence[str], names: Sequence[str], seen: Any = None) -> Any:
     """The topics that are found for each pattern."""
-    told: list[Any] = []
+    notices: list[Any] = []
     image = TopicsImage({name: TopicImage(number.to_bytes(16), name, 1) for number, name in enumerate(names)}, 1)
-    search: Any = helpers(JobQueue(ManualClock()), told.append).search
+    search: Any = helpers(JobQueue(ManualClock()), notices.append).search
     search(TopicsWanted("g", Client("c", "/host", seen), tuple(patterns), image))
-    (found,) = told
+    (found,) = notices
     return found.topics
 
 

@@ -48,7 +48,7 @@ class StorageFailed(ValueError):
 
 
 class FakeCore:
-    """Keeps the offsets it is told; joins park until `complete`; each member id is a deadline."""
+    """Keeps the offsets that are committed; joins park until `complete`; each member id is a deadline."""
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
@@ -251,11 +251,11 @@ class TestSubmit:
         assert alive.one() == HeartbeatResponse()
 
     def test_events_are_reported_before_the_answer_that_shows_them(self, harness: GroupShardHarness) -> None:
-        told: list[int] = []
+        flushed: list[int] = []
         row = OffsetCommitRequestPartition(0, 5)
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
-        harness.shard.runtime.submit(Command(request, lambda _: told.append(harness.flushed), CLIENT))
-        assert told == [1]
+        harness.shard.runtime.submit(Command(request, lambda _: flushed.append(harness.flushed), CLIENT))
+        assert flushed == [1]
 
     @pytest.mark.parametrize("durable", [True, False])
     def test_the_answers_of_a_large_group_are_spread_over_iterations(
@@ -507,12 +507,12 @@ class TestFailures:
     def test_damage_found_by_a_replay_is_not_retried(self, harness: GroupShardHarness) -> None:
         harness.commit(5)
         harness.codec.damaged = True
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as lines:
             harness.load()
             harness.clock.advance(1_000_000)
-        assert len(told) == 1
-        assert (told[0]["path"], told[0]["position"]) == ("data/__consumer_offsets-7/0.log", 90)
-        assert "muster log repair data --partition __consumer_offsets-7" in told[0]["what_to_do"]
+        assert len(lines) == 1
+        assert (lines[0]["path"], lines[0]["position"]) == ("data/__consumer_offsets-7/0.log", 90)
+        assert "muster log repair data --partition __consumer_offsets-7" in lines[0]["what_to_do"]
         assert code_of(harness.commit(1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         (row,) = harness.submit(DescribeGroupsRequest(["g"])).one().groups
         assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
