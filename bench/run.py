@@ -40,6 +40,7 @@ from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerP
 PAGE_CACHE = {"muster.offsets.durability": "os"}
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", **consumer_groups.SETTINGS}
 RUN_VENV = REPOSITORY / ".venv-run"
+INSTALL = ("make", "-s", f"VENV={RUN_VENV.name}", f"{RUN_VENV.name}/.run")
 STARTS = 9
 CODEC_LINE = "JoinGroup v9 response of 1,000 members, encode"
 
@@ -59,7 +60,7 @@ def arguments() -> argparse.Namespace:
 
 def executable() -> Path:
     """The `muster` of an environment with the small lock only, as users have it (rich slows structlog's import)."""
-    subprocess.run(["make", "-s", f"VENV={RUN_VENV.name}", "venv-run"], cwd=REPOSITORY, check=True)
+    subprocess.run(INSTALL, cwd=REPOSITORY, check=True)
     return RUN_VENV / "bin" / "muster"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.run import INSTALL
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -120,6 +121,11 @@ def test_the_targets_of_make_that_pages_name_are_there() -> None:
     for document in PAGES:
         named = re.findall(r"(?m)(?:^|`|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
         assert {*named} <= targets, document.name
+
+
+def test_make_knows_how_to_install_the_server_that_the_bench_measures() -> None:
+    done = subprocess.run([*INSTALL, "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_help_of_make_fits_a_screen() -> None:
