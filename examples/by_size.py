@@ -39,7 +39,7 @@ class BySize:
 
 
 async def create_topic(server: str) -> None:
-    """Create the topic; one that is there stays as it is."""
+    """Create the topic if it does not exist."""
     admin = AIOKafkaAdminClient(bootstrap_servers=server)
     await admin.start()
     try:

@@ -48,8 +48,7 @@ serve  serve:serve  run the coordinator with its embedded log
     --override+ NAME=VALUE  one of Kafka's properties; repeatable
     --strict  refuse unknown properties of the file and the environment too, instead of ignoring them with a warning
     --topic+ NAME:PARTITIONS  have this topic; repeatable
-    --user+ NAME:PASSWORD  have this user of SCRAM; NAME:@FILE for a password in a file; one that is there stays;
-        repeatable
+    --user+ NAME:PASSWORD  make this user of SCRAM if it does not exist; NAME:@FILE for a password in a file; repeatable
     --metrics HOST:PORT  serve metrics over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a
         free one, see the log
     --control HOST:PORT  let tests control the server over HTTP: faults, virtual time, groups, nodes

@@ -131,7 +131,7 @@ run-until  -  move the time forward until a condition holds
     --limit-ms MS  of virtual time (default: 600000)
 """
 _CLUSTER: Final = f"""
-init  cluster:run  make the tables, and a cluster in them; what is there stays
+init  cluster:run  make the tables, and a cluster in them, unless they exist
     url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
     --name NAME  of the cluster (default: {DEFAULT_NAME})
     --cluster-id ID  the id that clients see (default: a new one)
@@ -147,8 +147,8 @@ try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it
     --listen HOST:PORT  where the first node listens, the others on the ports after it; port 0: free ports (default: the
         listeners of --config and the environment, else {LISTEN_OF_TRY})
     --advertise HOST:PORT  the address of the first node for clients, the others have the ports after it
-    --data-dir DIR  keep the database and the log lines there, and go on with what is there (default: a temporary
-        directory)
+    --data-dir DIR  keep the database and the log lines in this directory; a later start with it continues with them
+        (default: a temporary directory)
     --config FILE  a server.properties, for all nodes
     --override+ NAME=VALUE  one of Kafka's properties, for all nodes; repeatable
     --topic+ NAME:PARTITIONS  have this topic; repeatable

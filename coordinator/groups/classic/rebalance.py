@@ -38,7 +38,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-ABANDONED: Final = "orphan"
+ABANDONED: Final = "abandoned"
 """Kind of the deadline at which an abandoned request is answered."""
 
 
