@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 import asyncpg
 
@@ -12,6 +13,8 @@ from muster.postgres.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
 from muster.postgres.url import warnings as url_warnings
 
 TIMEOUT_S: Final = 30.0
+
+T = TypeVar("T")
 
 
 class NodeStatus(NamedTuple):
@@ -49,7 +52,7 @@ class Status(NamedTuple):
     warnings: tuple[str, ...]
 
 
-async def _with(url: str, what: Any) -> Any:
+async def _with(url: str, what: Callable[[Any], Awaitable[T]]) -> T:
     connection = await connect(url, TIMEOUT_S)
     warnings_heard: list[str] = []
     when_not_replicated(connection, warnings_heard.append)
@@ -116,8 +119,7 @@ async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Mig
         await _prove(connection)
         return done, cluster_id, made is not None
 
-    found: tuple[list[schema.Migration], str, bool] = await _with(url, work)
-    return found
+    return await _with(url, work)
 
 
 async def upgrade(url: str) -> list[schema.Migration]:
@@ -131,8 +133,7 @@ async def upgrade(url: str) -> list[schema.Migration]:
         await _prove(connection)
         return done
 
-    found: list[schema.Migration] = await _with(url, work)
-    return found
+    return await _with(url, work)
 
 
 async def status(url: str) -> Status:
@@ -141,11 +142,10 @@ async def status(url: str) -> Status:
     async def work(connection: Any) -> Status:
         version = await _version(connection)
         clusters = await _clusters(connection) if version == schema.NEWEST else ()
-        found = (*await _warnings(connection), *url_warnings(url))
-        return Status(await connection.fetchval("SHOW server_version"), version, clusters, found)
+        warnings_found = (*await _warnings(connection), *url_warnings(url))
+        return Status(await connection.fetchval("SHOW server_version"), version, clusters, warnings_found)
 
-    found: Status = await _with(url, work)
-    return found
+    return await _with(url, work)
 
 
 async def _clusters(connection: Any) -> tuple[ClusterStatus, ...]:

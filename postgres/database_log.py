@@ -38,7 +38,7 @@ FACTS_AT_ONCE: Final = 4
 
 
 class LogWriter(Protocol):
-    """What writes the logs to the database: the `pending_writes.PendingWrites`."""
+    """What collects the changes of the logs for the database: `pending_writes.PendingWrites`."""
 
     def request_write(self, log: DatabaseLog) -> None:
         """The log has something to write."""
@@ -47,13 +47,13 @@ class LogWriter(Protocol):
         """A number that no segment has."""
 
     def stage(self, upload: Upload) -> None:
-        """A compacted segment has to be written to the database later."""
+        """A compacted segment is to be written when other records leave time for it."""
 
-    def failed(self, what: str) -> None:
+    def failed(self, what: str, /) -> object:
         """The local replica can no longer be relied on."""
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
-        """Do a job that works on files."""
+        """Do a job that works on files and that no caller waits for, then call `done`."""
 
 
 class DatabaseLog:
@@ -128,7 +128,6 @@ class DatabaseLog:
 
     @property
     def recovery_point(self) -> int:
-        """Always 0: the local replica is made anew after each stop."""
         return self.durable_offset
 
     def _add(self, segment: Segment) -> None:
@@ -154,13 +153,11 @@ class DatabaseLog:
     # -- changes of the local replica
 
     def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
-        """So many records were appended."""
         self._writer.request_write(self)
         for callback in self.listeners.callbacks:
             callback()
 
     def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
-        """The log continues in another segment."""
         self._may_need_checkpoint = True
         self._add(self._segments.active)
         self._unsent.rolled(self._segments.active)
@@ -197,7 +194,6 @@ class DatabaseLog:
         self._writer.stage(upload)
 
     def is_upload(self, upload: Upload) -> bool:
-        """Whether the upload is still wanted."""
         return not self._is_closed and self._uploads.get(upload.segment) is upload
 
     def uploaded(self, upload: Upload, changes: Changes) -> None:
@@ -212,7 +208,6 @@ class DatabaseLog:
         self._add_facts(changes, upload.segment, upload.aborted)
 
     def compacted_to(self, offset: int) -> None:
-        """All before `offset` is compacted in the local replica."""
         if not self._is_closed:
             self.clean_offset = offset
             self._writer.request_write(self)
@@ -224,7 +219,6 @@ class DatabaseLog:
         self._writer.failed(f"the local replica of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
-        """Do a job that nobody waits for, then call `done`."""
 
         def is_done() -> None:
             done()
@@ -235,7 +229,7 @@ class DatabaseLog:
         self._writer.in_background(job, is_done)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Do nothing: a sync by age is not needed here."""
+        """Does nothing, because the files of a local replica need no sync."""
 
     # -- writing it to the database
 
@@ -324,7 +318,6 @@ class DatabaseLog:
             self._writer.request_write(self)  # more facts may have to be written
 
     def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Fetch an absent segment: see `segments.absence.FetchSegment`."""
         segments = self._segments
         segment = segments[segments.index_for(base_offset)]
         if self._is_closed:
@@ -337,26 +330,20 @@ class DatabaseLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether this node leads the log, and the folder belongs to the log."""
         return not self._is_closed
 
     def lacks(self, segment: Segment) -> bool:
-        """Whether the segment is part of the log and absent, and the log is open."""
         return not self._is_closed and segment.is_absent and segment in self._numbers
 
     def may_leave(self, segment: Segment) -> bool:
-        """Whether the file of a segment may be removed now."""
         return not (segment.is_held or self.stays or segment is self._segments.active)
 
     @property
     def stays(self) -> bool:
-        """Whether the files of the log stay once they are fetched. The log cleaner reads a compacted log again and
-        again.
-        """
+        """See `CachedLog`. The log cleaner reads a compacted log again and again."""
         return self._segments.config.compacts
 
     def failed(self, what: str) -> None:
-        """The local replica can no longer be relied on."""
         self._writer.failed(what)
 
     @property
@@ -365,7 +352,6 @@ class DatabaseLog:
         return self._unsent.waiting_bytes(is_closed=self._is_closed)
 
     def confirm(self, next_offset: int) -> None:
-        """The database has all before `next_offset`."""
         if next_offset > self.durable_offset:
             self.durable_offset = next_offset
             self._waiters.release(next_offset)
@@ -384,7 +370,6 @@ class DatabaseLog:
             self._writer.request_write(self)
 
     def close(self, failure: LogOffline) -> None:
-        """Fail all callbacks that still wait with `failure`. No callback is called afterwards."""
         self._is_closed = True
         if self._cache is not None:
             for segment in self._numbers:

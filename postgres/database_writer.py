@@ -23,6 +23,7 @@ from muster.postgres.lease import Lease, Outcome, ReadBarrier, outcome
 from muster.postgres.pending_writes import PendingWrites
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import Changes, NodeRegistration, Store, StoreAway, StoreRefused
+from muster.postgres.tasks import pause
 
 GATHER_MS: Final = 5
 """The longest time that a database write waits for more records."""
@@ -85,12 +86,13 @@ class DatabaseWriter:
         self._wake: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._away_since_ms = -1
-        self._ended = False
+        self.has_ended = False
+        """Whether nothing more is written, except by `drain`."""
         self._is_idle = False
 
     def failed(self, what: str) -> None:
         """The node must give up: its local replica cannot be relied on, or it may not serve."""
-        if not self.failure and not self._ended:
+        if not self.failure and not self.has_ended:
             self.failure = what
             self._figures.registrations_lost += 1
             self._figures.away_ms += self.away_for_ms
@@ -98,7 +100,7 @@ class DatabaseWriter:
             self._away_since_ms = -1
             _logger.error("the registration is lost", node=self.node_id, epoch=self.epoch, reason=what,
                           what="this node answers nobody any more, and begins anew")  # fmt: skip
-            self._end()
+            self.stop()
             self._lost(what)
 
     # -- database writes
@@ -106,18 +108,21 @@ class DatabaseWriter:
     async def run(self) -> None:
         """Write until `stop`, or until the registration is lost. Raises only errors that are a fault of the program."""
         self._watch()
-        while not self._ended:
+        while not self.has_ended:
             await self._work()
-            if not self._ended:
+            if not self.has_ended:
                 await self._gather()
-            if not self._ended:
+            if not self.has_ended:
                 await self._write_once()
-            if self._purge and not self._ended:
+            if self._purge and not self.has_ended:
                 await self._purge_some()
 
     def stop(self) -> None:
         """Begin no further write. `run` returns when the present write has ended."""
-        self._end()
+        self.has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake_up()
 
     async def drain(self) -> bool:
         """Write the rest, after `stop` and the end of `run`, while the registration is held. Returns whether the
@@ -128,24 +133,13 @@ class DatabaseWriter:
                 return False
         return not self.failure
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more is written, except by `drain`."""
-        return self._ended
-
-    def _end(self) -> None:
-        self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._wake_up()
-
     def _watch(self) -> None:
         """Give up when the lease is over, even while an answer of the database is pending."""
 
         def check() -> None:
             if self.lease.is_over(self._clock.mono_ms()):
                 self.failed("the database could not be reached before the lease was over")
-            elif not self._ended:
+            elif not self.has_ended:
                 self._watch()
 
         self._timer = self._clock.call_at(self.lease.ends_ms, check)
@@ -164,7 +158,7 @@ class DatabaseWriter:
         """Wait for more records, above all from clients that were answered just now."""
         until_ms, quiet, seen = self._clock.mono_ms() + GATHER_MS, 0, self._requests
         while quiet < QUIET_ITERATIONS and self._clock.mono_ms() < until_ms:
-            await self._next_iteration()
+            await pause(self._clock)
             quiet, seen = (quiet + 1, seen) if seen == self._requests else (0, self._requests)
 
     def _wake_up(self) -> None:
@@ -172,11 +166,6 @@ class DatabaseWriter:
         wake = self._wake
         if wake is not None and not wake.done():
             wake.set_result(None)
-
-    async def _next_iteration(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._clock.call_soon(lambda: future.set_result(None))
-        await future
 
     async def _write_once(self) -> bool:
         try:
@@ -270,10 +259,7 @@ class DatabaseWriter:
             _logger.warning("the database is away", reason=str(error),
                             what="what is to be written waits, as long as the lease lasts",
                             lease_ms=max(self.lease.ends_ms - self._clock.mono_ms(), 0))  # fmt: skip
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        after_ms = AGAIN_MS[min(attempt, len(AGAIN_MS) - 1)]
-        self._clock.call_at(self._clock.mono_ms() + after_ms, lambda: future.set_result(None))
-        await future
+        await pause(self._clock, AGAIN_MS[min(attempt, len(AGAIN_MS) - 1)])
 
     def _answers_again(self) -> None:
         if self._away_since_ms >= 0:
@@ -281,14 +267,7 @@ class DatabaseWriter:
             self._figures.away_ms += self.away_for_ms
             self._away_since_ms = -1
 
-    # -- figures
-
     @property
     def away_for_ms(self) -> int:
         """How long the database has been unavailable; 0: it is available."""
         return 0 if self._away_since_ms < 0 else max(self._clock.mono_ms() - self._away_since_ms, 1)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes that no database write has taken yet."""
-        return self.pending.waiting_bytes

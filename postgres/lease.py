@@ -46,9 +46,8 @@ def outcome(
         return Outcome.LOST
     if found.write_no in sent:
         return Outcome.SEEN
-    return (
-        Outcome.AGAIN if found.write_no in before else Outcome.LOST
-    )  # written by a process that this node does not know
+    # not in `before`: a process has written that this node does not know
+    return Outcome.AGAIN if found.write_no in before else Outcome.LOST
 
 
 class Lease:
@@ -115,13 +114,12 @@ class ReadBarrier:
     database write.
     """
 
-    def __init__(
-        self, store: Store, registration: NodeRegistration, lost: Callable[[str], object] = lambda _: None
-    ) -> None:
-        """`store`: the one that is read; `lost` is called when the node must give up its registration."""
+    def __init__(self, store: Store, registration: NodeRegistration) -> None:
+        """`store`: the connection over which the node reads."""
         self._store = store
         self._registration = registration
-        self.lost = lost
+        self.lost: Callable[[str], object] = lambda _: None
+        """Called when the node must give up its registration."""
         self.number = registration.barrier
         self.write_no = registration.write_no
         self._sent = registration.barrier

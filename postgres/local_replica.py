@@ -70,7 +70,7 @@ class ReplicaRefused(Exception):
 
 
 def clear(storage: Storage) -> None:
-    """Empty the directory for a new local replica. Raises CopyRefused, DirectoryLocked or OSError."""
+    """Empty the directory for a new local replica. Raises ReplicaRefused, DirectoryLocked or OSError."""
     storage.make_directory("")
     entries = [entry for entry in storage.entries("") if entry.name != LOCK_FILE]
     if entries and storage.load(MARK) is None:
@@ -198,12 +198,13 @@ def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], ident
     log.end()
     ends = {(METADATA_TOPIC, 0): log.end_offset} if log.is_whole else {}
     storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(ends))
-    text = {
+    properties = {
+        "version": "1",
         "cluster.id": identity.cluster_id,
         "directory.id": identity.directory_id,
         "node.id": str(node_id),
     }
-    storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties({"version": "1", **text}))
+    storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties(properties))
     storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown())
 
 

@@ -32,12 +32,10 @@ class ClusterMetrics(MetricsServer):
         return [*await self._of_server.collect(), *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
-        """See `MetricsServer`."""
         await super().start()
         self._of_server.watch(self._clock)
 
     async def stop(self) -> None:
-        """See `MetricsServer`."""
         self._of_server.end()
         await super().stop()
 
@@ -101,7 +99,7 @@ def _of_session(session: NodeSession, now_ms: int) -> Iterator[Metric]:
     yield single("muster_cluster_lease_seconds", GAUGE, "What is left of the lease, by this node's clock.",
                  (writer.lease.ends_ms - now_ms) / 1000)  # fmt: skip
     yield single("muster_cluster_bytes_waiting", GAUGE, "Bytes in the local replica that no database write has yet.",
-                 writer.waiting_bytes)  # fmt: skip
+                 writer.pending.waiting_bytes)  # fmt: skip
     yield single("muster_cluster_partitions_loading", GAUGE,
                  "Partitions that are led here, and cannot be served yet.",
                  membership.led_partitions.missing)  # fmt: skip

@@ -175,12 +175,10 @@ class NodeMessages:
         self._is_asked = False
         markers, self._markers = self._markers, {}
         for node_id, rows in markers.items():
+            ended = [callback for _, callback in rows]
+            no_answer = [ErrorCode.NETWORK_EXCEPTION] * len(rows)
             self._ask(
-                node_id,
-                MARKERS,
-                [row for row, _ in rows],
-                partial(self._marked, [ended for _, ended in rows]),
-                partial(_all_ended, [ended for _, ended in rows]),
+                node_id, MARKERS, [row for row, _ in rows], partial(_marked, ended), partial(_marked, ended, no_answer)
             )
         if self._out and self._task is None:
             self._task = self._loop.create_task(self._sending())
@@ -196,12 +194,6 @@ class NodeMessages:
                 for _, mail in out:
                     self._give_up(mail.mail_id)
         self._task = None
-
-    def _marked(self, ended: Sequence[Callable[[int], object]], codes: Sequence[int]) -> None:
-        for one, code in zip(ended, codes, strict=True):
-            # A node that does not know the topic yet differs from a node where it was deleted.
-            unknown = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            one(ErrorCode.NOT_LEADER_OR_FOLLOWER if unknown else code)
 
     # -- answering
 
@@ -282,6 +274,8 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def _all_ended(ended: Sequence[Callable[[int], object]]) -> None:
-    for one in ended:
-        one(ErrorCode.NETWORK_EXCEPTION)
+def _marked(ended: Sequence[Callable[[int], object]], codes: Sequence[int]) -> None:
+    for callback, code in zip(ended, codes, strict=True):
+        # A node that does not know the topic yet differs from a node where it was deleted.
+        unknown = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        callback(ErrorCode.NOT_LEADER_OR_FOLLOWER if unknown else code)

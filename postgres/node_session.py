@@ -51,11 +51,9 @@ class LocalReplicaMachine(Machine):
         self.clock = below.clock  # type: ignore[method-assign]
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
-        """The storage of the local replica."""
         return self._storage
 
     def engine(self) -> Engine | None:
-        """The engine that makes logs durable in the database."""
         return self._engine.pending
 
     def listener(self, *arguments: Any) -> Listener:
@@ -66,11 +64,9 @@ class LocalReplicaMachine(Machine):
         return listener
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        """Threads for jobs that work on files."""
         return self._below.workers(post, threads)
 
     def thread(self, post: Post) -> Worker:
-        """A thread for work that takes too long on the event loop."""
         return self._below.thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002
@@ -154,7 +150,7 @@ class NodeSession:
             self._files.run,
             known=lambda: shared_log.known,
             follow=shared_log.follow_to,
-            lost=self._on_lost,
+            lost=lambda _: self.lost.set(),
             figures=self._figures,
             cache=cache,
             barrier=barrier,
@@ -189,9 +185,6 @@ class NodeSession:
         except Exception as error:  # any error: a node that does not know what others decide must stop
             _logger.error("the metadata log cannot be followed", exc_info=error)
             self.writer.failed(f"the metadata log cannot be followed: {error}")
-
-    def _on_lost(self, _: str) -> None:
-        self.lost.set()
 
     async def end(self, *, hands_over: bool) -> bool:
         """End the session: let others lead (`hands_over`), stop serving, write the rest. Returns whether the database

@@ -82,7 +82,7 @@ class PendingWrites:
         self._run_job = run_job
         self._cache = cache
         self._changed = changed
-        self._failed = failed
+        self.failed = failed
         self._logs: dict[tuple[bytes, int], LogRow] = {}
         self._known: dict[int, dict[int, SegmentRow]] = {}
         self._numbers = registration.epoch * NUMBERS_OF_A_SESSION
@@ -151,7 +151,7 @@ class PendingWrites:
         )
         if row.log_no in self._opened:
             # the new object does not know what the old one has sent
-            self._failed(f"the local replica of {segments.directory} has failed")
+            self.failed(f"the local replica of {segments.directory} has failed")
         self._opened[row.log_no] = log
         return log
 
@@ -172,7 +172,6 @@ class PendingWrites:
         self._changed()
 
     def request_write(self, log: DatabaseLog) -> None:
-        """The log has something to write."""
         self._wanted[log] = None
         self._changed()
 
@@ -180,21 +179,15 @@ class PendingWrites:
         """A number that no segment and no log has."""
         self._numbers += 1
         if self._numbers >= self._last_number:
-            self._failed("it has no numbers left")
+            self.failed("it has no numbers left")
         return self._numbers
 
     def stage(self, upload: Upload) -> None:
-        """A compacted segment is to be written when other records leave time for it."""
         self._uploads.append(upload)
         self._changed()
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
-        """Do a job that nobody waits for, then call `done`."""
         self._run_job(job, lambda _: done())
-
-    def failed(self, what: str) -> None:
-        """The local replica of a log cannot be relied on."""
-        self._failed(what)
 
     # -- the next database write
 

@@ -27,7 +27,6 @@ class PostgresStore(PostgresConnection):
     """The store of one cluster in one database."""
 
     async def identity(self) -> Identity:
-        """The ids of the cluster."""
 
         async def ask(_: Any) -> Identity:
             return self._identity
@@ -52,26 +51,10 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def unregister_node(self, node_id: int, epoch: int) -> None:
-
-        async def ask(connection: Any) -> None:
-            await connection.execute(
-                "UPDATE muster_seats SET expires_at = clock_timestamp() "
-                "WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3",
-                self._cluster_no, node_id, epoch,
-            )  # fmt: skip
-
-        await self._ask(ask)
+        await self._rows(sql.UNREGISTER, node_id, epoch)
 
     async def registrations(self) -> Sequence[NodeRegistration]:
-        """All registrations, by node id."""
-
-        async def ask(connection: Any) -> Sequence[NodeRegistration]:
-            rows = await connection.fetch(
-                f"SELECT {sql.REGISTRATION} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
-            )
-            return [NodeRegistration(*row) for row in rows]
-
-        return await self._ask(ask)
+        return [NodeRegistration(*row) for row in await self._rows(sql.REGISTRATIONS)]
 
     # -- database writes
 
@@ -89,12 +72,10 @@ class PostgresStore(PostgresConnection):
     ) -> bool:
         """See `Store`. Changes that only append are one statement."""
         hold = (node_id, epoch, write_no, known, lease_ms, write_no - 1 if after is None else after, barrier)
+        if changes.only_appends:
+            return bool(await self._value(sql.APPEND, *hold, *_columns(changes.batches, 4)))
 
-        async def append(connection: Any) -> bool:
-            found = await connection.fetchval(sql.APPEND, self._cluster_no, *hold, *_columns(changes.batches))
-            return bool(found)
-
-        async def all_of_it(connection: Any) -> bool:
+        async def ask(connection: Any) -> bool:
             await self._prepare(connection, sql.WRITE_STATEMENTS)
             async with connection.transaction():
                 if await self._prepared[sql.EXTEND_LEASE].fetchval(self._cluster_no, *hold) is None:
@@ -102,15 +83,10 @@ class PostgresStore(PostgresConnection):
                 await self._change(epoch, changes)
                 return True
 
-        return await self._ask(append if changes.only_appends else all_of_it)
+        return await self._ask(ask)
 
     async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
-
-        async def ask(connection: Any) -> bool:
-            values = self._cluster_no, node_id, epoch, number, after, write_no
-            return await connection.fetchval(sql.BARRIER, *values) is not None
-
-        return await self._ask(ask)
+        return await self._value(sql.BARRIER, node_id, epoch, number, after, write_no) is not None
 
     async def _change(self, epoch: int, changes: Changes) -> None:
         no = self._cluster_no
@@ -119,11 +95,11 @@ class PostgresStore(PostgresConnection):
             await self._prepared[statement].fetch(no, *values)
 
         if changes.new_logs:
-            await run(sql.NEW_LOGS, *map(list, zip(*(row[:5] for row in changes.new_logs), strict=True)))
+            await run(sql.NEW_LOGS, *_columns(changes.new_logs, 5))
         if changes.new_segments:
-            await run(sql.NEW_SEGMENTS, *map(list, zip(*(row[:4] for row in changes.new_segments), strict=True)))
+            await run(sql.NEW_SEGMENTS, *_columns(changes.new_segments, 4))
         if changes.batches:
-            await run(sql.NEW_BATCHES, epoch, *_columns(changes.batches))
+            await run(sql.NEW_BATCHES, epoch, *_columns(changes.batches, 4))
         if changes.starts:
             await run(sql.STARTS, list(changes.starts), list(changes.starts.values()))
         if changes.live:
@@ -135,9 +111,9 @@ class PostgresStore(PostgresConnection):
         if changes.clean:
             await run(sql.CLEAN, list(changes.clean), list(changes.clean.values()))
         if changes.facts:
-            await run(sql.FACTS, *map(list, zip(*changes.facts, strict=True)))
+            await run(sql.FACTS, *_columns(changes.facts, 6))
         if changes.checkpoints:
-            await run(sql.CHECKPOINTS, *map(list, zip(*changes.checkpoints, strict=True)))
+            await run(sql.CHECKPOINTS, *_columns(changes.checkpoints, 4))
 
     async def purge(self, segment_no: int) -> bool:
         """See `Store`. A statement that runs late finds the segment dead, removed, or under another number."""
@@ -146,28 +122,14 @@ class PostgresStore(PostgresConnection):
             no = self._cluster_no
             await connection.execute(sql.PURGE, no, segment_no)
             await connection.execute(sql.PURGE_SEGMENT, no, segment_no)
-            left = await connection.fetchval(
-                f"SELECT count(*) FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD}",
-                no, segment_no,
-            )  # fmt: skip
-            return not left
+            return not await connection.fetchval(sql.IS_LEFT, no, segment_no)
 
         return await self._ask(ask)
 
     # -- the metadata log
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
-
-        async def ask(connection: Any) -> Sequence[MetadataRow]:
-            rows = await connection.fetch(
-                sql.some(
-                    "muster_metadata", "base_offset, next_offset, writer", "cluster_no = $1 AND base_offset >= $2"
-                ),
-                self._cluster_no, since,
-            )  # fmt: skip
-            return [MetadataRow(*row) for row in rows]
-
-        return await self._ask(ask)
+        return [MetadataRow(*row) for row in await self._rows(sql.METADATA, since)]
 
     async def write_metadata(
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
@@ -204,140 +166,64 @@ class PostgresStore(PostgresConnection):
         return await self._ask(move if needing or dead else write)
 
     async def snapshot(self) -> Snapshot:
-        return await self._ask(self._snapshot)
-
-    async def _snapshot(self, connection: Any) -> Snapshot:
-        return Snapshot(*await connection.fetchrow(sql.SNAPSHOT, self._cluster_no))
+        return Snapshot(*await self._row(sql.SNAPSHOT))
 
     async def snapshot_part(self, number: int, part: int) -> bytes | None:
-
-        async def ask(connection: Any) -> bytes | None:
-            found: bytes | None = await connection.fetchval(sql.SNAPSHOT_PART, self._cluster_no, number, part)
-            return found
-
-        return await self._ask(ask)
+        found: bytes | None = await self._value(sql.SNAPSHOT_PART, number, part)
+        return found
 
     async def begin_snapshot(self) -> int:
-
-        async def ask(connection: Any) -> int:
-            number: int = await connection.fetchval(sql.NEW_EPOCH, self._cluster_no)
-            return number
-
-        return await self._ask(ask)
+        return int(await self._value(sql.NEW_EPOCH))
 
     async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
         """See `Store`. A part that was put before is the same."""
-
-        async def ask(connection: Any) -> bool:
-            values = self._cluster_no, node_id, epoch, number, part, data
-            return bool(await connection.fetchval(sql.PUT_SNAPSHOT_PART, *values))
-
-        return await self._ask(ask)
+        return bool(await self._value(sql.PUT_SNAPSHOT_PART, node_id, epoch, number, part, data))
 
     async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
-
-        async def ask(connection: Any) -> bool:
-            values = self._cluster_no, node_id, epoch, *snapshot
-            return await connection.fetchval(sql.COMMIT_SNAPSHOT, *values) is not None
-
-        return await self._ask(ask)
+        return await self._value(sql.COMMIT_SNAPSHOT, node_id, epoch, *snapshot) is not None
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
-
-        async def ask(connection: Any) -> bool:
-            return bool(await connection.fetchval(sql.SHORTEN, self._cluster_no, kept_ms))
-
-        return await self._ask(ask)
+        return bool(await self._value(sql.SHORTEN, kept_ms))
 
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
 
         async def ask(connection: Any) -> None:
-            columns = [
-                [node_id for node_id, _ in to],
-                [mail.mail_id for _, mail in to],
-                [mail.sender for _, mail in to],
-                [mail.kind for _, mail in to],
-                [mail.data for _, mail in to],
-            ]
             self._owed |= {f"muster_{self._cluster_no}_{node_id}": None for node_id, _ in to}
-            await connection.execute(sql.SEND, self._cluster_no, *columns)
+            rows = [(node_id, *mail) for node_id, mail in to]
+            await connection.execute(sql.SEND, self._cluster_no, *_columns(rows, 5))
             await self._hint(connection)
 
         await self._ask(ask)
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-
-        async def ask(connection: Any) -> Sequence[Mail]:
-            rows = await connection.fetch(sql.MAIL, self._cluster_no, node_id)
-            return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
-
-        return await self._ask(ask)
+        rows = await self._rows(sql.MAIL, node_id)
+        return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
 
     # -- contents of the logs
 
     async def logs(self) -> Sequence[LogRow]:
-        """All logs, by number."""
-
-        async def ask(connection: Any) -> Sequence[LogRow]:
-            rows = await connection.fetch(f"{sql.LOGS} ORDER BY log_no", self._cluster_no)
-            return [LogRow(*row) for row in rows]
-
-        return await self._ask(ask)
+        return [LogRow(*row) for row in await self._rows(f"{sql.LOGS} ORDER BY log_no")]
 
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
-
-        async def ask(connection: Any) -> LogRow | None:
-            row = await connection.fetchrow(
-                f"{sql.LOGS} AND topic_id = $2 AND partition = $3", self._cluster_no, topic_id, partition
-            )
-            return None if row is None else LogRow(*row)
-
-        return await self._ask(ask)
+        row = await self._row(f"{sql.LOGS} AND topic_id = $2 AND partition = $3", topic_id, partition)
+        return None if row is None else LogRow(*row)
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
-
-        async def ask(connection: Any) -> Sequence[SegmentRow]:
-            return [SegmentRow(*row) for row in await connection.fetch(sql.SEGMENTS, self._cluster_no, log_no)]
-
-        return await self._ask(ask)
+        return [SegmentRow(*row) for row in await self._rows(sql.SEGMENTS, log_no)]
 
     async def checkpoint(self, log_no: int) -> Checkpoint | None:
-
-        async def ask(connection: Any) -> Checkpoint | None:
-            row = await connection.fetchrow(sql.CHECKPOINT, self._cluster_no, log_no)
-            return None if row is None else Checkpoint(*row)
-
-        return await self._ask(ask)
+        row = await self._row(sql.CHECKPOINT, log_no)
+        return None if row is None else Checkpoint(*row)
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
-
-        async def ask(connection: Any) -> Sequence[tuple[int, bytes]]:
-            return [tuple(row) for row in await connection.fetch(sql.ABORTED, self._cluster_no, log_no, since)]
-
-        return await self._ask(ask)
+        return [tuple(row) for row in await self._rows(sql.ABORTED, log_no, since)]
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
-
-        async def ask(connection: Any) -> Sequence[BatchRow]:
-            rows = await connection.fetch(
-                sql.some(
-                    "muster_batches",
-                    "segment_no, base_offset, next_offset",
-                    "cluster_no = $1 AND segment_no = $2 AND base_offset >= $3",
-                ),
-                self._cluster_no, segment_no, since,
-            )  # fmt: skip
-            return [BatchRow(*row) for row in rows]
-
-        return await self._ask(ask)
+        return [BatchRow(*row) for row in await self._rows(sql.BATCHES, segment_no, since)]
 
 
-def _columns(rows: Sequence[BatchRow]) -> tuple[list[int], list[int], list[int], list[bytes]]:
-    return (
-        [row.segment_no for row in rows],
-        [row.base_offset for row in rows],
-        [row.next_offset for row in rows],
-        [row.data for row in rows],
-    )
+def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:
+    """The first `count` columns of rows, as statements take them."""
+    return [[row[place] for row in rows] for place in range(count)]

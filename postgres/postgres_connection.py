@@ -74,7 +74,7 @@ class PostgresConnection:
         self._name = name
         self._timeout_s = timeout_ms / 1000
         self._connection: Any = None
-        self._session = 0
+        self.session = 0
         self._warning = ""
         """Why the answer to the present request does not prove durability."""
         self._prepared: dict[str, Any] = {}
@@ -86,7 +86,7 @@ class PostgresConnection:
         self._hinted: tuple[int, Callable[[], object]] | None = None
         self._can_hint = True
         """Whether the database knows NOTIFY. Other servers that speak its protocol may not."""
-        self._hears = False
+        self.hears = False
         """Whether this connection has received a hint. A server that accepts LISTEN may do nothing with it."""
         self._owed: dict[str, None] = {}
         """Channels whose hints are still to be sent, for rows that were written or may have been written."""
@@ -95,13 +95,9 @@ class PostgresConnection:
         """Close the connection."""
         connection, self._connection = self._connection, None
         self._prepared = {}
-        self._hears = False
+        self.hears = False
         if connection is not None:
             connection.terminate()
-
-    @property
-    def session(self) -> int:
-        return self._session
 
     def _warned(self, warning: str) -> None:
         self._warning = warning
@@ -111,11 +107,7 @@ class PostgresConnection:
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
         """See `Store`. Hints are received by LISTEN, and sent by NOTIFY."""
         self._hinted = node_id, wake
-        self._is_listening = self._hears = False
-
-    @property
-    def hears(self) -> bool:
-        return self._hears
+        self._is_listening = self.hears = False
 
     async def _listen(self, connection: Any) -> None:
         """Receive the hints of other nodes on this connection. The node sends the first hint itself. It stands for all
@@ -127,7 +119,7 @@ class PostgresConnection:
         node_id, wake = self._hinted
 
         def heard(*_: Any) -> None:
-            self._hears = self._connection is connection
+            self.hears = self._connection is connection
             wake()
 
         own = f"muster_{self._cluster_no}_{node_id}"
@@ -170,7 +162,7 @@ class PostgresConnection:
                 raise
             when_not_replicated(connection, self._warned)
             self._connection = connection
-            self._session += 1
+            self.session += 1
             self._is_listening, self._heard = False, []
         if not self._is_listening:
             await self._listen(self._connection)
@@ -191,6 +183,18 @@ class PostgresConnection:
             )
         self._cluster_no = row["cluster_no"]
         self._identity = Identity(row["cluster_id"], row["directory_id"])
+
+    async def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """The rows that one statement about this cluster returns. The number of the cluster is its first value."""
+        return await self._ask(lambda connection: connection.fetch(statement, self._cluster_no, *values))
+
+    async def _row(self, statement: str, *values: Any) -> Any:
+        """The first of these rows, or None."""
+        return await self._ask(lambda connection: connection.fetchrow(statement, self._cluster_no, *values))
+
+    async def _value(self, statement: str, *values: Any) -> Any:
+        """The first value of that row, or None."""
+        return await self._ask(lambda connection: connection.fetchval(statement, self._cluster_no, *values))
 
     async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
         async with self._one_at_a_time:

@@ -8,7 +8,7 @@ log, so a node also reads its own records back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -99,30 +99,32 @@ class SharedMetadataLog:
         wall_ms = self._clock.now().wall_ms
         batch = batches.build(encoded, timestamp_ms=wall_ms, base_offset=base, leader_epoch=LEADER_EPOCH)
         row = MetadataRow(base, base + len(records), self._draw_text(), bytes(batch))
-        later = PendingResult()
-        self._do(self._write(row, needing, dead or {}, later))
-        found: Any = yield later
+        fault = "the metadata log could not be written, by a fault"
+        found: Any = yield self._begin(self._write(row, needing, dead or {}), fault)
         if isinstance(found, Exception):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(found))
         return bool(found)
 
-    def _do(self, work: Any) -> None:
-        task = self._loop.create_task(work)
+    def _begin(self, work: Awaitable[object], fault: str) -> PendingResult:
+        """Begin to read or write. The result is that of `work`, or its error. `fault`: the log line for a fault."""
+        later = PendingResult()
+
+        async def do() -> None:
+            try:
+                result = await work
+            except (StoreAway, StoreRefused) as error:
+                result = error
+            except Exception as error:  # a fault of ours: without a result, the caller would wait for ever
+                log.error(fault, exc_info=error)
+                result = error
+            later(result)
+
+        task = self._loop.create_task(do())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return later
 
-    async def _write(
-        self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int], done: PendingResult
-    ) -> None:
-        try:
-            done(await self._written(row, needing, dead))
-        except (StoreAway, StoreRefused) as error:
-            done(error)
-        except Exception as error:  # a fault of ours: the caller gets the error, as below
-            log.error("the metadata log could not be written, by a fault", exc_info=error)
-            done(error)  # otherwise the caller would wait for ever, and the node with it
-
-    async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
+    async def _write(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
         """Whether the row counts. This node has then read the row back, and applied all rows up to it. Raises StoreAway
         or StoreRefused.
         """
@@ -149,18 +151,8 @@ class SharedMetadataLog:
     def catching_up(self) -> Job[None]:
         """Apply all rows that the database has now, unless it is unavailable."""
         if not self._stopped:
-            later = PendingResult()
-            self._do(self._catch_up(later))
-            yield later
-
-    async def _catch_up(self, done: PendingResult) -> None:
-        try:
-            await self.follow()
-        except (StoreAway, StoreRefused):
-            pass  # the next write reports it
-        except Exception as error:  # otherwise the caller would wait for ever
-            log.error("the metadata log could not be read, by a fault", exc_info=error)
-        done(None)
+            # an error is not reported here: the next write reports it
+            yield self._begin(self.follow(), "the metadata log could not be read, by a fault")
 
     async def follow(self) -> None:
         """Apply all rows that the database has. Raises StoreAway or StoreRefused."""

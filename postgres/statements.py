@@ -36,6 +36,7 @@ REGISTRATION: Final = (
     "node_id, epoch, turn, needs, holder, address, "
     "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms, barrier"
 )
+REGISTRATIONS: Final = f"SELECT {REGISTRATION} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id"
 NEW_EPOCH: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
 CHOOSE_NODE_ID: Final = (
     "SELECT coalesce(min(node_id) FILTER (WHERE holder = $2), "
@@ -49,6 +50,9 @@ REGISTER: Final = (
     "holder = excluded.holder, address = excluded.address, expires_at = excluded.expires_at "
     "WHERE s.expires_at <= clock_timestamp() OR s.holder = excluded.holder "
     f"RETURNING {REGISTRATION}"
+)
+UNREGISTER: Final = (
+    "UPDATE muster_seats SET expires_at = clock_timestamp() WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3"
 )
 WRITE_METADATA: Final = (
     # before the end of the snapshot, a row may have been removed
@@ -116,6 +120,7 @@ PURGE_SEGMENT: Final = (
     f"DELETE FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD} "
     "AND NOT EXISTS (SELECT 1 FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2)"
 )
+IS_LEFT: Final = f"SELECT count(*) FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD}"
 NEW_LOGS: Final = (
     "INSERT INTO muster_logs (cluster_no, log_no, topic, partition, topic_id, start_offset) "
     "SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::bytea[], $6::bigint[])"
@@ -187,7 +192,7 @@ WRITE_STATEMENTS: Final = (
 """The statements for a database write of several statements."""
 
 
-def some(table: str, columns: str, where: str) -> str:
+def _some(table: str, columns: str, where: str) -> str:
     """The statement that reads rows in the order of `base_offset`, with `data` as the last column. The number and the
     size of the rows are limited.
     """
@@ -197,3 +202,11 @@ def some(table: str, columns: str, where: str) -> str:
         f"FROM (SELECT {columns}, data FROM {table} WHERE {where} ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found"
         f") AS rows_of_it WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
     )
+
+
+METADATA: Final = _some("muster_metadata", "base_offset, next_offset, writer", "cluster_no = $1 AND base_offset >= $2")
+BATCHES: Final = _some(
+    "muster_batches",
+    "segment_no, base_offset, next_offset",
+    "cluster_no = $1 AND segment_no = $2 AND base_offset >= $3",
+)

@@ -186,17 +186,7 @@ class Changes:
     @property
     def only_appends(self) -> bool:
         """Whether the changes are only batches, or empty."""
-        return not (
-            self.new_logs
-            or self.new_segments
-            or self.starts
-            or self.live
-            or self.dead
-            or self.dropped
-            or self.clean
-            or self.facts
-            or self.checkpoints
-        )
+        return self == Changes(batches=self.batches)
 
     def leave_out(self, log_no: int, segments: Collection[int]) -> None:
         """Remove the changes of this log and of these segments: another node leads the log now."""

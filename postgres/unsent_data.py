@@ -67,12 +67,12 @@ class Upload:
         return False
 
 
-def read_row(segment: Segment, position: int, number: int, max_bytes: int = CHUNK) -> BatchRow | None:
+def read_row(segment: Segment, position: int, number: int) -> BatchRow | None:
     """Whole batches of a segment from a position on; None at its end. Raises OSError."""
     left = segment.size - position
     if left <= 0:
         return None
-    data = segment.file.pread(min(left, max_bytes), position)
+    data = segment.file.pread(min(left, CHUNK), position)
     whole, wanted, next_offset = whole_batches(data)
     if whole == 0:
         data = segment.file.pread(min(left, wanted), position)

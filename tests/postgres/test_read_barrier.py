@@ -245,7 +245,7 @@ async def test_a_row_with_a_lost_answer_counts_when_it_is_durable(
     shared_log, topics = await _metadata_log(store, monkeypatch)
     store.ended = list(outcomes)
     row = MetadataRow(0, 1, "mine", b"my row")
-    assert await shared_log._written(row, (), {})
+    assert await shared_log._write(row, (), {})
     assert topics.taken == [b"my row"]
     assert store.tables.rows[1].barrier == shared_log._barrier.number > 0
     assert not shared_log._writers
@@ -255,7 +255,7 @@ async def test_a_row_that_another_node_wrote_first_does_not_count(monkeypatch: p
     store = EndingStore()
     shared_log, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"another row")
-    assert not await shared_log._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert not await shared_log._write(MetadataRow(0, 1, "mine", b"my row"), (), {})
     assert topics.taken == [b"another row"]
 
 
@@ -275,7 +275,7 @@ async def test_a_row_that_was_seen_and_lost_is_written_again(monkeypatch: pytest
 
     monkeypatch.setattr(TableStore, "barrier", promoted)
     store.ended = [True, True]
-    assert await shared_log._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert await shared_log._write(MetadataRow(0, 1, "mine", b"my row"), (), {})
     assert topics.taken == [b"my row"]
     assert tables.log[0].writer == "mine"
 
