@@ -44,7 +44,8 @@ class MovableClock:
         """`order`: the generator that draws the order of timers with the same deadline. None: the order in which they
         were set.
         """
-        self._machine = machine
+        self.machine = machine
+        """The machine's clock, which no test moves."""
         self._drawn = order
         self._frozen: Now | None = None
         self._ahead_ms = self._wall_ahead_ms = 0
@@ -63,13 +64,8 @@ class MovableClock:
 
     # ---- the time
 
-    @property
-    def machine(self) -> Clock:
-        """The machine's clock, which no test moves."""
-        return self._machine
-
     def _choose(self) -> None:
-        machine = self._machine
+        machine = self.machine
         chosen: Any = self
         if self._frozen is not None:
             chosen.now = chosen.moment = self._frozen_now
@@ -88,10 +84,10 @@ class MovableClock:
         return Now(now.mono_ms + self._ahead_ms, now.wall_ms + self._wall_ahead_ms)
 
     def _moved_now(self) -> Now:
-        return self._moved(self._machine.now())
+        return self._moved(self.machine.now())
 
     def _moved_moment(self) -> Now:
-        return self._moved(self._machine.moment())
+        return self._moved(self.machine.moment())
 
     def _moved_mono_ms(self) -> int:
         return self.now().mono_ms
@@ -106,7 +102,7 @@ class MovableClock:
     @property
     def ahead_ms(self) -> int:
         """How far this clock is ahead of the machine's. Negative: it is behind, for example after it was frozen."""
-        return self.now().mono_ms - self._machine.mono_ms()
+        return self.now().mono_ms - self.machine.mono_ms()
 
     def freeze(self) -> None:
         """Freeze time; has no effect if it is frozen."""
@@ -119,7 +115,7 @@ class MovableClock:
         """Let time run again with the machine's, from its present value; has no effect if it is not frozen."""
         if self._frozen is None:
             return
-        frozen, machine, self._frozen = self._frozen, self._machine.now(), None
+        frozen, machine, self._frozen = self._frozen, self.machine.now(), None
         self._ahead_ms = frozen.mono_ms - machine.mono_ms
         self._wall_ahead_ms = frozen.wall_ms - machine.wall_ms
         self._choose()
@@ -187,7 +183,7 @@ class MovableClock:
             if self._frozen is None:
                 due_ms -= self._ahead_ms
             elif due_ms <= self._frozen.mono_ms:
-                due_ms = self._machine.mono_ms()
+                due_ms = self.machine.mono_ms()
             else:
                 due_ms = None
         if self._armed is not None:
@@ -197,7 +193,7 @@ class MovableClock:
             self._armed = None
         if due_ms is not None:
             self._armed_ms = due_ms
-            self._armed = self._machine.call_at(due_ms, self._fire)
+            self._armed = self.machine.call_at(due_ms, self._fire)
 
     def _fire(self) -> None:
         self._armed = None

@@ -203,23 +203,23 @@ def _ends(server: Server, offsets: Offsets, members: Iterable[MemberView]) -> tu
     return ends, starts
 
 
-def events(server: Server, group_id: str, *, since: int = 0) -> Iterator[list[dict[str, Any]]]:
-    """The events of the group from an offset on, in the order of `__group_events` (docs/events.md). Each step has some,
-    so that a long history does not block the event loop. Yields nothing if the topic does not exist
+def events(server: Server, group_id: str) -> Iterator[list[dict[str, Any]]]:
+    """The events of the group, in the order of `__group_events` (docs/events.md). Each step has some of them, so that a
+    long history does not block the event loop. Yields nothing if the topic does not exist
     (`muster.group.events.enable=false`).
     """
     partition = history_of(server, group_id)
     if partition is None:
         return
     log, key = partition.log, record_key(group_id)
-    offset, end = max(since, log.start_offset), log.durable_offset
+    offset, end = log.start_offset, log.durable_offset
     while offset < end:
         data = partition.read(offset, READ_BYTES, True, end)
         before, found = offset, []
         for _, records in batches.read(data):
             for record in records:
                 offset = max(offset, record.offset + 1)
-                if record.offset >= since and record.key == key:
+                if record.key == key:
                     found.append(json.loads(record.value or b"{}"))
         if offset == before:
             return

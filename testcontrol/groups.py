@@ -16,7 +16,6 @@ from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.server import Server
 from muster.coordinator.state_machine.interface import Client
-from muster.coordinator.topics.open_topics import Topic
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import (
@@ -27,6 +26,7 @@ from muster.protocol.messages.offset_commit import (
 from muster.testcontrol import checks, group_actions, group_snapshots, waits
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.interceptors import HeldJoins
+from muster.testcontrol.topics import topic_of
 from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, others
 from muster.testcontrol.waits import TimeIsOver, next_iteration, until
 
@@ -189,23 +189,17 @@ class Groups:
         topics that the group has committed to. Raises CannotBeDone if the group has members (Kafka allows none), or a
         topic does not exist. Raises WrongValue.
         """
-        wanted_of = checks.reset(to), waits.names(topics)
+        to, names = checks.reset(to), waits.names(topics)
         group = self.describe(group_id)
         if group.members:
             raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")
-        wanted = self._wanted(wanted_of[0], wanted_of[1] or tuple(group.offsets))
-        request = OffsetCommitRequest(
-            group_id,
-            topics=[
-                OffsetCommitRequestTopic(
-                    topic, partitions=[OffsetCommitRequestPartition(*row) for row in sorted(rows.items())]
-                )
-                for topic, rows in wanted.items()
-            ],
-        )
-        for row in request.topics:
-            row.topic_id = self._topic(row.name).topic_id
-        answer = await self._submit(group_id, request)
+        wanted = self._wanted(to, names or tuple(group.offsets))
+        rows = []
+        for name, offsets in wanted.items():
+            partitions = [OffsetCommitRequestPartition(*row) for row in sorted(offsets.items())]
+            topic_id = topic_of(self._server, name).topic_id
+            rows.append(OffsetCommitRequestTopic(name, topic_id=topic_id, partitions=partitions))
+        answer = await self._submit(group_id, OffsetCommitRequest(group_id, topics=rows))
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
@@ -237,22 +231,16 @@ class Groups:
             raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")
         return member
 
-    def _topic(self, name: str) -> Topic:
-        topic = self._server.topics.by_name.get(name)
-        if topic is None:
-            raise CannotBeDone(f"there is no topic {name}")
-        return topic
-
     def _wanted(self, to: Reset, names: Iterable[str]) -> dict[str, dict[int, int]]:
         wanted: dict[str, dict[int, int]] = {}
         if isinstance(to, Mapping):
             for (topic, index), offset in to.items():
-                if not 0 <= index < len(self._topic(topic).partitions):
+                if not 0 <= index < len(topic_of(self._server, topic).partitions):
                     raise CannotBeDone(f"there is no partition {topic}-{index}")
                 wanted.setdefault(topic, {})[index] = offset
             return wanted
         for name in names:
-            for index, partition in enumerate(self._topic(name).partitions):
+            for index, partition in enumerate(topic_of(self._server, name).partitions):
                 if partition is None:
                     raise CannotBeDone(f"{name}-{index} is offline")
                 if to == "earliest":

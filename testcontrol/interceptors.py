@@ -24,6 +24,7 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 JOINING_EPOCH: Final = 0
 """The epoch in which a member of the consumer protocol joins."""
 _APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
+_JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
 
 
 class HeldJoins:
@@ -84,9 +85,6 @@ class HeldJoins:
             callback()
 
 
-_JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
-
-
 def chained(first: Intercept, then: Intercept) -> Intercept:
     """Two interceptors as one. A request passes `first`, and then `then` if `first` lets it pass; an answer passes them
     in the opposite order. Each sees only what it wants.
@@ -107,10 +105,6 @@ def chained(first: Intercept, then: Intercept) -> Intercept:
     return Intercept(request, lambda context: first.wants(context) or then.wants(context))
 
 
-MakeFirst = Callable[[int, Intercept | None], Intercept]
-"""Makes the first interceptor of a node, from the node id and the next interceptor there."""
-
-
 class Interceptors:
     """See the module. The server must have started before the first change."""
 
@@ -119,7 +113,7 @@ class Interceptors:
         self._own: dict[int, Intercept | None] = {}
         """The interceptors that the server was given."""
         self._added: list[Intercept] = []
-        self._make_first: MakeFirst | None = None
+        self._make_first: Callable[[int], Intercept] | None = None
 
     def add(self, intercept: Intercept) -> None:
         """Let it intercept on every node from now on; has no effect if it does."""
@@ -133,16 +127,15 @@ class Interceptors:
             self._added.remove(intercept)
             self._set()
 
-    def set_first(self, set_first: MakeFirst | None) -> None:
-        """Put this before all other interceptors. None removes it."""
-        self._make_first = set_first
+    def set_first(self, make: Callable[[int], Intercept] | None) -> None:
+        """Put an interceptor before all others of each node: `make` makes it for a node id. None removes it."""
+        self._make_first = make
         self._set()
 
     def _set(self) -> None:
         for node_id, point in self._server.intercept_points.items():
-            found = self._own.setdefault(node_id, point.intercept)
-            for one in self._added:
-                found = one if found is None else chained(one, found)
-            if self._make_first is not None:
-                found = self._make_first(node_id, found)
-            point.intercept = found
+            intercept = self._own.setdefault(node_id, point.intercept)
+            first = [] if self._make_first is None else [self._make_first(node_id)]
+            for outer in (*self._added, *first):
+                intercept = outer if intercept is None else chained(outer, intercept)
+            point.intercept = intercept

@@ -32,11 +32,6 @@ class Disk:
     def __init__(self) -> None:
         self.error: int | None = None
 
-    def check(self) -> None:
-        """Raises OSError while the disk accepts no writes."""
-        if self.error is not None:
-            raise OSError(self.error, os.strerror(self.error))
-
     def before(self, storage: Storage) -> Storage:
         """The storage with this disk before it."""
         return cast(Storage, _GuardedStorage(self, storage))
@@ -74,7 +69,7 @@ class _GuardedFile:
 def _guarded(disk: Disk, call: Any) -> Any:
     def asked(*given: Any, **named: Any) -> Any:
         if disk.error is not None:
-            disk.check()
+            raise OSError(disk.error, os.strerror(disk.error))
         return call(*given, **named)
 
     return asked

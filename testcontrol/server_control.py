@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine
@@ -29,18 +28,12 @@ class ServerControl:
         config: Config,
         *,
         machine: Machine | None = None,
-        intercept: Intercept = NO_INTERCEPT,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`intercept`: sees requests that are not held; `loaded`: see `Server`."""
+        """`loaded`: see `Server`."""
         self.joins = HeldJoins()
         own_machine = ControlledMachine() if machine is None else machine
-        self.server = Server(
-            config,
-            machine=own_machine,
-            loaded=loaded,
-            intercept=intercept,
-        )
+        self.server = Server(config, machine=own_machine, loaded=loaded)
         interceptors = Interceptors(self.server)
         self.joins.when_holding = lambda holds: (interceptors.add if holds else interceptors.remove)(
             self.joins.intercept
@@ -53,7 +46,6 @@ class ServerControl:
         disk = own_machine.disk if isinstance(own_machine, ControlledMachine) else Disk()
         disk.error = None  # a scenario of the server before may have set it
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk), KINDS)
-
         self.groups.interventions = self.interventions
 
     @property
@@ -88,19 +80,13 @@ class ServerControl:
         """Advance time until the group is stable, as `Groups.wait_stable` defines it. Without a group: until no group
         is in a rebalance. Raises RanInVain.
         """
-        if group_id is None:
-            return await self.time.run_until(
-                self.time.is_idle,
-                what="no group is in a rebalance",
-                limit_ms=limit_ms,
-                settle_ms=settle_ms,
-                timeout_ms=timeout_ms,
-            )
-        wanted = stable(self.server, members, names(partitions))
-        what = f"group {group_id} {wanted.what}"
+        what, condition = "no group is in a rebalance", self.time.is_idle
+        if group_id is not None:
+            wanted = stable(self.server, members, names(partitions))
+            what = f"group {group_id} {wanted.what}"
 
-        def condition() -> bool:
-            return bool(wanted.holds(self.groups.describe(group_id)))
+            def condition() -> bool:
+                return bool(wanted.holds(self.groups.describe(group_id)))
 
         return await self.time.run_until(
             condition, what=what, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=timeout_ms

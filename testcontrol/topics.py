@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError
 from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.reader import LogRecord
+from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.server import Server
-from muster.coordinator.system.jobs import Job
+from muster.coordinator.system.jobs import Job, to_its_end
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.open_topics import Topic
@@ -39,8 +41,6 @@ LEADER_MS: Final = 10_000
 """How long `produce` waits for a leader, in the machine's time."""
 LEADER_CHECK_MS: Final = 20
 _NO_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,14 @@ class NewRecord:
         checks.whole_or_none("timestamp_ms", self.timestamp_ms)
 
 
+def topic_of(server: Server, name: str) -> Topic:
+    """A topic of a server. Raises CannotBeDone when it does not exist."""
+    topic = server.topics.by_name.get(name)
+    if topic is None:
+        raise CannotBeDone(f"there is no topic {name}")
+    return topic
+
+
 class Topics:
     """See the module."""
 
@@ -88,13 +96,6 @@ class Topics:
     def names(self) -> list[str]:
         """All topics, also those of the coordinators; ascending."""
         return sorted(self._server.topics.by_name)
-
-    def topic(self, name: str) -> Topic:
-        """The topic. Raises CannotBeDone when it does not exist."""
-        topic = self._server.topics.by_name.get(name)
-        if topic is None:
-            raise CannotBeDone(f"there is no topic {name}")
-        return topic
 
     async def create(
         self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
@@ -113,31 +114,21 @@ class Topics:
 
     async def grow(self, name: str, partitions: int) -> None:
         """Set a higher number of partitions. Raises CannotBeDone, and WrongValue."""
-        there = len(self.topic(name).partitions)
-        checks.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
+        count = len(topic_of(self._server, name).partitions)
+        checks.whole("partitions", partitions, least=1, most=count + MAX_PARTITIONS_PER_REQUEST)
         await self._change(self._server.topics.growing(name, partitions, None))
 
     async def delete(self, name: str) -> None:
         """Delete a topic and all its records. Raises CannotBeDone."""
-        await self._change(self._server.topics.deleting(self.topic(name)))
+        await self._change(self._server.topics.deleting(topic_of(self._server, name)))
 
-    async def _change(self, job: Job[T]) -> T:
+    async def _change(self, job: Job[object]) -> None:
         """Run a job of the event loop to its end, and wait until its changes are durable."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def guarded() -> Job[None]:
-            try:
-                result = yield from job
-            except ApiError as refusal:
-                done.set_exception(CannotBeDone(refusal.message or error_name(refusal.error_code)))
-            else:
-                self._server.topics.when_durable(
-                    lambda error: done.set_exception(error) if error is not None else done.set_result(result)
-                )
-
-        self._server.slices.run(guarded(), lambda _: None, _Owner(done))
-        return await done
+        try:
+            await to_its_end(self._server.slices, job)
+        except ApiError as refusal:
+            raise CannotBeDone(refusal.message or error_name(refusal.error_code)) from refusal
+        await _durable(self._server.topics.when_durable)
 
     # ---- records
 
@@ -145,7 +136,7 @@ class Topics:
         """Append records, and wait until they can be read. Returns (partition, offset) of each, in order. Raises
         CannotBeDone: the topic or partition does not exist, or a record is refused.
         """
-        topic = self.topic(name)
+        topic = topic_of(self._server, name)
         rows = list(records)
         placed: dict[int, list[int]] = {}
         for number, record in enumerate(rows):
@@ -204,12 +195,7 @@ class Topics:
         most = allowed(partition.log.config.max_message_bytes)
         checked = partition.check(batch, read_header(batch), now, most)
         appended = partition.append(checked.batch, checked.header, now)
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        partition.log.when_durable(
-            appended.end_offset,
-            lambda error: durable.set_exception(error) if error is not None else durable.set_result(None),
-        )
-        await durable
+        await _durable(partial(partition.log.when_durable, appended.end_offset))
         return appended.base_offset
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
@@ -219,7 +205,7 @@ class Topics:
         checks.whole_or_none("partition", partition, most=checks.MAX_COUNT)
         checks.whole("since", since)
         checks.whole("most", most)
-        topic = self.topic(name)
+        topic = topic_of(self._server, name)
         found: list[Record] = []
         for index in range(len(topic.partitions)) if partition is None else [partition]:
             found += self._read(self._partition(topic, index), since, most - len(found))
@@ -245,12 +231,12 @@ class Topics:
 
     def end_offsets(self, name: str) -> dict[int, int]:
         """The offset of the next record of each partition. Raises CannotBeDone."""
-        topic = self.topic(name)
+        topic = topic_of(self._server, name)
         return {one: self._partition(topic, one).log.durable_offset for one in range(len(topic.partitions))}
 
     def start_offsets(self, name: str) -> dict[int, int]:
         """The offset of the oldest record of each partition. Raises CannotBeDone."""
-        topic = self.topic(name)
+        topic = topic_of(self._server, name)
         return {one: self._partition(topic, one).log.start_offset for one in range(len(topic.partitions))}
 
 
@@ -270,15 +256,11 @@ def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int)
         yield batch
 
 
-class _Owner:
-    closed = False
-
-    def __init__(self, done: asyncio.Future[Any]) -> None:
-        self._set: Callable[[Exception], object] = done.set_exception
-
-    def fault(self, error: Exception) -> None:
-        """The job failed by a fault of the program."""
-        self._set(error)
+async def _durable(when_durable: Callable[[Waiter], object]) -> None:
+    """Wait until the callback is called that `when_durable` takes. Raises the error that the callback gets."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    when_durable(lambda error: done.set_exception(error) if error is not None else done.set_result(None))
+    await done
 
 
 def _record(partition: Partition, row: LogRecord) -> Record:

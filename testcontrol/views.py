@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from muster.coordinator.history.words import many, who
@@ -133,18 +133,16 @@ class GroupView:
             "node": self.node,
             "stable": self.is_stable,
             "members": [_member_json(one) for one in self.members],
-            "assignment": {topic: _texts(rows) for topic, rows in self.assignment.items()},
-            "offsets": {topic: _texts(rows) for topic, rows in self.offsets.items()},
-            "end_offsets": {topic: _texts(rows) for topic, rows in self.end_offsets.items()},
-            "lag": {topic: _texts(rows) for topic, rows in self.lag.items()},
+            **{
+                name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()}
+                for name in ("assignment", "offsets", "end_offsets", "lag")
+            },
             "total_lag": self.total_lag,
         }
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields of the group as JSON: partitions that are keys are texts. `of_fields` reads it."""
-        offsets = {name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()} for name in _OFFSETS}
-        rest = {name: getattr(self, name) for name in ("group_id", "kind", "state", "generation", "protocol", "node")}
-        return {**rest, **offsets, "members": [_member_fields(one) for one in self.members]}
+        """The fields of the group, for JSON. `of_fields` reads it."""
+        return asdict(self)
 
     @classmethod
     def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
@@ -182,9 +180,7 @@ def _member_json(member: MemberView) -> dict[str, Any]:
         "settled": member.is_settled,
         "session_timeout_ms": member.session_timeout_ms,
         "subscribed": list(member.subscribed),
-        "assignment": {topic: list(one) for topic, one in member.assignment.items()},
-        "target": {topic: list(one) for topic, one in member.target.items()},
-        "revoking": {topic: list(one) for topic, one in member.revoking.items()},
+        **{name: {topic: list(rows) for topic, rows in getattr(member, name).items()} for name in _OWNED},
     }
 
 
@@ -192,12 +188,6 @@ _OFFSETS: Final = ("offsets", "end_offsets", "starts")
 """The fields of a group with a number for each partition."""
 _OWNED: Final = ("assignment", "target", "revoking")
 """The fields of a member with partitions by topic."""
-
-
-def _member_fields(member: MemberView) -> dict[str, Any]:
-    rows = {field.name: getattr(member, field.name) for field in fields(member)}
-    owned = {name: {topic: list(one) for topic, one in rows[name].items()} for name in _OWNED}
-    return {**rows, **owned, "subscribed": list(member.subscribed)}
 
 
 def _member_of(given: Mapping[str, Any]) -> MemberView:

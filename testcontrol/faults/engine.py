@@ -17,7 +17,6 @@ import structlog
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange, Intercept, Run
-from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import Message
@@ -171,25 +170,13 @@ class Faults:
             self._is_open = wanted
             self._interceptors.set_first(self._intercept if wanted else None)
 
-    def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
+    def _intercept(self, node_id: int) -> Intercept:
         def wants(context: RequestContext) -> bool:
-            if before is not None and before.wants(context):
-                return True
             return any(rule.match.may_fit(context, node_id) for rule in self._rules.values() if not rule.is_spent)
 
-        return Intercept(partial(self._handle, node_id, before), wants)
+        return Intercept(partial(self._handle, node_id), wants)
 
-    def _handle(
-        self,
-        node_id: int,
-        before: Intercept | None,
-        context: RequestContext,
-        message: Message,
-        exchange: Exchange,
-        run: Run,
-    ) -> None:
-        if before is not None and before.wants(context):
-            run = partial(_run_within, before, context, message, run)
+    def _handle(self, node_id: int, context: RequestContext, message: Message, exchange: Exchange, run: Run) -> None:
         request = Request(context, message, self._server.cluster.nodes[node_id].node)
         hitting = [rule for rule in self.rules if self._hits(rule, request)]
         if not hitting:
@@ -214,10 +201,6 @@ class Faults:
             self._failed(rule, request.api, failure)
             return False
         return fits and rule.turns.hits_next()
-
-
-def _run_within(intercept: Intercept, context: RequestContext, message: Message, run: Run, respond: Respond) -> None:
-    intercept.request(context, message, respond, run)
 
 
 class _Flow:

@@ -211,13 +211,9 @@ class Rule:
         return len(self._held)
 
     def hold(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Hold this callback until `let_go`. The returned function removes it before."""
+        """Hold this callback until `release`. The returned function removes it before."""
         self._held[callback] = None
-
-        def forget() -> None:
-            self._held.pop(callback, None)
-
-        return forget
+        return lambda: self._held.pop(callback, None)
 
     def release(self) -> None:
         """Release what the rule holds. A rule with `until_released` hits no more."""

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Final, NamedTuple, TypeVar
 
 from muster.coordinator.topics.names import INTERNAL_TOPICS
-from muster.testcontrol.checks import MAX_OFFSET, called, sentence
+from muster.testcontrol.checks import called, sentence, whole_or_none
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import Record
@@ -89,13 +89,8 @@ class Fields:
         return found
 
     def number(self, name: str, default: int | None = None, least: int = 0) -> Any:
-        """A number that is not less than `least`. Raises Failure."""
-        found: int | None = self.optional(name, int, default)
-        if found is not None and found < least:
-            raise Failure("bad-request", sentence(name, found, f"a whole number from {least} on"))
-        if found is not None and found > MAX_OFFSET:
-            raise Failure("bad-request", sentence(name, found, f"at most {MAX_OFFSET}"))
-        return found
+        """A number that is not less than `least`. Raises Failure or WrongValue."""
+        return whole_or_none(name, self.optional(name, int, default), least)
 
     def any(self, name: str) -> Any:
         """The field, of any type."""

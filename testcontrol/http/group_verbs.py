@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WrongValue
 from muster.testcontrol.http.contract import Answer, Failure, VerbCall, group_json, offsets_json, query_number
 from muster.testcontrol.server_control import ServerControl
+from muster.testcontrol.views import GroupView
 
 WAIT_MS: Final = 30_000
 """The default limit of a wait."""
@@ -44,11 +45,10 @@ async def wait_stable(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a group is stable."""
     body = call.body
     members, topic_name = body.number("members"), body.optional("partitions", str)
-    timeout_ms = body.number("timeout_ms", WAIT_MS)
+    timeout_s = body.number("timeout_ms", WAIT_MS) / 1000
     body.end()
-    view = await control.groups.wait_stable(
-        call.path["group"], members=members, partitions=topic_name, timeout_s=timeout_ms / 1000
-    )
+    group_id = call.path["group"]
+    view = await control.groups.wait_stable(group_id, members=members, partitions=topic_name, timeout_s=timeout_s)
     return group_json(control, view)
 
 
@@ -56,23 +56,19 @@ async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a topic is consumed."""
     body, group_id = call.body, call.path["group"]
     name, lag = body.required("topic", str), body.number("lag", 0)
-    timeout_ms = body.number("timeout_ms", WAIT_MS)
+    timeout_s = body.number("timeout_ms", WAIT_MS) / 1000
     body.end()
     starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
-    left = lag
-    up_to: dict[tuple[str, int], int] = {}
     if not lag:
         up_to = {(name, index): end for index, end in ends.items()}
-        view = await control.groups.wait_consumed(group_id, name, up_to=up_to, timeout_s=timeout_ms / 1000)
-        return offsets_json(view)
+        return offsets_json(await control.groups.wait_consumed(group_id, name, up_to=up_to, timeout_s=timeout_s))
 
-    def is_near(view: Any) -> bool:
+    def is_near(view: GroupView) -> bool:
         committed = view.offsets.get(name, {})
-        behind = [max(end - int(committed.get(one, starts[one])), 0) for one, end in ends.items()]
-        return sum(behind) <= int(left)
+        return sum(max(end - committed.get(index, starts[index]), 0) for index, end in ends.items()) <= int(lag)
 
     what = f"has committed all but {lag} records of {name}"
-    view = await control.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_ms / 1000)
+    view = await control.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_s)
     return offsets_json(view)
 
 
@@ -94,8 +90,9 @@ async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
     partitions = body.optional("partitions", list, sorted(ends))
     body.end()
     starts = control.topics.start_offsets(name)
-    unknown = [checks.whole("a partition", one, most=checks.MAX_COUNT) for one in partitions]
-    unknown = [one for one in unknown if one not in ends]
+    for index in partitions:
+        checks.whole("a partition", index, most=checks.MAX_COUNT)
+    unknown = [index for index in partitions if index not in ends]
     if unknown:
         raise CannotBeDone(f"there is no partition {name}-{unknown[0]}")
     if to == "earliest":

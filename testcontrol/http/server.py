@@ -91,20 +91,16 @@ OPERATIONS: Final[Mapping[str, Verb]] = {
 def find(method: str, path: str) -> tuple[Verb, dict[str, str]]:
     """The verb, and the parameters in the path. Raises Failure."""
     parts = path.split("/")
-    found: dict[str, dict[str, str]] = {}
-    operations: dict[str, str] = {}
-    for template, methods in contract()["paths"].items():
-        named = _match(template.split("/"), parts)
-        # a path without parameters is tried before one with parameters
-        if named is not None and (not found or len(named) < min(map(len, found.values()))):
-            found = dict.fromkeys(methods, named)
-            operations = {one: operation["operationId"] for one, operation in methods.items()}
-    if not found:
+    matches = [(_match(template.split("/"), parts), methods) for template, methods in contract()["paths"].items()]
+    fitting = [(named, methods) for named, methods in matches if named is not None]
+    if not fitting:
         raise Failure("not-found", f"there is no {path}; GET /v1/openapi.json says what there is")
-    wanted = method.lower()
-    if wanted not in found:
-        raise Failure("method-not-allowed", f"{path} takes {', '.join(one.upper() for one in found)}, not {method}")
-    return OPERATIONS[operations[wanted]], found[wanted]
+    # a path without parameters comes before one with parameters
+    named, methods = min(fitting, key=lambda match: len(match[0]))
+    operation = methods.get(method.lower())
+    if operation is None:
+        raise Failure("method-not-allowed", f"{path} takes {', '.join(map(str.upper, methods))}, not {method}")
+    return OPERATIONS[operation["operationId"]], named
 
 
 def _match(template: list[str], parts: list[str]) -> dict[str, str] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.runtime.group_coordinator.background_work import NoClient
-from muster.coordinator.system.jobs import Job
+from muster.coordinator.system.jobs import to_its_end
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.leadership import Place
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
@@ -101,11 +100,9 @@ class _AllIsWell(Action):
         if not isinstance(request, ConsumerGroupHeartbeatRequest):
             flow.answer(HeartbeatResponse())
             return
-        epoch = request.member_epoch
+        member_id, epoch = request.member_id, request.member_epoch
         flow.answer(
-            ConsumerGroupHeartbeatResponse(
-                member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=_BEAT_MS
-            )
+            ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=_BEAT_MS)
         )
 
     def words(self) -> str:
@@ -186,7 +183,7 @@ async def coordinator_moves(scenario: Scenario) -> None:
             raise CannotBeDone("no other broker lives")
         target = next((one for one in others if one > was), others[0])
         live = leadership.living(topics.state)
-        await led_by(scenario, place, lambda: leadership.change(place, target, live))
+        await _change_leader(scenario, place, lambda: leadership.change(place, target, live))
         scenario.step(f"broker {target} coordinates group {group_id}; it was {was}")
         return
     when = times(scenario.number("times"))
@@ -194,22 +191,13 @@ async def coordinator_moves(scenario: Scenario) -> None:
     scenario.step(f"the next {scenario.number('times')} requests of group {group_id} get NOT_COORDINATOR")
 
 
-async def led_by(scenario: Scenario, place: Place, decide: object) -> None:
+async def _change_leader(scenario: Scenario, place: Place, decide: Callable[[], PartitionChangeRecord | None]) -> None:
     """Have the cluster change a partition. Raises CannotBeDone."""
-    server, done = scenario.parts.server, asyncio.Event()
-    failed: list[Exception] = []
-    job: Job[None] = server.cluster.changing(decide, place)  # type: ignore[arg-type]  # it takes none
-
-    def guarded() -> Job[None]:
-        try:
-            yield from job
-        except Exception as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    server.slices.run(guarded(), lambda _: done.set(), NoClient("the leader of a partition could not be changed"))
-    await done.wait()
-    if failed:
-        raise CannotBeDone(f"the leader could not be changed: {failed[0]}")
+    server = scenario.parts.server
+    try:
+        await to_its_end(server.slices, server.cluster.changing(decide, place))
+    except Exception as error:
+        raise CannotBeDone(f"the leader could not be changed: {error}") from error
 
 
 async def rolling_restart(scenario: Scenario) -> None:
@@ -260,7 +248,7 @@ async def unclean_leader(scenario: Scenario) -> None:
     live, was = leadership.living(topics.state), place.state.leader
     leader = next((one for one in live if one != was), was)
     record = PartitionChangeRecord(partition_id=index, topic_id=state.topic_id, leader=leader)
-    await led_by(scenario, place, lambda: record)
+    await _change_leader(scenario, place, lambda: record)
     scenario.step(f"broker {leader} leads {name}-{index} from offset {log.end_offset} on: {lost} records are lost")
 
 

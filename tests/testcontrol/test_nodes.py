@@ -120,7 +120,7 @@ async def test_the_same_seed_draws_the_same_ids() -> None:
         await found.server.start()
         async with consuming(bootstrap(found), "orders", group_id="g", client_id="c"):
             group = await found.groups.wait_stable("g", members=1)
-        seen.append((group.members[0].member_id, found.topics.topic("orders").topic_id))
+        seen.append((group.members[0].member_id, found.server.topics.by_name["orders"].topic_id))
         await found.server.stop()
     assert seen[0] == seen[1] != seen[2]
 
