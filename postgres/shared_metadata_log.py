@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -100,18 +101,18 @@ class SharedMetadataLog:
         batch = batches.build(encoded, timestamp_ms=wall_ms, base_offset=base, leader_epoch=LEADER_EPOCH)
         row = MetadataRow(base, base + len(records), self._draw_text(), bytes(batch))
         fault = "the metadata log could not be written, by a fault"
-        found: Any = yield self._begin(self._write(row, needing, dead or {}), fault)
+        found: Any = yield self._begin(partial(self._write, row, needing, dead or {}), fault)
         if isinstance(found, Exception):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(found))
         return bool(found)
 
-    def _begin(self, work: Awaitable[object], fault: str) -> PendingResult:
+    def _begin(self, work: Callable[[], Awaitable[object]], fault: str) -> PendingResult:
         """Begin to read or write. The result is that of `work`, or its error. `fault`: the log line for a fault."""
         later = PendingResult()
 
         async def do() -> None:
             try:
-                result = await work
+                result = await work()
             except (StoreAway, StoreRefused) as error:
                 result = error
             except Exception as error:  # a fault of ours: without a result, the caller would wait for ever
@@ -152,7 +153,7 @@ class SharedMetadataLog:
         """Apply all rows that the database has now, unless it is unavailable."""
         if not self._stopped:
             # an error is not reported here: the next write reports it
-            yield self._begin(self.follow(), "the metadata log could not be read, by a fault")
+            yield self._begin(self.follow, "the metadata log could not be read, by a fault")
 
     async def follow(self) -> None:
         """Apply all rows that the database has. Raises StoreAway or StoreRefused."""
