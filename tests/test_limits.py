@@ -156,7 +156,6 @@ INNER = {
     "postgres/database_log.FACTS_AT_ONCE",
     "postgres/statements.MAIL_KEPT_S",
     "runtime/group_coordinator/background_work.NAMES_AT_ONCE",
-    "runtime/group_coordinator/log_lines.MANY_WORDS",
     "runtime/group_coordinator/record_codec.KEYS_KEPT",
     "runtime/group_coordinator/background_work.FEW_TOPICS",
     "runtime/group_coordinator/background_work.HASHED_AT_ONCE",

@@ -24,9 +24,9 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
 from muster.coordinator.api.registry import SERVED, Route
 from muster.coordinator.api.unsent import Unsent
+from muster.coordinator.runtime.routing import BoundedNames
 from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
 from muster.coordinator.state_machine.interface import Client
-from muster.coordinator.system.bounded_names import BoundedNames
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message

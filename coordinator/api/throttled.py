@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.coordinator.api.context import Channel
+from muster.coordinator.api.context import Channel, refuses_changes
 from muster.coordinator.api.layers import Answer, Layer
-from muster.coordinator.api.version_rules import refuses_changes
 from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager, Sensor
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.errors import ApiError

@@ -1,6 +1,7 @@
 """Finds the shard that serves a key, as Kafka does it, and the shards that are active on a node.
 
-`check_placement` logs keys on a wrong partition, after copies from another cluster.
+`BoundedNames` remembers names that clients choose. `check_placement` logs keys on a wrong partition, after copies from
+another cluster.
 """
 
 from __future__ import annotations
@@ -12,13 +13,37 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import structlog
 
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.system.bounded_names import BoundedNames
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.cluster_image import Leader
 from muster.protocol.hashing import group_partition, partitions_of
 
 if TYPE_CHECKING:
     from muster.coordinator.runtime.shard import CoordinatorShard
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BoundedNames(dict[K, V]):
+    """A dictionary that `keep` fills, and that is cleared when it becomes too large."""
+
+    __slots__ = ("_bytes", "_max_bytes", "_max_entries")
+
+    def __init__(self, max_entries: int, max_bytes: int) -> None:
+        """`max_bytes`: of all names together."""
+        super().__init__()
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Remember a new entry, whose name has `size` bytes."""
+        self._bytes += size
+        if len(self) >= self._max_entries or self._bytes > self._max_bytes:
+            self.clear()
+            self._bytes = size
+        self[key] = value
+
 
 _KEPT: Final = 100_000
 """How many keys are remembered with their shard. A hash of a key costs about 2 us; a whole heartbeat costs 14 us."""

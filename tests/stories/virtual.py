@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from muster.coordinator.api import version_rules
+from muster.coordinator.api import context
 from muster.coordinator.groups.classic.group import EMPTY, STABLE, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.classic.member import Member
@@ -229,8 +229,8 @@ class VirtualDriver:
                 handled,
                 client,
                 self._draw(),
-                version_rules.join_requires_known_member_id(action.version),
-                version_rules.join_supports_skip_assignment(action.version),
+                context.join_requires_known_member_id(action.version),
+                context.join_supports_skip_assignment(action.version),
             )
         if isinstance(request, ConsumerGroupHeartbeatRequest):
             pattern = request.subscribed_topic_regex
@@ -344,7 +344,7 @@ class VirtualDriver:
             return None
         if (
             isinstance(request, SyncGroupRequest)
-            and version_rules.sync_names_protocol(version)
+            and context.sync_names_protocol(version)
             and None in (request.protocol_type, request.protocol_name)
         ):
             respond(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -352,7 +352,7 @@ class VirtualDriver:
         if isinstance(request, OffsetFetchRequest):
             return self._with_ids(request, respond)
         if isinstance(request, DescribeGroupsRequest) and request.include_authorized_operations:
-            return partial(_with_operations, respond, version_rules.describe_knows_group_not_found(version))
+            return partial(_with_operations, respond, context.describe_knows_group_not_found(version))
         if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest | TxnOffsetCommitRequest):
             return self._without_unknown_topics(request, respond)
         return respond

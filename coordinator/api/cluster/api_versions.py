@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from muster.coordinator.api import version_rules
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import (
+    RequestContext,
+    api_versions_names_software,
+    api_versions_shows_features_from_zero,
+)
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.registry import SERVED
 from muster.protocol.api import ApiKey
@@ -37,7 +40,7 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
     """The table of `registry`, and Kafka's features. INVALID_REQUEST for a client with an invalid name or version."""
-    if version_rules.api_versions_names_software(context.api_version):
+    if api_versions_names_software(context.api_version):
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             respond(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
@@ -45,7 +48,7 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
         context.channel.software_name = name
         context.channel.software_version = version
     features = _FEATURES
-    if not version_rules.api_versions_shows_features_from_zero(context.api_version):
+    if not api_versions_shows_features_from_zero(context.api_version):
         features = tuple(row for row in _FEATURES if row[1] > 0)
     respond(
         ApiVersionsResponse(

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.coordinator.api.cluster.describe_cluster import may_alter_cluster, may_describe_cluster
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, elections_have_one_error
 from muster.coordinator.api.many_rows import until_durable
 from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.api.version_rules import elections_have_one_error
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.creation import check_brokers

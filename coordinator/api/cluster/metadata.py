@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, metadata_by_topic_id
 from muster.coordinator.api.many_rows import NO_LIMIT, AnswerSize, until_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.version_rules import metadata_by_topic_id
 from muster.coordinator.security.authorizer import (
     OPERATIONS_NOT_ASKED,
     Operation,

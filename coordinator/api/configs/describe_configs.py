@@ -14,10 +14,9 @@ from muster.coordinator.api.configs.resources import (
     check_described_broker,
     check_described_loggers,
 )
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, lists_all_config_resources
 from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.lookup import documentation as all_documentation

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.coordinator.api import version_rules
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, describe_knows_group_not_found
 from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize, ask_each, by_coordinator, distinct
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
@@ -31,7 +30,7 @@ def handle_describe_groups(
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
     # before v6 an unknown group is no error, and has operations like any other
-    strict = version_rules.describe_knows_group_not_found(context.api_version)
+    strict = describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: PendingResult) -> None:

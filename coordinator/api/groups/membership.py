@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api import version_rules
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import (
+    RequestContext,
+    join_requires_known_member_id,
+    join_supports_skip_assignment,
+    sync_names_protocol,
+)
 from muster.coordinator.api.many_rows import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.classic.join import JoinCommand
@@ -46,8 +50,8 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         context.client,
         # only a member without an id can get a new one
         "" if request.member_id else node.draw_uuid_text(),
-        version_rules.join_requires_known_member_id(version),
-        version_rules.join_supports_skip_assignment(version),
+        join_requires_known_member_id(version),
+        join_supports_skip_assignment(version),
     )
     if len(request.protocols) > MANY_PROTOCOLS:
         node.slices.run(_joining(node, request.group_id, command), answered_by_the_group, context.channel)
@@ -70,7 +74,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif unnamed and version_rules.sync_names_protocol(context.api_version):
+    elif unnamed and sync_names_protocol(context.api_version):
         # only the version shows that this is an older client; Kafka checks it before the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, offsets_by_topic_id
 from muster.coordinator.api.many_rows import ROWS_AT_ONCE, add_partitions, add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.offsets.commit import CommitCommand, least_bytes
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, offsets_by_topic_id
 from muster.coordinator.api.many_rows import ROWS_AT_ONCE, TOO_LARGE, AnswerSize, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Command
 from muster.coordinator.system.jobs import Job, PendingResult

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, fetch_by_topic_id
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.unsent import Taken
-from muster.coordinator.api.version_rules import fetch_by_topic_id
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key, may_have_session
 from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE, FetchWait

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import (
+    RequestContext,
+    fetch_by_topic_id,
+    fetch_knows_storage_error,
+    fetch_names_leader,
+)
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
-from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_names_leader
 from muster.coordinator.log import LogError, SegmentAbsent, UnifiedLog
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, knows_timestamp
 from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
 from muster.coordinator.log.producers.state import Producer, Producers
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, parts
 from muster.coordinator.api.records.offsets import led_here
@@ -27,7 +27,6 @@ from muster.coordinator.api.transactions.verification import (
     produce_knows,
     verdict_of,
 )
-from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline
 from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.records.compression import Unpacking

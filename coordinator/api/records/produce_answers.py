@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, produce_names_leader
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.version_rules import produce_names_leader
 from muster.coordinator.log import LogError
 from muster.coordinator.log.errors import ProducerError
 from muster.coordinator.topics.errors import ApiError, InvalidRecords

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from itertools import chain
 
-from muster.coordinator.api.context import RequestContext, charge_of
+from muster.coordinator.api.context import RequestContext, charge_of, knows_deletion_disabled
 from muster.coordinator.api.many_rows import timed_out, until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.api.version_rules import knows_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError

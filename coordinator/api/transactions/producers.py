@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_rows import allowed_names, ask_each, until_durable
-from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.api.version_rules import (
+from muster.coordinator.api.context import (
+    RequestContext,
     add_partitions_comes_from_broker,
     end_txn_raises_epoch,
     transaction_version,
 )
+from muster.coordinator.api.many_rows import allowed_names, ask_each, until_durable
+from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import PLAIN_ROWS, Node
-from muster.coordinator.api.version_rules import (
+from muster.coordinator.api.context import (
+    RequestContext,
     produce_adds_partitions,
     produce_knows_abortable,
     transaction_version,
     txn_commit_adds_partitions,
     txn_commit_knows_abortable,
 )
+from muster.coordinator.api.node import PLAIN_ROWS, Node
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.unified_log import UnifiedLog

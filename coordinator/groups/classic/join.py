@@ -27,8 +27,7 @@ from muster.coordinator.groups.classic.rebalance import (
 )
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group, Protocols
-from muster.coordinator.groups.common.records import is_too_large, tombstones
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, is_too_large, tombstones
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue

@@ -29,8 +29,7 @@ from muster.coordinator.groups.classic.group import (
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.records import is_too_large
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, is_too_large
 from muster.coordinator.state_machine.deadlines import Deadline, Due
 from muster.coordinator.state_machine.interface import Command, Reply, Respond
 from muster.protocol.errors import ErrorCode

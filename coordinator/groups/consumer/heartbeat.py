@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
-from muster.coordinator.groups.common.records import tombstones
-from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.common.state import State, Step, tombstones
 from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, replay, target, topics
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand

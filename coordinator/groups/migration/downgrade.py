@@ -11,8 +11,7 @@ from muster.coordinator.groups.classic.group import STABLE, ClassicGroup
 from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.records import tombstone, tombstones
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, tombstone, tombstones
 from muster.coordinator.groups.consumer import classic_members, history
 from muster.coordinator.groups.consumer.commands import Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup

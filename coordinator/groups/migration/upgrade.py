@@ -16,8 +16,7 @@ from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
-from muster.coordinator.groups.common.records import tombstones
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, tombstones
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, UpgradeWanted

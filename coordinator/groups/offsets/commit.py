@@ -14,12 +14,10 @@ from struct import Struct
 from sys import intern
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.committed_offsets import pack_offset
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.records import RECORD_BYTES, is_too_large
-from muster.coordinator.groups.common.state import SharedValues, State, Step
+from muster.coordinator.groups.common.state import RECORD_BYTES, SharedValues, State, Step, is_too_large, offset_commit
 from muster.coordinator.state_machine.interface import (
     HEADER,
     NO_LIMIT,
@@ -79,9 +77,7 @@ def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
                 texts += len(metadata)
             offset, leader_epoch = one.committed_offset, one.committed_leader_epoch
             made.append(
-                records.offset_commit(
-                    group_id, name, partition, offset, leader_epoch, metadata, wall_ms, expires_ms, topic_id
-                )
+                offset_commit(group_id, name, partition, offset, leader_epoch, metadata, wall_ms, expires_ms, topic_id)
             )
             rows.append(OffsetCommitResponsePartition(partition, 0))
         topics.append(OffsetCommitResponseTopic(name, topic.topic_id, rows))
@@ -222,7 +218,7 @@ def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> boo
 def _row(
     shared: SharedValues, group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes
 ) -> tuple[TemplateRow, int]:
-    record = records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id)
+    record = offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id)
     key, value = encode_record(OFFSETS, record)
     assert value is not None
     packed = pack_key_value(key, value)

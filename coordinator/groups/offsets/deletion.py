@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, topic_id_of
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.common.records import is_too_large
-from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.common.state import State, Step, is_too_large, offset_tombstone, tombstones
 from muster.coordinator.state_machine.deadlines import Due
 from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.errors import ErrorCode
@@ -69,7 +68,7 @@ def _delete_topic(
             rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         if offsets.has(group_id, topic.name, one.partition_index):
-            made.append(records.offset_tombstone(group_id, topic.name, one.partition_index))
+            made.append(offset_tombstone(group_id, topic.name, one.partition_index))
         rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
     return OffsetDeleteResponseTopic(topic.name, rows)
 
@@ -94,8 +93,8 @@ def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
     group = step.state.groups.get(group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
     if not error and group is not None:
-        made += [records.offset_tombstone(group_id, *place) for place in step.state.offsets.places(group_id)]
-        made += records.tombstones(group)
+        made += [offset_tombstone(group_id, *place) for place in step.state.offsets.places(group_id)]
+        made += tombstones(group)
     return error
 
 
@@ -251,7 +250,7 @@ def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[in
             value = offsets.partitions(group_id, topic).get(partition)
             is_gone = value is not None and gone.has(topic, value)
         if is_gone:
-            step.record(records.offset_tombstone(group_id, topic, partition))
+            step.record(offset_tombstone(group_id, topic, partition))
             doomed.setdefault(topic, []).append(partition)
 
 

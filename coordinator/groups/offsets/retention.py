@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import times_of
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
-from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.common.state import State, Step, offset_tombstone, tombstones
 from muster.coordinator.state_machine.deadlines import ExpiryCheck
 
 RETENTION: Final = "retention"
@@ -85,14 +85,14 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
         else:
             over = wall_ms - (commit_ms if since_ms == SINCE_COMMIT else since_ms) >= retention_ms
         if over and not offsets.is_unstable(group_id, topic, partition):
-            step.record(records.offset_tombstone(group_id, topic, partition))
+            step.record(offset_tombstone(group_id, topic, partition))
             expired.setdefault(topic, []).append(partition)
 
 
 def _remove_group(step: Step, group: Group) -> None:
     group_id, offsets = group.group_id, step.state.offsets
     if group.is_unused() and not offsets.topics(group_id) and not offsets.has_open_transaction(group_id):
-        for record in records.tombstones(group):
+        for record in tombstones(group):
             step.record(record)
         step.event(events.GROUP_DELETED, group_id)
 

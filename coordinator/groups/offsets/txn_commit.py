@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from muster.coordinator.groups.common import records
+from muster.coordinator.groups.common import state
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.records import is_too_large
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, is_too_large
 from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer, rows_with
 from muster.coordinator.state_machine.interface import Command, Producer, Record
 from muster.protocol.errors import ErrorCode
@@ -67,7 +66,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
             offset, epoch = one.committed_offset, one.committed_leader_epoch
             # as on Kafka, without the id of the topic
             made.append(
-                records.offset_commit(group_id, name, partition, offset, epoch, metadata, wall_ms, NO_EXPIRY, ZERO_UUID)
+                state.offset_commit(group_id, name, partition, offset, epoch, metadata, wall_ms, NO_EXPIRY, ZERO_UUID)
             )
             rows.append(TxnOffsetCommitResponsePartition(partition, 0))
         topics.append(TxnOffsetCommitResponseTopic(name, rows))

@@ -8,7 +8,7 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
-from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.state import pack
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
-from muster.coordinator.groups.common import records
+from muster.coordinator.groups.common import state
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, id_of, prepare_commit
 from muster.coordinator.state_machine.interface import Output
@@ -41,7 +41,7 @@ class TracedHarness(GroupHarness):
         super().__init__(**settings)
 
     def collect(self, output: Output) -> Output:
-        rows = [records.pack(record) for record in output.records]
+        rows = [state.pack(record) for record in output.records]
         if output.replies or output.records or output.events:
             self.trace.append((repr(list(output.replies)), rows, repr(list(output.events))))
         return super().collect(output)
@@ -93,7 +93,7 @@ class CachingHarness(TracedHarness):
         )
         if rows is None:
             return
-        written = records.offset_commit(
+        written = state.offset_commit(
             request.group_id,
             topic.name,
             row.partition_index,
@@ -104,11 +104,11 @@ class CachingHarness(TracedHarness):
             -1,
             id_of(self.core.state.image, topic),
         )
-        assert rows == [records.pack(written)]
+        assert rows == [state.pack(written)]
         assert sum(map(len, rows)) == template.size
         self.answer(template.response, [written])
 
-    def answer(self, response: Message, written: list[records.Record]) -> None:
+    def answer(self, response: Message, written: list[state.Record]) -> None:
         self.asked += 1
         self.used += 1
         self.collect(Output([(self.asked, response)], written))  # type: ignore[list-item]  # a number stands for the client

@@ -10,8 +10,8 @@ import pytest
 
 from muster.coordinator.groups.classic import records
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common import records as offset_records
-from muster.coordinator.groups.common.records import pack, size_of
+from muster.coordinator.groups.common import state as offset_records
+from muster.coordinator.groups.common.state import pack, size_of
 from muster.coordinator.groups.offsets.commit import commit_prepared, prepare_commit
 from muster.coordinator.log.records.building import build_packed
 from muster.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ import uuid
 from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.common import records
+from muster.coordinator.groups.common import state
 from muster.coordinator.state_machine import interface
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.records import OFFSETS
@@ -16,7 +16,7 @@ ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
 
 
 def test_an_offset_record_is_written_in_version_4() -> None:
-    record = records.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
+    record = state.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
     key, value = interface.encode_record(OFFSETS, record)
     assert key == b"\0\1\0\1g\0\6orders\0\0\0\1"
     assert (
@@ -28,14 +28,14 @@ def test_an_offset_record_is_written_in_version_4() -> None:
 
 
 def test_an_offset_record_with_an_expire_timestamp_is_written_in_version_1() -> None:
-    key, value = interface.encode_record(OFFSETS, records.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
+    key, value = interface.encode_record(OFFSETS, state.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\1" + (8).to_bytes(8, "big") + b"\0\2v2" + (100).to_bytes(8, "big") + (200).to_bytes(8, "big")
 
 
 def test_tombstones_have_a_key_only() -> None:
-    assert interface.encode_record(OFFSETS, records.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
-    assert interface.encode_record(OFFSETS, records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
+    assert interface.encode_record(OFFSETS, state.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
+    assert interface.encode_record(OFFSETS, state.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
 
 
 def test_a_record_of_a_new_group_has_kafkas_bytes() -> None:
@@ -61,9 +61,9 @@ def test_a_group_record_with_members_is_version_3_and_can_be_read_again() -> Non
 
 
 def test_a_packed_record_has_the_bytes_that_stand_in_a_batch() -> None:
-    tombstone = records.offset_tombstone("g", "t", 3)
-    assert records.pack(tombstone) == b"\x18" + interface.encode_record(OFFSETS, tombstone)[0] + b"\1\0"
+    tombstone = state.offset_tombstone("g", "t", 3)
+    assert state.pack(tombstone) == b"\x18" + interface.encode_record(OFFSETS, tombstone)[0] + b"\1\0"
     group = classic.new_group("g" * 60, 5)
     key, value = interface.encode_record(OFFSETS, group)
     assert value is not None
-    assert records.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"
+    assert state.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

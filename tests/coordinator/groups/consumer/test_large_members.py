@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
 from muster.coordinator.groups.common.image import NO_TOPICS
-from muster.coordinator.groups.common.records import pack, size_of
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.common.state import State, Step, pack, size_of
 from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import spread, uuid_hash
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.records import PackedRecord, pack
+from muster.coordinator.groups.common.state import PackedRecord, pack
 from muster.coordinator.groups.consumer import kafka_order, records, target
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups.classic.group import EMPTY
-from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.state import pack
 from muster.coordinator.groups.offsets.commit import least_bytes
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic.group import EMPTY
-from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.state import pack
 from muster.coordinator.groups.offsets import commit as commit_module
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, prepare_commit
 from muster.protocol.message import ZERO_UUID

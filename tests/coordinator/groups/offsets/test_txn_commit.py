@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.records import HEADER, pack, size_of
+from muster.coordinator.groups.common.state import HEADER, pack, size_of
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
-from muster.coordinator.runtime.group_coordinator.log_lines import log_event
+from muster.coordinator.server.histories import log_event
 
 Line = dict[str, Any]
 

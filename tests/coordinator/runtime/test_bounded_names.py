@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.system.bounded_names import BoundedNames
+from muster.coordinator.runtime.routing import BoundedNames
 
 
 def test_bounded_names_are_bounded_by_number() -> None:
