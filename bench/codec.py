@@ -71,7 +71,7 @@ def measure_import() -> None:
     program = (
         "import time, importlib, collections.abc, struct, typing\n"
         "start = time.process_time()\n"
-        "from muster.protocol import api, frames, records, consumer, shapes\n"
+        "from muster.protocol import api, frames, records, consumer\n"
         f"for name in {GROUP_MODULES!r}: importlib.import_module('muster.protocol.messages.' + name)\n"
         "print(time.process_time() - start)"
     )

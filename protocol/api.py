@@ -1,7 +1,9 @@
-"""The table of Kafka's APIs: by key, with the versions and functions of the codec.
+"""The table of Kafka's APIs: by key, with the versions and functions of the codec, and the converters of messages.
 
 Version ranges are known at once. The module of an API is imported when it first decodes or encodes. Other modules
-decide which versions a server offers.
+decide which versions a server offers. The generated codec fills missing fields of older versions with Kafka's defaults.
+The modules of `protocol.shapes` convert the rest: older requests are raised to the newest shape, newest responses are
+lowered.
 """
 
 from __future__ import annotations
@@ -19,10 +21,37 @@ __all__ = ["MISFITS", "Api", "ApiKey", "UnknownApi", "UnsupportedVersion", "all_
 
 Decode = Callable[..., Any]
 Encode = Callable[[Any], Any]
+Convert = Callable[[int, Any], Any]
+"""Takes the version and the message."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The errors of an encoder when a value does not fit its type: a bug.
 MISFITS: Final = (struct_error, AttributeError, TypeError, UnicodeEncodeError)
+
+NEVER: Final = 32767
+"""Above all versions: every version is converted."""
+
+CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
+    ApiKey.PRODUCE: (0, 10, "produce"),
+    ApiKey.FETCH: (15, 16, "fetch"),
+    ApiKey.LIST_OFFSETS: (0, 4, "list_offsets"),
+    ApiKey.METADATA: (1, 12, "metadata"),
+    ApiKey.OFFSET_COMMIT: (0, 9, "offset_commit"),
+    ApiKey.OFFSET_FETCH: (8, NEVER, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: (4, 4, "find_coordinator"),
+    ApiKey.JOIN_GROUP: (1, 9, "join_group"),
+    ApiKey.LEAVE_GROUP: (3, 3, "leave_group"),
+    ApiKey.DESCRIBE_GROUPS: (0, 6, "describe_groups"),
+    ApiKey.DELETE_TOPICS: (6, 0, "delete_topics"),
+    ApiKey.INIT_PRODUCER_ID: (0, 4, "producer_fenced"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (4, 4, "add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 2, "producer_fenced"),
+    ApiKey.END_TXN: (0, 2, "producer_fenced"),
+    ApiKey.CREATE_DELEGATION_TOKEN: (0, 3, "delegation_token"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3, "delegation_token"),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 2, "txn_offset_commit"),
+}
+"""By API key: the first versions that need no raising and no lowering, and the module. 0: no version needs it."""
 
 
 class UnknownApi(ProtocolError, KeyError):
@@ -105,6 +134,19 @@ class Api:
         made: Message = getattr(import_module(f"muster.protocol.messages.{self._module}"), f"{self.name}Response")()
         return made
 
+    def raising(self, version: int) -> Convert | None:
+        """The function that gives a request of this version its newest shape. None: Kafka's defaults are enough.
+
+        It returns the request itself, perhaps changed, or a new message.
+        """
+        row = CONVERTERS.get(self.key)
+        return None if row is None or version >= row[0] else _converters(row[2]).raise_request
+
+    def lowering(self, version: int) -> Convert | None:
+        """The function that gives a response in its newest shape the shape of this version. None: it has it."""
+        row = CONVERTERS.get(self.key)
+        return None if row is None or version >= row[1] else _converters(row[2]).lower_response
+
     def request_decoder(self, version: int) -> Decode:
         """The function behind decode_request, for callers that keep it. It raises REFUSALS of `wire` instead.
 
@@ -175,6 +217,10 @@ class Api:
         if version not in functions:
             raise UnsupportedVersion(self, version)
         return functions[version]
+
+
+def _converters(name: str) -> Any:
+    return import_module(f"muster.protocol.shapes.{name}")
 
 
 _BY_KEY: Final = {row[0]: Api(*row) for row in APIS}

@@ -4,7 +4,8 @@
 * Their values are a version (int16) and the value message; a record without a value is a tombstone.
 * __cluster_metadata: no key; a value is frame version, record type and version (unsigned varints) and the message.
 
-An unknown type raises `UnknownRecord`, so that callers can keep such records unchanged.
+An unknown type raises `UnknownRecord`, so that callers can keep such records unchanged. `pack_record` gives a record of
+the first three logs as its bytes in a batch.
 """
 
 from __future__ import annotations
@@ -149,6 +150,28 @@ class KeyedRecords:
         if row is None:
             raise UnknownRecord(self._log, record_type, None)
         return row[1], row[0]
+
+
+def encode_record(table: KeyedRecords, record: tuple[Message, Message | None, int]) -> tuple[bytes, bytes | None]:
+    """Key and value of a record, of its messages and the version of its value. Raises UnrepresentableField.
+
+    A tombstone's value is None.
+    """
+    key, value, version = record
+    return table.encode_key(key), None if value is None else table.encode_value(value, version)
+
+
+def pack_record(table: KeyedRecords, record: tuple[Message, Message | None, int]) -> bytes:
+    """A record as its bytes in a batch, after the length of the record: key, value, no headers."""
+    return pack_key_value(*encode_record(table, record))
+
+
+def pack_key_value(key: bytes, value: bytes | None) -> bytes:
+    """The same as `pack_record`, for a record whose key and value are bytes already."""
+    # Lengths are zigzag varints.
+    if value is None:
+        return b"".join((uv(2 * len(key)), key, b"\x01\0"))
+    return b"".join((uv(2 * len(key)), key, uv(2 * len(value)), value, b"\0"))
 
 
 OFFSETS: Final = KeyedRecords("__consumer_offsets", records_table.GROUP)

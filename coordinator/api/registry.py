@@ -15,7 +15,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.layers import Answer, CloseConnection
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.system.lazy_import import lazy
-from muster.protocol import frames, shapes
+from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.message import MalformedMessage, Message
 
@@ -166,7 +166,9 @@ class Route:
     """All that is known of one (API, version, client id) before the body is decoded, on any connection."""
 
     __slots__ = (
+        "_lower",
         "_put_head",
+        "_raise",
         "_response_header_size",
         "api",
         "carries_records",
@@ -200,8 +202,9 @@ class Route:
         # a flexible response header ends in an empty set of tagged fields, which is the zero that struct pads with
         flexible_response = served.response_header_version(version)
         self._response_header_size, self._put_head = (5, _HEAD_5) if flexible_response else (4, _HEAD_4)
-        raises, self.lowers = shapes.converted(key, version)
-        self.decode = self._decode_and_raise if raises else served.request_decoder(version)
+        self._raise, self._lower = served.raising(version), served.lowering(version)
+        self.lowers = self._lower is not None
+        self.decode = served.request_decoder(version) if self._raise is None else self._decode_and_raise
         """decode(data, body, end, most elements): the request in its newest shape. Raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.frees_request = key not in _KEPT
@@ -212,7 +215,8 @@ class Route:
         self.max_bytes = NO_LIMIT if self.carries_records else MAX_BYTES
 
     def _decode_and_raise(self, *where: Any) -> Any:
-        return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
+        assert self._raise is not None
+        return self._raise(self.version, self.api.request_decoder(self.version)(*where))
 
     def body_at(self, data: bytes, start: int, end: int) -> int:
         """Where the body of the request in data[start:end] begins. Raises CloseConnection if the header is cut off."""
@@ -239,7 +243,8 @@ class Route:
 
     def lower(self, response: Message) -> Message:
         """Convert a response from the newest shape to this version."""
-        lowered: Message = shapes.lower_response(self.api.key, self.version, response)
+        lower = self._lower
+        lowered: Message = response if lower is None else lower(self.version, response)
         return lowered
 
     def frame(self, response: Message, correlation: bytes) -> Answer:

@@ -117,6 +117,7 @@ class GroupObservers:
         self, journal: Journal | None, on_group_events: Callable[[Sequence[Event]], object] | None = None
     ) -> None:
         self.journal = journal
+        self.flush: Callable[[], None] = _nothing if journal is None else journal.flush
         self._on_group_events = on_group_events
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
@@ -133,13 +134,13 @@ class GroupObservers:
         if self.journal is not None:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
-    def flush(self) -> None:
-        if self.journal is not None:
-            self.journal.flush()
-
     def close(self) -> None:
         if self.journal is not None:
             self.journal.close()
+
+
+def _nothing() -> None:
+    pass
 
 
 class Histories:

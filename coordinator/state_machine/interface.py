@@ -1,4 +1,4 @@
-"""The values that pass between the core and its runtime: the time, commands, outputs, and records as bytes."""
+"""The values that pass between the core and its runtime: the time, commands, and outputs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from muster.protocol.message import Message
-from muster.protocol.records import KeyedRecords
-from muster.protocol.wire import uv
 
 
 class Now(NamedTuple):
@@ -114,22 +112,3 @@ class Output:
         self.replies = replies
         self.records = records
         self.events = events
-
-
-def encode_record(table: KeyedRecords, record: Record) -> tuple[bytes, bytes | None]:
-    """A record's key and value; a tombstone's value is None. Raises UnrepresentableField."""
-    key = table.encode_key(record.key)
-    return key, None if record.value is None else table.encode_value(record.value, record.value_version)
-
-
-def pack_record(table: KeyedRecords, record: Record) -> bytes:
-    """A record as its bytes in a batch, after the length of the record: key, value, no headers."""
-    return pack_key_value(*encode_record(table, record))
-
-
-def pack_key_value(key: bytes, value: bytes | None) -> bytes:
-    """`pack` of a record whose key and value are bytes already."""
-    # Lengths are zigzag varints.
-    if value is None:
-        return b"".join((uv(2 * len(key)), key, b"\x01\0"))
-    return b"".join((uv(2 * len(key)), key, uv(2 * len(value)), value, b"\0"))

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from muster.coordinator.log.records import batches
-from muster.coordinator.state_machine.interface import Record, encode_record
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record
 from tests.stories import playing, tcp
 from tests.stories.brokers import connect
 from tests.stories.story import Reply, Send, Story

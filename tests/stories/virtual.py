@@ -36,7 +36,6 @@ from muster.coordinator.state_machine.interface import (
     Output,
     Record,
     TransactionalBatch,
-    encode_record,
 )
 from muster.coordinator.system.jobs import OffloadedWork, at_once
 from muster.coordinator.system.patterns import BadPattern, Pattern
@@ -63,7 +62,7 @@ from muster.protocol.messages.offset_fetch import (
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story

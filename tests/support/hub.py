@@ -1,13 +1,13 @@
 """Requests and responses in the newest shape, from and to the bytes of any version.
 
-Ties together frames, the table of APIs and the converters in `shapes`.
+Ties together frames, and the table of APIs with its converters.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from muster.protocol import frames, shapes
+from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.frames import RequestHeader
 from muster.protocol.message import Message
@@ -17,7 +17,7 @@ from muster.protocol.wire import Parts
 def decode_request(header: RequestHeader, data: bytes, start: int, end: int) -> Any:
     """Read the body of a request in data[start:end] and raise it to the newest shape. Raises MalformedMessage."""
     request = api(header.api_key).decode_request(header.api_version, data, start, end)
-    return shapes.raise_request(header.api_key, header.api_version, request)
+    return raise_request(header.api_key, header.api_version, request)
 
 
 def encode_response(header: RequestHeader, response: Message) -> Parts:
@@ -26,5 +26,17 @@ def encode_response(header: RequestHeader, response: Message) -> Parts:
     `response` may be changed by the lowering and belongs to the caller no more. Raises UnrepresentableField.
     """
     version = header.api_version
-    lowered = shapes.lower_response(header.api_key, version, response)
+    lowered = lower_response(header.api_key, version, response)
     return frames.response_frame(api(header.api_key), version, header.correlation_id, lowered)
+
+
+def raise_request(key: int, version: int, request: Message) -> Any:
+    """The request in its newest shape."""
+    convert = api(key).raising(version)
+    return request if convert is None else convert(version, request)
+
+
+def lower_response(key: int, version: int, response: Message) -> Any:
+    """The response in the shape of `version`."""
+    convert = api(key).lowering(version)
+    return response if convert is None else convert(version, response)

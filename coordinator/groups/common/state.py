@@ -16,7 +16,6 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.group import Group, Protocols
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupSettings
-from muster.coordinator.state_machine import interface
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, Deadlines, Due, LateAnswers
 from muster.coordinator.state_machine.interface import (
     HEADER,
@@ -32,7 +31,7 @@ from muster.coordinator.state_machine.interface import (
 )
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, pack_record
 from muster.protocol.wire import uv
 
 _Value = TypeVar("_Value", bound=Hashable)
@@ -228,10 +227,10 @@ class PackedRecord(Record):
 
 
 def pack(record: Record) -> bytes:
-    """A record of `__consumer_offsets` as its bytes in a batch, see `interface.pack_record`."""
+    """A record of `__consumer_offsets` as its bytes in a batch, see `pack_record`."""
     if type(record) is PackedRecord:
         return record.row
-    return interface.pack_record(OFFSETS, record)
+    return pack_record(OFFSETS, record)
 
 
 def tombstone(key: Message) -> Record:

@@ -21,7 +21,6 @@ from muster.coordinator.groups.consumer.member import (
     Row,
     TargetAssignment,
 )
-from muster.coordinator.state_machine import interface
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -53,7 +52,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, pack_key_value
 from muster.protocol.wire import put_many, uv
 
 FEW_TOPICS: Final = 500
@@ -94,7 +93,7 @@ class LaterRows(Sequence[M]):
 def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord:
     """The record of a value of version 0 that consists of these parts."""
     record = PackedRecord(key, value, 0)
-    record.row = interface.pack_key_value(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
+    record.row = pack_key_value(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
     return record
 
 

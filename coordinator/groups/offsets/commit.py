@@ -18,15 +18,7 @@ from muster.coordinator.groups.common.committed_offsets import pack_offset
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import RECORD_BYTES, SharedValues, State, Step, is_too_large, offset_commit
-from muster.coordinator.state_machine.interface import (
-    HEADER,
-    NO_LIMIT,
-    Command,
-    Now,
-    Record,
-    encode_record,
-    pack_key_value,
-)
+from muster.coordinator.state_machine.interface import HEADER, NO_LIMIT, Command, Now, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -36,7 +28,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record, pack_key_value
 from muster.protocol.wire import uv
 
 Row = TypeVar("Row")

@@ -20,7 +20,6 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.transactions.commands import TransactionSettings
-from muster.protocol import shapes
 from muster.protocol.api import api_named
 from muster.protocol.messages.end_txn import EndTxnRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -33,6 +32,7 @@ from muster.protocol.messages.txn_offset_commit import (
 from tests.coordinator.api.data_plane import send
 from tests.coordinator.api.harness import Answers, Refusing, make_context, make_node
 from tests.coordinator.topics.support import add_topic, batch, make_topics, started_with
+from tests.support.hub import lower_response
 
 IDS = ["x", "y", "z"]
 GROUPS = ["g", "h"]
@@ -85,12 +85,7 @@ class Side:
         response = answers.one()
         if response is None:
             return None, None
-        lowered = (
-            shapes.lower_response(served.key, version, response)
-            if shapes.converted(served.key, version)[1]
-            else response
-        )
-        encoded = served.encode_response(version, lowered)
+        encoded = served.encode_response(version, lower_response(served.key, version, response))
         return encoded if isinstance(encoded, bytes) else b"".join(encoded), response
 
     def written(self) -> list[bytes]:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, classic_group
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
-from muster.coordinator.state_machine.interface import encode_record
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
@@ -19,7 +18,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record
 from tests.coordinator.groups.harness import BOTH, RANGE, GroupHarness
 from tests.stories.virtual import persisted
 

@@ -8,7 +8,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.message import Message
 from muster.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from muster.protocol.messages.describe_delegation_token import DescribedDelegationToken, DescribeDelegationTokenResponse
-from muster.protocol.shapes import lower_response
+from tests.support.hub import lower_response
 
 
 def made() -> CreateDelegationTokenResponse:

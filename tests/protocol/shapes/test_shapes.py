@@ -7,17 +7,16 @@ from importlib import import_module
 
 import pytest
 
-from muster.protocol import shapes
-from muster.protocol.api import all_apis, api
-from muster.protocol.shapes import _CONVERTERS
+from muster.protocol.api import CONVERTERS, all_apis, api
 from tests.protocol.random_messages import draw, layouts
+from tests.support.hub import lower_response, raise_request
 
 LAYOUTS = layouts()
 
 
-@pytest.mark.parametrize("key", _CONVERTERS)
+@pytest.mark.parametrize("key", CONVERTERS)
 def test_a_converter_has_the_directions_that_its_row_names(key: int) -> None:
-    raised_below, lowered_below, name = _CONVERTERS[key]
+    raised_below, lowered_below, name = CONVERTERS[key]
     module = import_module(f"muster.protocol.shapes.{name}")
     assert hasattr(module, "raise_request") == (raised_below > 0)
     assert hasattr(module, "lower_response") == (lowered_below > 0)
@@ -28,16 +27,16 @@ def test_default_answers_can_be_said_in_every_version(served: object) -> None:
     known = api(served.key)  # type: ignore[attr-defined]  # an Api
     layout = LAYOUTS[known.name + "Response"]
     for version in range(known.min_version, known.max_version + 1):
-        known.encode_response(version, shapes.lower_response(known.key, version, layout.message()))
+        known.encode_response(version, lower_response(known.key, version, layout.message()))
 
 
-@pytest.mark.parametrize("key", _CONVERTERS)
+@pytest.mark.parametrize("key", CONVERTERS)
 def test_raised_requests_can_be_said_in_the_newest_version(key: int) -> None:
     known = api(key)
     layout = LAYOUTS[known.name + "Request"]
     rng = random.Random(key)
-    for version in range(known.min_version, _CONVERTERS[key][0]):
+    for version in range(known.min_version, CONVERTERS[key][0]):
         data = layout.encode(version, draw(rng, layout, version))
-        raised = shapes.raise_request(key, version, known.decode_request(version, data))
+        raised = raise_request(key, version, known.decode_request(version, data))
         if known.name != "Fetch":  # names topics by name below 13
             known.encode_request(known.max_version if known.name != "OffsetFetch" else 9, raised)

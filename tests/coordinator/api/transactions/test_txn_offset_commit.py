@@ -30,10 +30,10 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from muster.protocol.shapes import lower_response
 from tests.coordinator.api.harness import Answers, Refusing, ask, make_context, make_node
 from tests.coordinator.api.transactions.coordinator import FakeTransactions
 from tests.coordinator.topics.support import add_topic, make_topics, started_with
+from tests.support.hub import lower_response
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 P = Producer(7, 3)

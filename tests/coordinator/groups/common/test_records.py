@@ -8,16 +8,15 @@ from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import state
-from muster.coordinator.state_machine import interface
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
-from muster.protocol.records import OFFSETS
+from muster.protocol.records import OFFSETS, encode_record
 
 ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
 
 
 def test_an_offset_record_is_written_in_version_4() -> None:
     record = state.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
-    key, value = interface.encode_record(OFFSETS, record)
+    key, value = encode_record(OFFSETS, record)
     assert key == b"\0\1\0\1g\0\6orders\0\0\0\1"
     assert (
         value
@@ -28,18 +27,18 @@ def test_an_offset_record_is_written_in_version_4() -> None:
 
 
 def test_an_offset_record_with_an_expire_timestamp_is_written_in_version_1() -> None:
-    key, value = interface.encode_record(OFFSETS, state.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
+    key, value = encode_record(OFFSETS, state.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\1" + (8).to_bytes(8, "big") + b"\0\2v2" + (100).to_bytes(8, "big") + (200).to_bytes(8, "big")
 
 
 def test_tombstones_have_a_key_only() -> None:
-    assert interface.encode_record(OFFSETS, state.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
-    assert interface.encode_record(OFFSETS, state.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
+    assert encode_record(OFFSETS, state.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
+    assert encode_record(OFFSETS, state.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
 
 
 def test_a_record_of_a_new_group_has_kafkas_bytes() -> None:
-    key, value = interface.encode_record(OFFSETS, classic.new_group("g", 1795248225380))
+    key, value = encode_record(OFFSETS, classic.new_group("g", 1795248225380))
     assert key == b"\0\2\0\1g"
     expected = b"\0\3\0\0\0\0\0\0\xff\xff\xff\xff" + (1795248225380).to_bytes(8, "big") + b"\0\0\0\0"
     assert value == expected
@@ -52,7 +51,7 @@ def test_a_group_record_with_members_is_version_3_and_can_be_read_again() -> Non
     group.add(Member("g", "m1", "i1", "c", "/h", 20, 10, protocols, b"old"))
     group.add(Member("g", "m2", None, "", "/h", 21, 11, protocols, b"old"))
     record = classic.group_metadata(group, {"m1": b"new", "ghost": b"x"})
-    key, value = interface.encode_record(OFFSETS, record)
+    key, value = encode_record(OFFSETS, record)
     assert value is not None
     assert OFFSETS.decode_key(key) == (2, record.key)
     assert OFFSETS.decode_value(2, value) == (3, record.value)
@@ -62,8 +61,8 @@ def test_a_group_record_with_members_is_version_3_and_can_be_read_again() -> Non
 
 def test_a_packed_record_has_the_bytes_that_stand_in_a_batch() -> None:
     tombstone = state.offset_tombstone("g", "t", 3)
-    assert state.pack(tombstone) == b"\x18" + interface.encode_record(OFFSETS, tombstone)[0] + b"\1\0"
+    assert state.pack(tombstone) == b"\x18" + encode_record(OFFSETS, tombstone)[0] + b"\1\0"
     group = classic.new_group("g" * 60, 5)
-    key, value = interface.encode_record(OFFSETS, group)
+    key, value = encode_record(OFFSETS, group)
     assert value is not None
     assert state.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

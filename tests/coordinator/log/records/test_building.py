@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import batches
 from muster.coordinator.log.records.building import build_packed
-from muster.coordinator.state_machine.interface import pack_key_value
+from muster.protocol.records import pack_key_value
 
 blob = st.binary(max_size=20) | st.sampled_from([b"x" * size for size in (59, 60, 61, 505, 506, 507, 508, 5000)])
 pairs = st.lists(st.tuples(blob, st.none() | blob), min_size=1, max_size=8)

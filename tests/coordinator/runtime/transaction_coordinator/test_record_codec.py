@@ -12,14 +12,14 @@ from structlog.testing import capture_logs
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec, RecordReader
-from muster.coordinator.state_machine.interface import Now, Record, encode_record
+from muster.coordinator.state_machine.interface import Now, Record
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
-from muster.protocol.records import TRANSACTION_STATE
+from muster.protocol.records import TRANSACTION_STATE, encode_record
 from tests.support.markers import build_control
 
 NOW = Now(5, 1_700_000_000_000)

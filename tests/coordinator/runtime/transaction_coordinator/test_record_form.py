@@ -8,14 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.coordinator.runtime.transaction_coordinator.record_codec import packed
-from muster.coordinator.state_machine.interface import Record, pack_record
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
-from muster.protocol.records import TRANSACTION_STATE
+from muster.protocol.records import TRANSACTION_STATE, pack_record
 
 long = st.integers(-1, 2**63 - 1)
 names = st.text(max_size=6) | st.sampled_from(["n" * 505, "n" * 507, "n" * 508, "ü" * 300, "n" * 1_100, "\ud800"])
