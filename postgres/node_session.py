@@ -46,8 +46,8 @@ class LocalReplicaMachine(Machine):
         self._engine = engine
         self._clock = clock
         self.cleaner_cpu_share = below.cleaner_cpu_share
-        self.draw_uuid = below.draw_uuid  # type: ignore[method-assign]
-        self.draw_uuid_text = below.draw_uuid_text  # type: ignore[method-assign]
+        self.draw_uuid = below.draw_uuid
+        self.draw_uuid_text = below.draw_uuid_text
         self.clock = below.clock  # type: ignore[method-assign]
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("coordinator", "cli", "client", "postgres", "testcontrol", "protocol", "assignors", "simulation", "virtual")
 
 LOOP_TIMERS = {"call_later", "call_at"}
-SOURCES_OF_TIME = tuple(f"coordinator/system/{one}.py" for one in ("clock", "late_timers", "wall_time"))
+SOURCES_OF_TIME = tuple(f"coordinator/system/{one}.py" for one in ("clock", "wall_time"))
 
 
 def modules(*folders: str) -> list[Path]:

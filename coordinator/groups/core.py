@@ -1,26 +1,31 @@
 """GroupCore: the entry to the core. It decides nothing. How to drive it: `muster.coordinator.state_machine`.
 
-Tables have the function that decides, by request or notice, type of the group, and kind of deadline. A type of group is
-a class with the methods of `common.group.Group`, and has rows here and in `replay`.
+Tables have the function that decides, by request or notice, type of the group, and kind of deadline. Another has the
+function that changes the state, by type of record, live and in replay. A type of group is a class with the methods of
+`common.group.Group`, and has rows here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from sys import intern
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from muster.coordinator.groups import describe, replay
+from muster.coordinator.groups import describe, unsupported_group
 from muster.coordinator.groups.classic import join, rebalance, sessions
+from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.classic.member import SESSION
-from muster.coordinator.groups.common.committed_offsets import OpenTransaction
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.committed_offsets import OpenTransaction, pack, position_of
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, GroupSettings, IntervalConfigured
-from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.common.state import Replay, State, Step
 from muster.coordinator.groups.consumer import classic_members, computed_targets, heartbeat, leave, member, topics
 from muster.coordinator.groups.consumer import describe as consumer_describe
+from muster.coordinator.groups.consumer import replay as consumer_replay
 from muster.coordinator.groups.consumer.commands import (
     AnswersDue,
     AssignmentComputed,
@@ -31,7 +36,7 @@ from muster.coordinator.groups.consumer.commands import (
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.migration import downgrade, upgrade
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
-from muster.coordinator.groups.replay import UnsupportedGroup, load_unsupported
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import (
     NO_LIMIT,
@@ -47,6 +52,9 @@ from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescri
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
+from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest
@@ -162,7 +170,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
     ConsumerGroup: computed_targets.loaded,
-    UnsupportedGroup: load_unsupported,
+    UnsupportedGroup: unsupported_group.loaded,
 }
 """The function for a group when all records are replayed."""
 
@@ -172,6 +180,78 @@ UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     UnsupportedGroup: lambda *_: [],
 }
 """The replies that a group still owes when the core is given up: function(group, error code)."""
+
+
+def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    if value is None:
+        state.offsets.discard(key.group, key.topic, key.partition)
+        return
+    state.offsets.put(key.group, key.topic, key.partition, pack(value))
+    if key.group not in state.groups:
+        _simple_group(state, key.group, value)
+
+
+def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
+    """Create the group of offsets without a group record."""
+    group_id = intern(name)
+    state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
+
+
+def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:
+    modern = None if value is None else OffsetCommitValue(value.offset, -1, value.metadata, value.commit_timestamp)
+    _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
+
+
+RECORDS: Final[Mapping[type[Message], Replay]] = {
+    OffsetCommitKey: _offset,
+    LegacyOffsetCommitKey: _legacy_offset,
+    GroupMetadataKey: classic_records.replay,
+    **consumer_replay.RECORDS,
+}
+"""What a record changes, live and in replay, by the type of its key: function(state, key, value)."""
+OTHERS: Final = unsupported_group.replay
+"""For records of all other types: those of unsupported groups are kept, all others change nothing."""
+ENDED_IN_A_STEP: Final = 1_000
+"""Offsets of a transaction that ends without a pause: some 2 ms."""
+
+
+def replay_transactional(state: State, batch: TransactionalBatch) -> int:
+    """Replay records of an open transaction. Returns their number. Only its offsets wait for its end."""
+    state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
+    for key, value in batch.records:
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            state.offsets.put_pending(batch.producer_id, key.group, key.topic, key.partition, value)
+            if key.group not in state.groups:
+                _simple_group(state, key.group, value)
+        else:
+            state.evolve(key, value)
+    return len(batch.records)
+
+
+def end_transaction(state: State, end: EndTransaction) -> Generator[None, None, Sequence[Event]]:
+    """End the transaction of a producer, in steps. Returns the events of its groups."""
+    newest_ms = state.offsets.pending.newest_ms(end.producer_id)
+    groups: dict[str, dict[str, dict[int, int]]] = {}
+    ended = state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
+    for count, ((group_id, (topic, partition)), packed) in enumerate(ended, 1):
+        offset, _ = position_of(packed)
+        groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
+        if count % ENDED_IN_A_STEP == 0:
+            yield None
+    kind = events.TRANSACTION_COMMITTED if end.is_committed else events.TRANSACTION_ABORTED
+    return [
+        Event(
+            kind,
+            group_id,
+            {
+                "producer_id": end.producer_id,
+                "producer_epoch": end.producer_epoch,
+                "offsets": offsets,
+                "since_ms": newest_ms,
+            },
+        )
+        for group_id, offsets in groups.items()
+    ]
 
 
 Notice: TypeAlias = (
@@ -210,7 +290,7 @@ class GroupCore:
         self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
         self._retention = ExpiryCheck(retention.RETENTION, interval_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, downgrade.DOWNGRADE, configs
+            settings, image, RECORDS, OTHERS, replay_transactional, helpers, downgrade.DOWNGRADE, configs
         )
         self.deadlines = self._state.deadlines
 
@@ -269,7 +349,7 @@ class GroupCore:
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time
         """End a transaction in steps, between which other calls may be made. Returns the events to report."""
-        return replay.end_transaction(self._state, end)
+        return end_transaction(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
         """The open transactions that have committed offsets here."""

@@ -214,7 +214,7 @@ class UnifiedLog:
         if leader_epoch != self.epochs.latest:
             self.begin_epoch(leader_epoch)
         segments = self.segments
-        stamps = segments.config.stamps_append_time
+        stamps = segments.stamps_append_time
         base_offset = segments.end_offset
         last_offset = base_offset + delta
         if stamps:
@@ -297,7 +297,7 @@ class UnifiedLog:
         head = bytearray(batch[:HEADER_SIZE])
         rest = memoryview(batch)[HEADER_SIZE:]
         stamp(head, 0, base_offset, length, leader_epoch)
-        if self.config.stamps_append_time:
+        if self.segments.stamps_append_time:
             set_log_append_time(head, 0, wall_ms, rest)
         with self._availability.failing(segment.file.path):
             segment.file.pwrite_parts([head, rest], segment.size)

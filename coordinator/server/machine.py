@@ -30,18 +30,14 @@ class Machine:
     """Whether the only broker may be paused: then every read of the clock is slower."""
     cleaner_cpu_share = CPU_SHARE
     """The limit of the log cleaner, as a part of one core."""
+    draw_uuid: Callable[[], bytes] = staticmethod(uuids.draw_uuid)
+    """Returns a fresh id of a topic, a cluster or a directory: 16 bytes."""
+    draw_uuid_text: Callable[[], str] = staticmethod(uuids.draw_uuid_text)
+    """Returns a fresh text for the end of a member id."""
 
     def clock(self) -> Clock:
         """The time, with timers of the running event loop."""
         return LoopClock(asyncio.get_running_loop())
-
-    def draw_uuid(self) -> bytes:
-        """A fresh id of a topic, a cluster or a directory: 16 bytes."""
-        return uuids.draw_uuid()
-
-    def draw_uuid_text(self) -> str:
-        """A fresh text for the end of a member id."""
-        return uuids.draw_uuid_text()
 
     def storage(self, directory: Path | None) -> Storage:
         """The data directory. None is a directory in memory, which is lost with the process."""

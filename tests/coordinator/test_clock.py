@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system import clock as clock_module
 from muster.coordinator.system import clock as clocks
-from muster.coordinator.system import late_timers
 from muster.coordinator.system.clock import LoopClock, ManualClock
 from tests.support import unseen_faults
 
@@ -247,8 +247,8 @@ class TestALateTimer:
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> Machine:
         machine = Machine()
         monkeypatch.setattr(clocks, "time", machine)
-        monkeypatch.setattr(late_timers, "time", machine)
-        monkeypatch.setattr(late_timers, "GRACE_MS", 100)
+        monkeypatch.setattr(clock_module, "time", machine)
+        monkeypatch.setattr(clock_module, "GRACE_MS", 100)
         return machine
 
     @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -270,7 +270,7 @@ class TestALateTimer:
         async def story(harness: TimersHarness) -> None:
             _, rang = harness.timer("ring", 0)
             harness.theirs.send(b"a")
-            harness.machine.ahead_ms += late_timers.HELD_UP_MS // 2
+            harness.machine.ahead_ms += clock_module.HELD_UP_MS // 2
             await rang
             assert harness.happened == ["a", "ring"]
             assert harness.asked == 0
@@ -344,7 +344,7 @@ class TestALateTimer:
         play(story)
 
     def test_a_late_timer_fires_at_last_on_a_busy_server(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(late_timers, "MAX_READ_MS", 20)
+        monkeypatch.setattr(clock_module, "MAX_READ_MS", 20)
 
         async def story(harness: TimersHarness) -> None:
             harness.clock.read_first(lambda: True)
@@ -356,7 +356,7 @@ class TestALateTimer:
 
     def test_a_late_timer_fires_at_last_on_a_loop_that_is_always_late(self, play: Play) -> None:
         async def story(harness: TimersHarness) -> None:
-            harness.machine.each_look_ms = late_timers.HELD_UP_MS + 50
+            harness.machine.each_look_ms = clock_module.HELD_UP_MS + 50
             _, rang = harness.timer("ring", 0)
             await asyncio.wait_for(rang, 20)
 

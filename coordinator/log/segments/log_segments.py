@@ -36,6 +36,7 @@ class LogSegments(Sequence[Segment]):
         self.storage = storage
         self.directory = directory
         self.config = config
+        self.stamps_append_time = config.stamps_append_time
         self.start_offset = start_offset
         """The first offset that may be read."""
         self.doubtful_start = doubtful_start
@@ -70,6 +71,7 @@ class LogSegments(Sequence[Segment]):
     def use_config(self, config: LogConfig) -> None:
         """Use the topic's new settings."""
         self.config = config
+        self.stamps_append_time = config.stamps_append_time
         for segment in self._segments:
             segment.config = config
 

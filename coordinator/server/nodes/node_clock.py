@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.system.clock import Clock, Timer
-from muster.coordinator.system.late_timers import GRACE_MS
+from muster.coordinator.system.clock import GRACE_MS, Clock, Timer
 
 
 class NodeClock:

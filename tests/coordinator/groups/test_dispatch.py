@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.replay import UnsupportedGroup
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 
 TYPES = {ClassicGroup, ConsumerGroup, UnsupportedGroup}
 

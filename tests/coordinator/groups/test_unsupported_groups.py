@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.replay import UnsupportedGroup, prefix_of
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup, prefix_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

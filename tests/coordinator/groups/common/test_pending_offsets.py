@@ -8,8 +8,7 @@ import pytest
 
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.replay import ENDED_IN_A_STEP
+from muster.coordinator.groups.core import ENDED_IN_A_STEP, GroupCore
 from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, TransactionalBatch
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

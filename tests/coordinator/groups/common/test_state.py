@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.groups import replay
+from muster.coordinator.groups import core
 from muster.coordinator.groups.classic import rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -16,7 +16,7 @@ from tests.coordinator.groups.harness import START, TOPICS
 
 
 def state() -> State:
-    return State(GroupSettings(), TOPICS, replay.RECORDS, replay.OTHERS, replay.transactional)
+    return State(GroupSettings(), TOPICS, core.RECORDS, core.OTHERS, core.replay_transactional)
 
 
 def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None = "range") -> GroupMetadataValue:

@@ -20,7 +20,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.groups.offsets import commit
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.groups.replay import UnsupportedGroup
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from muster.coordinator.groups.common.state import HEADER, pack, size_of
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.groups.replay import STABLE, UnsupportedGroup
+from muster.coordinator.groups.unsupported_group import STABLE, UnsupportedGroup
 from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode

@@ -8,8 +8,7 @@ import pytest
 
 from muster.coordinator.server.nodes.common import NodeState, WrongNode
 from muster.coordinator.server.nodes.node_clock import NodeClock
-from muster.coordinator.system.clock import ManualClock
-from muster.coordinator.system.late_timers import GRACE_MS
+from muster.coordinator.system.clock import GRACE_MS, ManualClock
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest

@@ -1,30 +1,18 @@
-"""What each record of the offsets topic does to the state: one row for each type of record.
+"""An unsupported group (a share or streams group) is listed, and its records and offsets are kept.
 
-An unsupported group (a share or streams group) is listed, and its records and offsets are kept. Requests for classic
-groups are refused as Kafka does. Its members cannot connect to this server, so it does not change.
+Requests for classic groups are refused as Kafka does. Its members cannot connect to this server, so it does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
 from sys import intern
 from typing import Any, Final
 
-from muster.coordinator.groups.classic import records as classic_records
-from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.committed_offsets import pack, position_of
-from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
-from muster.coordinator.groups.common.state import Replay, State, Step
-from muster.coordinator.groups.consumer import replay as consumer_replay
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.state_machine.deadlines import Deadlines
-from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
-from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
-from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
 SHARE: Final = "share"
 STREAMS: Final = "streams"
@@ -45,7 +33,7 @@ def prefix_of(key: Message) -> str | None:
     return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
 
 
-def replay_unsupported(state: State, key: Any, value: Message | None) -> None:
+def replay(state: State, key: Any, value: Message | None) -> None:
     """Replay a record of such a group. A record of any other type changes nothing."""
     prefix = prefix_of(key)
     if prefix is None:
@@ -61,7 +49,7 @@ def replay_unsupported(state: State, key: Any, value: Message | None) -> None:
         del state.groups[group.group_id]
 
 
-def load_unsupported(_: Step, group: UnsupportedGroup) -> None:
+def loaded(_: Step, group: UnsupportedGroup) -> None:
     """All records are replayed: the state follows from them."""
     group.state = group.present_state()
 
@@ -152,75 +140,3 @@ class UnsupportedGroup:
     def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read
         """Its members might subscribe to any topic."""
         return self.state != EMPTY
-
-
-def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-    if value is None:
-        state.offsets.discard(key.group, key.topic, key.partition)
-        return
-    state.offsets.put(key.group, key.topic, key.partition, pack(value))
-    if key.group not in state.groups:
-        _simple_group(state, key.group, value)
-
-
-def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
-    """Create the group of offsets without a group record."""
-    group_id = intern(name)
-    state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
-
-
-def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:
-    modern = None if value is None else OffsetCommitValue(value.offset, -1, value.metadata, value.commit_timestamp)
-    _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
-
-
-RECORDS: Final[Mapping[type[Message], Replay]] = {
-    OffsetCommitKey: _offset,
-    LegacyOffsetCommitKey: _legacy_offset,
-    GroupMetadataKey: classic_records.replay,
-    **consumer_replay.RECORDS,
-}
-"""The functions by the type of the key."""
-OTHERS: Final = replay_unsupported
-"""For records of all other types: those of unsupported groups are kept, all others change nothing."""
-ENDED_IN_A_STEP: Final = 1_000
-"""Offsets of a transaction that ends without a pause: some 2 ms."""
-
-
-def transactional(state: State, batch: TransactionalBatch) -> int:
-    """Replay records of an open transaction. Returns their number. Only its offsets wait for its end."""
-    state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
-    for key, value in batch.records:
-        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
-            state.offsets.put_pending(batch.producer_id, key.group, key.topic, key.partition, value)
-            if key.group not in state.groups:
-                _simple_group(state, key.group, value)
-        else:
-            state.evolve(key, value)
-    return len(batch.records)
-
-
-def end_transaction(state: State, end: EndTransaction) -> Generator[None, None, Sequence[Event]]:
-    """End the transaction of a producer, in steps. Returns the events of its groups."""
-    newest_ms = state.offsets.pending.newest_ms(end.producer_id)
-    groups: dict[str, dict[str, dict[int, int]]] = {}
-    ended = state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
-    for count, ((group_id, (topic, partition)), packed) in enumerate(ended, 1):
-        offset, _ = position_of(packed)
-        groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
-        if count % ENDED_IN_A_STEP == 0:
-            yield None
-    kind = events.TRANSACTION_COMMITTED if end.is_committed else events.TRANSACTION_ABORTED
-    return [
-        Event(
-            kind,
-            group_id,
-            {
-                "producer_id": end.producer_id,
-                "producer_epoch": end.producer_epoch,
-                "offsets": offsets,
-                "since_ms": newest_ms,
-            },
-        )
-        for group_id, offsets in groups.items()
-    ]
