@@ -25,7 +25,7 @@ from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.compaction import Compaction, Throttle
 from muster.coordinator.log.cleaning.job import examine
 from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
-from muster.coordinator.runtime.loader import replay_chunk
+from muster.coordinator.runtime.loader import replay_chunks
 from muster.coordinator.system.clock import LoopClock, ManualClock
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
@@ -58,10 +58,8 @@ def open_log(manager: LogManager, partition: int) -> UnifiedLog:
 def replay(log: UnifiedLog) -> float:
     """Records per second of one core: read, checked, decoded, given to the core."""
     core, reader, clock = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader(), ManualClock()
-    count = 0
     begin = time.process_time()
-    for chunk in log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-        count += sum(replay_chunk(chunk, reader, core, clock))
+    count = sum(replay_chunks(log.replay(chunk_bytes=LOAD_CHUNK_BYTES), reader, core, clock))
     return count / (time.process_time() - begin)
 
 

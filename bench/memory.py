@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -35,7 +35,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
 from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
-from muster.coordinator.runtime.loader import replay_chunk
+from muster.coordinator.runtime.loader import replay_chunks
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
 from muster.coordinator.state_machine.interface import Now, Respond
 from muster.coordinator.system.clock import ManualClock
@@ -118,11 +118,15 @@ def offset_records() -> Iterable[tuple[Message, Message]]:
 
 def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version: int) -> None:
     """By way of bytes, as a load does."""
-    reader, rows = RecordCodec(0).reader(), []
+    sum(replay_chunks(_chunks(records, version), RecordCodec(0).reader(), core, CLOCK))
+
+
+def _chunks(records: Iterable[tuple[Message, Message]], version: int) -> Iterator[bytes]:
+    rows: list[tuple[bytes, bytes]] = []
     for key, value in records:
         rows.append((OFFSETS.encode_key(key), OFFSETS.encode_value(value, version)))
         if len(rows) == PER_READ:
-            sum(replay_chunk(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms)), reader, core, CLOCK))
+            yield bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))
             rows = []
 
 
@@ -174,8 +178,7 @@ def id_figures() -> dict[str, float]:
 
     def load(some: list[bytes]) -> TransactionCore:
         core, reader = TransactionCore(TransactionSettings(), _unasked), TransactionRecordCodec(0).reader()
-        for chunk in some:
-            sum(replay_chunk(chunk, reader, core, CLOCK))
+        sum(replay_chunks(some, reader, core, CLOCK))
         core.loaded(BEGIN)
         return core
 

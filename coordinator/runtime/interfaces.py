@@ -56,13 +56,20 @@ class RecordReader(Protocol):
 
     offset: int
     """The offset of the batch that was read last."""
+    replaced: int
+    """The number of records that were left out."""
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
         """The content of a chunk of whole batches, in its order.
 
         It has records that count at once, to be replayed before the next is read. It also has the records of a
         transaction's batch, and ends of transactions. Raises BatchError for a damaged batch.
+
+        A record may be left out if a later one replaces it. Between the two there are only such records.
         """
+
+    def rest(self) -> Iterator[Decoded]:
+        """The records that `read` has kept back, at the end of the log."""
 
 
 class RecordCodec(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -10,7 +10,7 @@ import structlog
 
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
-from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.state_machine.interface import Decoded, EndTransaction, TransactionalBatch
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import UnknownRecord
@@ -50,15 +50,27 @@ LOG_EVERY_MS: Final = 2_000
 def replay(partition_log: UnifiedLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
     """Replay a log, a chunk or less in each step; yield the numbers of records. Raises BatchError, LogError."""
     if partition_log.end_offset > partition_log.start_offset:
-        for chunk in partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-            yield from replay_chunk(chunk, reader, core, clock)
+        yield from replay_chunks(partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES), reader, core, clock)
 
 
-def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
-    """Replay the records of some batches, in one step if that takes `STEP_MS` or less. Returns their number."""
+def replay_chunks(chunks: Iterable[bytes], reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
+    """Replay all batches of a log; each step takes some `STEP_MS`. Yields the number of records of each step."""
+    for chunk in chunks:
+        yield from _replay(reader.read(chunk), core, clock)
+    for count in _replay([reader.rest()], core, clock):
+        if count:
+            yield count
+    if reader.replaced:
+        yield reader.replaced
+
+
+def _replay(
+    parts: Iterable[Iterator[Decoded] | TransactionalBatch | EndTransaction], core: StateMachine, clock: Clock
+) -> Iterator[int]:
+    """Replay some records, in one step if that takes `STEP_MS` or less. Yields their number."""
     machine = clock.machine
     count, size, now, began_ms = 0, 1, clock.now(), machine.mono_ms()
-    for part in reader.read(chunk):
+    for part in parts:
         if isinstance(part, TransactionalBatch):
             count += core.replay_transactional(part, now)
         elif isinstance(part, EndTransaction):

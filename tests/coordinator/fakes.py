@@ -83,6 +83,7 @@ class FakeCodec:
 
     def __init__(self) -> None:
         self.offset = -1
+        self.replaced = 0
         self.damaged = False
         self.producers: list[Producer | None] = []
 
@@ -101,6 +102,9 @@ class FakeCodec:
             self.offset = 90
             raise CorruptBatch("the CRC is wrong")
         yield ((row.key, row.value) for row in chunk)
+
+    def rest(self) -> Iterator[Any]:
+        return iter(())
 
 
 def _group(key: Message) -> str:

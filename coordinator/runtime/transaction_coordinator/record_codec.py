@@ -120,10 +120,11 @@ class RecordCodec:
 class RecordReader:
     """Reads a log from its start to its end, in chunks of whole batches."""
 
-    __slots__ = ("_unreadable", "offset")
+    __slots__ = ("_unreadable", "offset", "replaced")
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
+        self.replaced = 0
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
@@ -141,6 +142,10 @@ class RecordReader:
             newest.update((record.key, record.value) for record in records if record.key is not None)
             at = end
         yield self._decoded(newest)
+
+    def rest(self) -> Iterator[Decoded]:
+        """Nothing is kept back."""
+        return iter(())
 
     def _decoded(self, newest: dict[bytes, bytes | None]) -> Iterator[Decoded]:
         for key, value in newest.items():

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, LOG_EVERY_MS, Loader, replay_chunk
+from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, LOG_EVERY_MS, Loader, replay_chunks
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 
@@ -86,12 +86,16 @@ class SlowReader:
     """A chunk with one part of records, each of which takes `ms` to replay."""
 
     offset = -1
+    replaced = 0
 
     def __init__(self, records: int) -> None:
         self.records = records
 
     def read(self, chunk: bytes) -> Iterator[Iterator[int]]:
         yield iter(range(self.records))
+
+    def rest(self) -> Iterator[int]:
+        return iter(())
 
 
 class SlowCore:
@@ -113,7 +117,7 @@ def steps_of(records: int, ms: int) -> list[int]:
     """How many records each step replays. All are replayed once, in their order."""
     clock = SteppedClock()
     core = SlowCore(clock, ms)
-    steps = list(replay_chunk(b"", cast(Any, SlowReader(records)), cast(Any, core), clock))
+    steps = list(replay_chunks([b""], cast(Any, SlowReader(records)), cast(Any, core), clock))
     assert core.replayed == list(range(records))
     assert sum(steps) == records
     return steps

@@ -119,6 +119,7 @@ class Codec:
     """Names and numbers as keys and values of real batches; it is its own reader."""
 
     offset = -1
+    replaced = 0
 
     def encode(self, records: Sequence[Any]) -> tuple[list[bytes], int]:
         rows = []
@@ -145,6 +146,9 @@ class Codec:
                 yield TransactionalBatch(header.producer_id, header.producer_epoch, header.max_timestamp, found)
             else:
                 yield iter(found)
+
+    def rest(self) -> Iterator[Any]:
+        return iter(())
 
 
 class Errors:

@@ -17,7 +17,7 @@ from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
 from muster.coordinator.log.records.headers import set_crc
 from muster.coordinator.runtime.group_coordinator import record_codec
 from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec, RecordReader
-from muster.coordinator.runtime.loader import replay_chunk
+from muster.coordinator.runtime.loader import replay_chunks
 from muster.coordinator.state_machine.interface import EndTransaction, Now, Producer, Record, TransactionalBatch
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -52,7 +52,8 @@ def plain(message: Any) -> Any:
 
 
 def read(data: bytes, reader: RecordReader | None = None) -> list[tuple[Any, Any]]:
-    parts: Any = (reader or RecordCodec(0).reader()).read(data)
+    reader = reader or RecordCodec(0).reader()
+    parts: Any = [*map(list, reader.read(data)), reader.rest()]
     return [(plain(key), plain(value)) for part in parts for key, value in part]
 
 
@@ -106,8 +107,7 @@ def test_a_log_of_an_old_format_is_read(magic: int, codec: int) -> None:
     manage(storage).open_log("t", 0)
     storage.locked, storage.files["t-0/00000000000000000000.log"] = False, bytearray(data)
     log = manage(storage).open_log("t", 0)
-    reading = RecordCodec(0).reader()
-    assert [row for chunk in log.replay() for row in read(chunk, reading)] == read(log_of(pairs))
+    assert read(b"".join(log.replay())) == read(log_of(pairs))
 
 
 offsets = st.integers(-1, 2**63 - 1)
@@ -130,7 +130,20 @@ def test_the_fast_decoder_of_offsets_reads_what_the_codec_reads(rows: list[Any],
     ]
     expected = [(plain(OFFSETS.decode_key(key)[1]), plain(OFFSETS.decode_value(1, value)[1])) for key, value in pairs]
     data = log_of(pairs) if one_batch else log_of(*[[pair] for pair in pairs])
-    assert read(data) == read(data) == expected
+    assert read(data) == first_and_newest(expected)
+
+
+def first_and_newest(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The first row of each key in their order, then the newest of those with more."""
+    first: dict[str, tuple[Any, Any]] = {}
+    newest: dict[str, tuple[Any, Any]] = {}
+    for row in rows:
+        key = repr(row[0])
+        if key in first:
+            newest[key] = row
+        else:
+            first[key] = row
+    return [*first.values(), *(newest[key] for key in first if key in newest)]
 
 
 def test_unknown_records_are_skipped_and_logged_once() -> None:
@@ -194,9 +207,66 @@ def test_kafkas_segments_give_the_offsets_that_kafka_answered() -> None:
     """Transactions of `txn-group`: committed, aborted, and one still open at the end."""
     core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(14).reader()
     data = (GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()
-    assert sum(replay_chunk(data, reader, core, ManualClock(0, 0)))
+    assert sum(replay_chunks([data], reader, core, ManualClock(0, 0)))
     ((topic, offsets),) = core.state.offsets.topics("txn-group").items()
     assert {partition: position_of(packed)[0] for partition, packed in offsets.items()} == {0: 3, 1: 12}
     (open_one,) = core.open_transactions()
     assert all(core.state.offsets.is_unstable(group_id, *place) for group_id, place in open_one.offsets)
     assert {place[0] for _, place in open_one.offsets} == {topic}
+
+
+def metadata(generation: int | None) -> tuple[bytes, bytes | None]:
+    """A record of the group, or its tombstone."""
+    value = None
+    if generation is not None:
+        message = GroupMetadataValue(
+            "consumer", generation, "range", "l", members=[], current_state_timestamp=generation
+        )
+        value = OFFSETS.encode_value(message, 3)
+    return OFFSETS.encode_key(GroupMetadataKey("g")), value
+
+
+commits = st.builds(commit, st.integers(0, 2), st.integers(0, 9), commit_timestamp=st.integers(1, 99))
+tombstones = st.builds(lambda partition: (commit(partition)[0], None), st.integers(0, 2))
+rows = st.one_of(commits, commits, tombstones, st.builds(metadata, st.none() | st.integers(1, 9)))
+logs = st.lists(
+    st.tuples(st.just("plain"), st.lists(rows, min_size=1, max_size=4))
+    | st.tuples(st.just("open"), st.lists(commits, min_size=1, max_size=3))
+    | st.tuples(st.sampled_from(["commit", "abort"]), st.just([])),
+    max_size=12,
+)
+
+
+def state_of(chunks: list[bytes], *, leaves_out: bool) -> Any:
+    """All that a load finds. `leaves_out` False: each record is replayed."""
+    core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader()
+    if leaves_out:
+        sum(replay_chunks(chunks, reader, core, ManualClock(0, 0)))
+    else:
+        for chunk in chunks:
+            sum(replay_chunks([chunk], reader, core, ManualClock(0, 0)))
+    offsets = core.state.offsets
+    return (
+        [(group, {topic: dict(rows) for topic, rows in topics.items()}) for group, topics in offsets.groups()],
+        {name: (group.state_since_ms, group.state) for name, group in core.state.groups.items()},  # type: ignore[attr-defined,union-attr]
+        [(one.producer_id, one.newest_ms, one.offsets) for one in core.open_transactions()],
+    )
+
+
+@given(logs)
+def test_a_load_that_leaves_out_replaced_commits_finds_the_same_state(log: list[tuple[str, Any]]) -> None:
+    chunks = []
+    for offset, (kind, pairs) in enumerate(log):
+        if kind == "plain":
+            chunks += [bytes(batches.build([pair], timestamp_ms=1, base_offset=offset)) for pair in pairs]
+        elif kind == "open":
+            chunks.append(in_transaction(offset, *pairs))
+        else:
+            chunks.append(marker(batches.CONTROL_COMMIT if kind == "commit" else batches.CONTROL_ABORT, offset))
+    assert state_of(chunks, leaves_out=True) == state_of(chunks, leaves_out=False)
+
+
+def test_only_the_first_and_the_newest_commit_of_a_place_are_replayed() -> None:
+    reader = RecordCodec(0).reader()
+    assert [value[0] for _, value in read(log_of(*[[commit(0, offset)] for offset in range(100)]), reader)] == [0, 99]
+    assert reader.replaced == 98
