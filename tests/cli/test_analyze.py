@@ -11,7 +11,7 @@ import pytest
 from muster.cli import main
 
 
-def test_without_spark_it_says_what_to_install(
+def test_analyze_without_spark_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
@@ -25,7 +25,7 @@ def test_without_spark_it_says_what_to_install(
     assert told.endswith("is not there: pip install 'muster-kafka[spark]'\n")
 
 
-def test_what_makes_no_sense_is_told_before_spark_is_looked_for(
+def test_a_wrong_option_is_refused_before_spark_is_imported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "muster.pipeline.analyze", None)
@@ -63,7 +63,7 @@ def test_a_listener_with_tls_is_named_before_spark_starts(
     )
 
 
-def test_who_asks_with_tls_is_not_asked_for_it(
+def test_a_client_with_tls_passes_the_check_of_the_listener(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "muster.pipeline.analyze", None)

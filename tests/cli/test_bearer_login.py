@@ -78,13 +78,13 @@ def provider() -> Iterator[Provider]:
     found.stop()
 
 
-def test_a_token_in_the_properties(tmp_path: Path) -> None:
+def test_a_token_in_the_client_properties_is_sent(tmp_path: Path) -> None:
     found = bearer(tmp_path, options='oauth.access.token=" a.b.c " extension_traceId="7"')
     assert found.message() == b"n,,\1auth=Bearer a.b.c\1traceId=7\1\1"
     assert "a.b.c" not in repr(found)
 
 
-def test_a_file_is_read_each_time(tmp_path: Path) -> None:
+def test_the_token_file_is_read_for_each_login(tmp_path: Path) -> None:
     file = tmp_path / "a token"
     found = bearer(
         tmp_path, f"{URL}={file.as_uri()}", f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.FileJwtRetriever"
@@ -133,7 +133,7 @@ def test_an_identity_provider_is_asked_with_the_id_and_the_secret(
         (200, {}, " " * (oauth_login.MAX_TOKEN_BYTES + 1), "has more than"),
     ],
 )
-def test_a_provider_that_gives_none(
+def test_a_provider_without_a_token_is_refused_without_showing_the_secret(
     tmp_path: Path, provider: Provider, status: int, headers: dict[str, str], text: str, said: str
 ) -> None:
     provider.answers = [(status, headers, text)]
@@ -147,7 +147,7 @@ def test_a_provider_that_gives_none(
     assert len(provider.asked) == 1
 
 
-def test_a_provider_that_is_not_there(tmp_path: Path, provider: Provider) -> None:
+def test_an_unreachable_identity_provider_is_reported(tmp_path: Path, provider: Provider) -> None:
     found = bearer(tmp_path, f"{URL}=http://127.0.0.1:1/", options='clientId="me" clientSecret="x"')
     with pytest.raises(NoToken, match=r"127\.0\.0\.1:1/ gives none: .*refused"):
         found.message()
@@ -177,7 +177,7 @@ def test_a_token_is_used_for_most_of_its_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["opaque", "x.!.x", token(), token(exp="soon"), token(exp=1), "x.W10.x"])
-def test_a_token_that_does_not_say_until_when_is_asked_for_again(text: str) -> None:
+def test_a_token_without_an_expiry_is_fetched_for_each_login(text: str) -> None:
     fetched: list[str] = []
 
     class Source:
@@ -190,7 +190,7 @@ def test_a_token_that_does_not_say_until_when_is_asked_for_again(text: str) -> N
     assert len(fetched) == 2
 
 
-def test_the_exchange_with_a_server(tmp_path: Path) -> None:
+def test_an_oauthbearer_login_succeeds_against_our_own_server(tmp_path: Path) -> None:
     options = (
         'unsecuredLoginStringClaim_user="alice" unsecuredLoginPrincipalClaimName=user '
         'unsecuredLoginListClaim_scope="|all|more" unsecuredLoginNumberClaim_n="5" unsecuredLoginLifetimeSeconds="60"'
@@ -205,7 +205,7 @@ def test_the_exchange_with_a_server(tmp_path: Path) -> None:
     assert (server.is_complete, server.user) == (True, "alice")
 
 
-def test_who_is_refused_hears_why() -> None:
+def test_a_refused_token_fails_with_the_reason_of_the_server() -> None:
     server = OAuthBearerExchange(UnsecuredCheck(UnsecuredOptions(), lambda: 0))
     exchange = security.login(Bearer(InlineToken("a.b.c"), {}))
     answer = server.evaluate(next(exchange))
@@ -234,7 +234,9 @@ def test_who_is_refused_hears_why() -> None:
         ("", "unsecuredLoginMapClaim_sub=x", "unsecuredLoginMapClaim_sub is not known"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, line: str, options: str, sentence: str) -> None:
+def test_unusable_oauthbearer_properties_are_refused_in_one_sentence(
+    tmp_path: Path, line: str, options: str, sentence: str
+) -> None:
     with pytest.raises(ConfigError) as said:
         bearer(tmp_path, line, options=options)
     assert sentence in str(said.value)
@@ -242,14 +244,14 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, line: str, options:
     assert "\n" not in str(said.value)
 
 
-def test_the_login_module_has_to_be_named(tmp_path: Path) -> None:
+def test_a_missing_jaas_login_module_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(START)
     with pytest.raises(ConfigError, match=f"sasl.jaas.config is missing: {MODULE} required; was expected"):
         security.read(file)
 
 
-def test_what_librdkafka_takes(tmp_path: Path) -> None:
+def test_oauthbearer_properties_are_translated_for_librdkafka(tmp_path: Path) -> None:
     def taken(*lines: str, options: str) -> dict[str, str]:
         bearer(tmp_path, *lines, options=options)
         return dict(security.librdkafka(security.read(tmp_path / "client.properties")))

@@ -57,7 +57,7 @@ def written(folder: Path, text: str) -> Path:
         ("security.protocol=\\u12", "four hexadecimal digits must follow"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_unusable_client_properties_are_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigError) as said:
         read(file)
@@ -67,12 +67,12 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, sentence
     assert "\n" not in str(said.value)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_command_config_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
         read(tmp_path / "none")
 
 
-def test_stores_of_each_type_become_what_librdkafka_takes(tmp_path: Path) -> None:
+def test_key_stores_of_each_type_are_translated_for_librdkafka(tmp_path: Path) -> None:
     authority = Authority()
     own = authority.signed("CN=me").pkcs12(tmp_path / "me.p12", SECRET)
     ca = tmp_path / "ca.pem"
@@ -113,7 +113,7 @@ def exchanged(user: User, server: ScramExchange | PlainExchange) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_scram(mechanism: str) -> None:
+def test_a_scram_login_succeeds_against_our_own_server(mechanism: str) -> None:
     name = "al,i=ce"
     of = MECHANISMS[mechanism]
     credential = of.credential(b"salt", of.salted(SECRET, b"salt", 4096), 4096)
@@ -125,7 +125,7 @@ def test_scram(mechanism: str) -> None:
         exchanged(User(mechanism, name, "wrong"), ScramExchange(credentials))
 
 
-def test_plain() -> None:
+def test_a_plain_login_succeeds_against_our_own_server() -> None:
     server = PlainExchange(PlainUsers({"user_alice": SECRET}))
     exchanged(User("PLAIN", "alice", SECRET), server)
     assert server.user == "alice"
@@ -140,7 +140,7 @@ def test_plain() -> None:
         (b"r=nonce1,s=c2FsdA==,i=1", b"v=AAAA", "does not know the password"),
     ],
 )
-def test_a_server_that_is_none_of_ours(first: bytes, final: bytes, sentence: str) -> None:
+def test_a_server_with_wrong_scram_answers_is_refused(first: bytes, final: bytes, sentence: str) -> None:
     exchange = login(User("SCRAM-SHA-256", "a", "b"), lambda: "nonce")
     assert next(exchange) == b"n,,n=a,r=nonce"
 
@@ -152,7 +152,7 @@ def test_a_server_that_is_none_of_ours(first: bytes, final: bytes, sentence: str
         answered()
 
 
-def test_what_is_not_used_is_not_imported() -> None:
+def test_health_without_security_imports_no_tls_code() -> None:
     look = (
         "import sys; from muster.cli import health; from muster.client import kafka_client; "
         "print(sorted({'ssl', 'asyncio', 'muster.client.security'} & set(sys.modules)))"

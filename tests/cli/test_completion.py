@@ -80,7 +80,9 @@ def test_bash_completes_every_command_and_option(
         ("muster groups describe ", ""),
     ],
 )
-def test_what_bash_completes(line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_commands_options_and_paths(
+    line: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = script("bash", tmp_path, capsys)
     (tmp_path / "server.properties").touch()
     (tmp_path / "data").mkdir()
@@ -88,7 +90,7 @@ def test_what_bash_completes(line: str, words: str, tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_has_every_command_and_the_shell_understands_it(
+def test_each_completion_script_has_every_command_and_parses(
     shell: str, tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = script(shell, tmp_path, capsys)
@@ -102,7 +104,7 @@ def test_a_script_has_every_command_and_the_shell_understands_it(
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_for_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["completion", "zhs"])
     assert capsys.readouterr().err == (

@@ -62,21 +62,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     return connected
 
 
-def test_kafka_makes_the_topic_when_it_is_first_asked(asked: Any) -> None:
+def test_a_coordinator_is_retried_while_the_offsets_topic_is_created(asked: Any) -> None:
     node = Node([NOT_AVAILABLE] * 5, [MOVED, LOADING], topic_from=4)
     assert fetch_committed(asked(node), "g") == {}
     assert node.asked.count(ApiKey.FIND_COORDINATOR) == 6 + 2  # the coordinator may have moved each time
     assert node.asked.count(ApiKey.OFFSET_FETCH) == 3
 
 
-def test_an_offline_partition_is_not_waited_for(asked: Any) -> None:
+def test_a_coordinator_of_an_offline_partition_is_not_awaited(asked: Any) -> None:
     node = Node([NOT_AVAILABLE] * 1_000)
     with pytest.raises(RequestFailed, match="group g has no coordinator: COORDINATOR_NOT_AVAILABLE"):
         fetch_committed(asked(node), "g")
     assert node.asked.count(ApiKey.FIND_COORDINATOR) == module.TRIES_OF_A_TOPIC + 1
 
 
-def test_nobody_is_waited_for_without_end(asked: Any) -> None:
+def test_retries_of_a_loading_coordinator_are_bounded(asked: Any) -> None:
     node = Node([], [LOADING] * 1_000)
     with pytest.raises(RequestFailed, match="offsets of group g cannot be read: COORDINATOR_LOAD_IN_PROGRESS"):
         fetch_committed(asked(node), "g")
@@ -87,7 +87,7 @@ def test_nobody_is_waited_for_without_end(asked: Any) -> None:
     assert never_made.asked.count(ApiKey.FIND_COORDINATOR) == module.TRIES
 
 
-def test_other_errors_are_said_at_once(asked: Any) -> None:
+def test_other_errors_of_a_coordinator_are_reported_at_once(asked: Any) -> None:
     node = Node([], [ErrorCode.GROUP_AUTHORIZATION_FAILED])
     with pytest.raises(RequestFailed, match="GROUP_AUTHORIZATION_FAILED"):
         fetch_committed(asked(node), "g")

@@ -60,13 +60,13 @@ def versions(error: int, *rows: tuple[int, int, int]) -> bytes:
         (versions(0, (3, 0, 1)), "does not offer Metadata in the versions 4 to 13: Kafka 3.0 or later, or Muster,"),
     ],
 )
-def test_who_does_not_answer_like_kafka_is_named(answer: bytes, sentence: str, capsys: Capture) -> None:
+def test_a_server_that_is_not_kafka_is_named(answer: bytes, sentence: str, capsys: Capture) -> None:
     with answering(answer) as address:
         assert main(["groups", "list", "--bootstrap-server", address]) == 1
         assert f"muster groups list: {address} {sentence}" in capsys.readouterr().err
 
 
-def test_nobody_listens(capsys: Capture) -> None:
+def test_a_port_without_a_listener_is_reported(capsys: Capture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert main(["groups", "list", "--bootstrap-server", f"127.0.0.1:{port}"]) == 1
@@ -75,7 +75,7 @@ def test_nobody_listens(capsys: Capture) -> None:
     assert told.endswith("is a server listening there? (--bootstrap-server HOST:PORT)\n")
 
 
-def test_the_next_server_is_asked_when_one_does_not_answer(capsys: Capture) -> None:
+def test_the_next_bootstrap_server_is_asked_after_a_failure(capsys: Capture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
     with answering(b"HTTP/1.1 400 Bad Request") as web, answering(versions(58)) as last:
@@ -97,16 +97,16 @@ def test_the_next_server_is_asked_when_one_does_not_answer(capsys: Capture) -> N
         ("a:1,b:0", "--bootstrap-server 'b:0': the port 0 is not between 1 and 65535"),
     ],
 )
-def test_a_list_with_something_that_is_no_address(given: str, sentence: str, capsys: Capture) -> None:
+def test_a_bootstrap_list_with_an_invalid_address_is_refused(given: str, sentence: str, capsys: Capture) -> None:
     assert main(["transactions", "list", "--bootstrap-server", given]) == 2
     assert capsys.readouterr().err == f"muster transactions list: {sentence}\n"
 
 
-def test_addresses_of_a_list() -> None:
+def test_a_list_of_addresses_is_parsed_without_repetitions() -> None:
     assert parse_addresses("a:1, [::1]:2 ,,a:1", "--x") == [Address("a", 1), Address("::1", 2)]
 
 
-def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_a_silent_server_is_given_up_after_the_first_timeout(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(connection, "FIRST_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -114,12 +114,12 @@ def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch, capsys: Capt
     assert f"muster groups list: {address} does not answer ApiVersions: timed out; is it a" in capsys.readouterr().err
 
 
-def test_an_address_that_is_none(capsys: Capture) -> None:
+def test_an_address_without_a_port_is_refused(capsys: Capture) -> None:
     assert main(["groups", "list", "--bootstrap-server", "nowhere"]) == 2
     assert "--bootstrap-server 'nowhere' is not HOST:PORT" in capsys.readouterr().err
 
 
-def test_a_table_has_its_numbers_to_the_right(capsys: Capture) -> None:
+def test_numbers_in_a_table_are_right_aligned(capsys: Capture) -> None:
     print_table(("NAME", "N", "NOTE"), [("a", 5, None), ("long name", 123, ""), ("b", None, "x")])
     assert capsys.readouterr().out == (
         "NAME         N  NOTE\na            5  -\nlong name  123  -\nb            -  x\n"

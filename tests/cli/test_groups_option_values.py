@@ -27,12 +27,12 @@ HERE = ["--bootstrap-server", "127.0.0.1:1"]
         ("a.b_c-d:12", Chosen("a.b_c-d", (12,))),
     ],
 )
-def test_topics_and_partitions(word: str, chosen: Chosen) -> None:
+def test_a_topic_option_with_partitions_is_parsed(word: str, chosen: Chosen) -> None:
     assert option_values.chosen_topic(word) == chosen
 
 
 @pytest.mark.parametrize("word", ["", ":1", "t:", "t:x", "t:-1", "t:3-1", "t:0-9999999", "t:1,", "t:٣"])
-def test_what_names_no_partitions(word: str) -> None:
+def test_a_topic_option_without_valid_partitions_is_refused(word: str) -> None:
     with pytest.raises(ConfigError) as said:
         option_values.chosen_topic(word)
     assert str(said.value) == f"--topic '{word}': TOPIC was expected, or TOPIC:0,1,2 for some of its partitions"
@@ -53,12 +53,12 @@ def test_what_names_no_partitions(word: str) -> None:
         ("1d", 86_400_000),
     ],
 )
-def test_durations(text: str, ms: int) -> None:
+def test_durations_of_offset_resets_are_parsed(text: str, ms: int) -> None:
     assert option_values.duration_ms("--by-duration", text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "soon", "1", "P1M", "PT1X", "1.5h", "PT1H1H"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="a duration such as PT1H30M, P7D, 30m or 2h was expected"):
         option_values.duration_ms("--by-duration", text)
 
@@ -73,29 +73,29 @@ def test_what_is_no_duration(text: str) -> None:
         ("1970-01-01T00:01", 60_000),
     ],
 )
-def test_times(text: str, ms: int) -> None:
+def test_times_of_offset_resets_are_parsed(text: str, ms: int) -> None:
     assert option_values.time_ms("--to-datetime", text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-01-31", "2026-01-31 08:00", "2026-13-31T08:00:00", "T", "12T"])
-def test_what_is_no_time(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="a time such as 2026-01-31T08:00"):
         option_values.time_ms("--to-datetime", text)
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("+7", 7), ("9223372036854775807", (1 << 63) - 1)])
-def test_offsets(text: str, number: int) -> None:
+def test_offsets_and_shifts_are_parsed(text: str, number: int) -> None:
     assert option_values.whole_number("--to-offset", text) == number
     assert option_values.whole_number("--shift-by", f"-{number}", -(1 << 63)) == -number
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "many", "9223372036854775808", "1_000"])
-def test_what_is_no_offset(text: str) -> None:
+def test_an_invalid_offset_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="an offset, 0 or more, was expected"):
         option_values.whole_number("--to-offset", text)
 
 
-def test_a_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> None:
+def test_an_offset_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> None:
     """With groups as with several groups, without as with one; quoted as Kafka's tool does."""
     file = tmp_path / "plan.csv"
     file.write_text('"a, b","orders",0,5\n\n orders , 1 , 7 \n')
@@ -118,7 +118,7 @@ def test_a_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> None:
         ('a,"0\n', " is no CSV: unexpected end of data"),
     ],
 )
-def test_a_file_that_is_no_plan(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_file_that_is_not_an_offset_plan_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     file = tmp_path / "plan.csv"
     file.write_text(text)
     with pytest.raises(ConfigError) as said:
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_plan(tmp_path: Path, text: str, sentence: str) -> Non
     assert str(said.value).startswith(f"--from-file {file}{sentence}")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_offset_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
         option_values.read_plan(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff")
@@ -166,7 +166,7 @@ ALL = "--to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-d
         (["list", "--type", "clasic"], "--type 'clasic': one of classic, consumer, share, streams was expected; did you"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_one_sentence_before_a_server_is_asked(
+def test_wrong_group_options_are_refused_before_a_server_is_asked(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "plan.csv"
@@ -180,18 +180,18 @@ def test_what_makes_no_sense_is_one_sentence_before_a_server_is_asked(
 
 
 @pytest.mark.parametrize("arguments", [["--state", "stable,EMPTY"], ["--type", "Share"]])
-def test_letters_do_not_matter(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_states_and_types_are_accepted_in_any_case(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["groups", "list", *arguments, *HERE]) == 1
     assert "127.0.0.1:1 cannot be reached" in capsys.readouterr().err
 
 
-def test_states_of_transactions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_transaction_state_is_refused_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transactions", "list", "--state", "ongoin", *HERE]) == 2
     assert capsys.readouterr().err.endswith("PrepareEpochFence was expected; did you mean Ongoing?\n")
 
 
 @pytest.mark.parametrize("how", [["--execute", "--dry-run"]])
-def test_a_dry_run_is_not_executed(
+def test_dry_run_and_execute_exclude_each_other(
     how: list[str], capsys: pytest.CaptureFixture[str], refused: Callable[[list[str]], str]
 ) -> None:
     assert "--dry-run: not allowed with argument --execute" in refused([*RESET, "g", "--to-latest", *how])
@@ -212,7 +212,7 @@ def test_a_dry_run_is_not_executed(
         ("", []),
     ],
 )  # fmt: skip
-def test_two_words_may_be_one_command(words: str, joined_words: list[str]) -> None:
+def test_two_words_are_joined_to_one_command(words: str, joined_words: list[str]) -> None:
     assert joined(words.split()) == joined_words
 
 
@@ -248,7 +248,9 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
         (["version", "x"], "muster version: unrecognized arguments: x; see muster version --help"),
     ],
 )  # fmt: skip
-def test_what_may_have_been_meant(arguments: list[str], sentence: str, refused: Callable[[list[str]], str]) -> None:
+def test_a_mistyped_command_is_refused_with_a_suggestion(
+    arguments: list[str], sentence: str, refused: Callable[[list[str]], str]
+) -> None:
     said = refused(arguments)
     assert said.startswith(sentence)
     assert said.count("\n") == 1

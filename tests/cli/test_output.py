@@ -20,21 +20,21 @@ NASTY = "a\x1b[2J\r\nb\u202ec\x9bd\u2028e\x00\x7f\ud800"
 HARMLESS = "a\\x1b[2J\\r\\nb\\u202ec\\x9bd\\u2028e\\x00\\x7f\\ud800"
 
 
-def test_json_says_the_same_and_nothing_that_a_terminal_obeys() -> None:
+def test_json_output_escapes_control_characters_and_keeps_the_text() -> None:
     told = as_json({"group": NASTY, "letters": "ü支\U000e0001"})
     assert told.isprintable()
     assert "ü支" in told
     assert json.loads(told) == {"group": NASTY, "letters": "ü支\U000e0001"}
 
 
-def test_columns_are_as_wide_as_what_is_shown(capsys: Capture) -> None:
+def test_table_columns_are_aligned_by_displayed_width(capsys: Capture) -> None:
     print_table(("GROUP", "N", "X"), [(NASTY, 1, "x"), ("支払い", 22, "y"), ("u\u0308", 3, "z")])
     head, *rows = capsys.readouterr().out.splitlines()
     assert [width(row[: row.rindex(last)]) for row, last in zip(rows, "xyz", strict=True)] == [head.rindex("X")] * 3
     assert rows[0].startswith(HARMLESS)
 
 
-def test_a_line_is_a_line(capsys: Capture) -> None:
+def test_a_name_with_line_breaks_is_printed_on_one_line(capsys: Capture) -> None:
     say(NASTY)
     print_json({"group": NASTY})
     say(NASTY, sys.stderr)
@@ -42,7 +42,7 @@ def test_a_line_is_a_line(capsys: Capture) -> None:
     assert (len(out.split("\n")), err) == (3, HARMLESS + "\n")
 
 
-def test_a_reason_cannot_forge_a_line_of_a_timeline(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leave_reason_cannot_forge_a_line_of_the_timeline(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     member = {"member": "m\x1b]0;", "instance": None, "client_id": "c\n", "host": "/h"}
     value: dict[str, Any] = {"kind": "member_left", "group": "g", "time": 0, "member": member,
                              "reason": 'bye\n12:03:07 rebalance 1 → 2"'}  # fmt: skip
@@ -55,7 +55,7 @@ def test_a_reason_cannot_forge_a_line_of_a_timeline(capsys: Capture, monkeypatch
     assert line.isprintable()
 
 
-def test_an_error_that_is_no_output_is_not_swallowed() -> None:
+def test_errors_other_than_output_errors_are_raised() -> None:
     def work() -> int:
         raise FileNotFoundError(2, "No such file", "x")
 
@@ -80,7 +80,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(code: str) -> None:
     )
 
 
-def test_who_has_read_enough_is_no_error() -> None:
+def test_a_closed_pipe_behind_stdout_is_not_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = run_printing("lambda: say('x') or 0", writer)
@@ -88,6 +88,6 @@ def test_who_has_read_enough_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_letters_that_stdout_does_not_know_are_escaped() -> None:
+def test_characters_outside_the_encoding_of_stdout_are_escaped() -> None:
     done = run_printing("lambda: say('1 → 2') or 0", subprocess.PIPE, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, b"1 \\u2192 2\n")

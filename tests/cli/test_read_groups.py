@@ -129,12 +129,12 @@ def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str
     assert row == ["m", "-", "c", "10.0.0.1", "streams", "3", "0:0-1", "0:0"]
 
 
-def test_what_a_server_does_not_know_is_said_so() -> None:
+def test_a_group_type_unknown_to_the_server_is_reported() -> None:
     with pytest.raises(RequestFailed, match="Group shared is not a classic group: muster groups list shows its type"):
         find_group(Kafka(without=OLD), "shared")  # type: ignore[arg-type]
 
 
-def test_where_a_share_group_begins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_offsets_of_a_share_group_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert offsets(Kafka(), ["shared"], form="json") == 0  # type: ignore[arg-type]
     assert capsys.readouterr().out == (
         '{"group": "shared", "topic": "t", "partition": 0, "offset": 25, "end": null, "lag": 20, "metadata": "", '
@@ -160,7 +160,7 @@ def test_where_a_share_group_begins(capsys: pytest.CaptureFixture[str]) -> None:
         ("workers", "workers is a group of the protocol type connect: only groups of consumers can be reset"),
     ],
 )
-def test_groups_that_no_consumers_form_are_not_reset(name: str, sentence: str) -> None:
+def test_offsets_of_other_group_types_are_not_reset(name: str, sentence: str) -> None:
     with pytest.raises(RequestFailed) as said:
         check_inactive(Kafka(), name, "reset")  # type: ignore[arg-type]
     assert str(said.value).startswith(sentence)
@@ -168,6 +168,6 @@ def test_groups_that_no_consumers_form_are_not_reset(name: str, sentence: str) -
         find_consumer_group(Kafka(), name, "changed")  # type: ignore[arg-type]
 
 
-def test_all_groups_are_those_of_consumers() -> None:
+def test_all_groups_covers_both_consumer_protocols_and_memberless_groups() -> None:
     """As Kafka's tool takes them: of both protocols, and those without members that only commit."""
     assert consumer_groups(Kafka()) == ["new", "old", "plain"]  # type: ignore[arg-type]

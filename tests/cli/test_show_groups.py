@@ -20,12 +20,12 @@ def group(epoch: int, assignment_epoch: int, *members: Member) -> Description:
     return Description("g", "consumer", "Reconciling", "consumer", "uniform", epoch, assignment_epoch, [*members])
 
 
-def test_nothing_is_awaited_when_all_have_what_they_shall_have() -> None:
+def test_a_group_at_its_target_has_no_pending_revocations() -> None:
     has = {"t": [0, 1]}
     assert pending_revocations(group(3, 3, member("a", 3, has, has))) == []
 
 
-def test_who_waits_for_whom() -> None:
+def test_pending_revocations_name_the_waiting_and_the_owning_member() -> None:
     found = group(
         4,
         4,
@@ -42,7 +42,7 @@ def test_who_waits_for_whom() -> None:
     ]
 
 
-def test_targets_that_are_not_there_yet() -> None:
+def test_a_missing_target_assignment_is_reported() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
     (told,) = pending_revocations(found)
     assert told.startswith("the targets of epoch 5 are not there yet: the next ConsumerGroupHeartbeat brings them")
@@ -68,7 +68,9 @@ def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_verdict_stands_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_describe_prints_the_verdict_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = printed(capsys, monkeypatch, None)
     assert lines[0].startswith("group g: Stable, 3 members")
     assert lines[1] == f"verdict: {VERDICT}"
@@ -77,7 +79,9 @@ def test_the_verdict_stands_first(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 @pytest.mark.parametrize("wide", [90, 120])
-def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int) -> None:
+def test_group_describe_fits_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
     lines = printed(capsys, monkeypatch, wide)
     assert max(map(len, lines)) <= wide
     told = " ".join(" ".join(lines).split())

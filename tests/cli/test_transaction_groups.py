@@ -33,7 +33,7 @@ def ended(**other: Any) -> dict[str, Any]:
         ({"time": 50_001 + COUNTED_MS}, []),
     ],
 )
-def test_a_transaction_is_found_among_what_its_group_was_told(
+def test_the_groups_of_a_transaction_are_found_by_their_counts(
     monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], found: list[str]
 ) -> None:
     monkeypatch.setattr(show, "_counts", lambda *_: [TOLD])

@@ -119,7 +119,7 @@ def state(
     return described.TransactionState(0, name, at, 60_000, began, producer_id, 3, rows)
 
 
-def test_ids_are_listed_by_name(cluster: Any, capsys: Capture) -> None:
+def test_transactional_ids_are_listed_by_name(cluster: Any, capsys: Capture) -> None:
     cluster.ids = {"pay-1": state("pay-1"), "pay-2": state("pay-2", 8, at="CompleteCommit")}
     assert list_transactions(cluster, [], [], None, None, as_json=False) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
@@ -133,7 +133,7 @@ def test_ids_are_listed_by_name(cluster: Any, capsys: Capture) -> None:
     }  # fmt: skip
 
 
-def test_nothing_to_list_and_why(cluster: Any, capsys: Capture) -> None:
+def test_an_empty_list_of_transactions_names_the_reason(cluster: Any, capsys: Capture) -> None:
     assert list_transactions(cluster, [], [], None, None, as_json=False) == 0
     assert capsys.readouterr().out == "there are no transactional ids\n"
     assert list_transactions(cluster, ["Ongoing"], [], None, None, as_json=False) == 0
@@ -151,7 +151,7 @@ def test_nothing_to_list_and_why(cluster: Any, capsys: Capture) -> None:
         list_transactions(cluster, ["Moon"], [], None, None, as_json=False)
 
 
-def test_an_old_server_cannot_filter(cluster: Any) -> None:
+def test_transaction_filters_are_refused_for_an_old_server(cluster: Any) -> None:
     def refuses(_: int) -> None:
         raise UnrepresentableField("ListTransactionsRequest")
 
@@ -160,7 +160,7 @@ def test_an_old_server_cannot_filter(cluster: Any) -> None:
         list_transactions(cluster, [], [], None, 5, as_json=False)
 
 
-def test_a_transaction_is_described(cluster: Any, capsys: Capture) -> None:
+def test_describe_prints_the_state_of_a_transaction(cluster: Any, capsys: Capture) -> None:
     began = wall_now_ms() - 5_000
     cluster.ids = {
         "pay-1": state("pay-1", topics={"orders": [2, 0, 1], "a": [5]}, began=began),
@@ -195,7 +195,7 @@ def producing(producer_id: int, start: int, last: int) -> ProducerState:
     return ProducerState(producer_id, 3, 5, last, 0, start)
 
 
-def test_what_hangs_and_what_ends_it(cluster: Any, capsys: Capture) -> None:
+def test_hanging_transactions_are_listed_with_the_command_that_ends_them(cluster: Any, capsys: Capture) -> None:
     now = wall_now_ms()
     cluster.ids = {
         "known": state("known", 7, {"orders": [0]}, now - 1_000),
@@ -241,7 +241,7 @@ def test_a_transaction_that_ended_meanwhile_does_not_hang(cluster: Any, capsys: 
     assert capsys.readouterr().out == "no transaction hangs\n"
 
 
-def test_what_cannot_be_looked_at_is_named(cluster: Any, capsys: Capture) -> None:
+def test_partitions_that_cannot_be_checked_for_hanging_are_named(cluster: Any, capsys: Capture) -> None:
     cluster.partition_error = 29
     assert hanging(cluster, None, as_json=False) == 1
     told = capsys.readouterr()
@@ -265,12 +265,12 @@ def test_what_cannot_be_looked_at_is_named(cluster: Any, capsys: Capture) -> Non
         (("list", "--bootstrap-server", "x:y"), "--bootstrap-server"),
     ],
 )
-def test_what_makes_no_sense(arguments: tuple[str, ...], sentence: str, capsys: Capture) -> None:
+def test_wrong_options_of_transactions_are_refused(arguments: tuple[str, ...], sentence: str, capsys: Capture) -> None:
     assert main(["transactions", *arguments]) == 2
     assert f"muster transactions {arguments[0]}: {sentence}" in capsys.readouterr().err
 
 
-def test_every_command_has_its_help(capsys: Capture) -> None:
+def test_each_transactions_command_has_its_own_help(capsys: Capture) -> None:
     expected = {"list": "--pattern REGEX", "describe": "ID", "history": "--last N", "hanging": "Apache Kafka"}
     for verb, words in expected.items():
         with pytest.raises(SystemExit):

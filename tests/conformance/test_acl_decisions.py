@@ -41,11 +41,11 @@ def ask_java(cases: Sequence[Case]) -> list[str]:
     return run.stdout.splitlines()
 
 
-def test_what_the_unit_tests_know_is_kafkas() -> None:
+def test_the_recorded_acl_decisions_are_kafkas() -> None:
     assert ask_java(recorded_cases()) == recorded_answers()
 
 
-def test_every_decision_is_kafkas() -> None:
+def test_random_acl_decisions_equal_kafkas() -> None:
     draw = random.Random(4)
     cases = [make(draw, QUESTIONS) for _ in range(CASES)]
     java = ask_java(cases)

@@ -35,7 +35,7 @@ async def ask_all(address: tuple[str, int]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("what", "properties"), [("with an authorizer", AUTHORIZER), ("without one", {})])
-def test_what_kafka_answers(tmp_path: Path, what: str, properties: dict[str, str]) -> None:
+def test_acl_requests_are_answered_by_kafka_as_recorded(tmp_path: Path, what: str, properties: dict[str, str]) -> None:
     server = KafkaServer(tmp_path, properties)
     server.start()
     try:
@@ -46,7 +46,7 @@ def test_what_kafka_answers(tmp_path: Path, what: str, properties: dict[str, str
         assert answer == known, exchange.name
 
 
-def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
+def test_kafka_acls_works_on_muster(tmp_path: Path) -> None:
     """What a user types: entries for a consumer of a prefix are added, listed, and partly removed."""
     server = MusterServer(tmp_path, AUTHORIZER, in_memory=True)
     server.start()

@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def test_its_own_tests_pass(tmp_path: Path) -> None:
+def test_the_tests_of_aiokafka_pass_on_muster(tmp_path: Path) -> None:
     copy = tmp_path / "aiokafka"
     shutil.copytree(Path(CHECKOUT) / "tests", copy / "tests")
     (copy / "tests" / "conftest.py").write_text(CONFTEST)

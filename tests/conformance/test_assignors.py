@@ -42,13 +42,13 @@ def differences(cases: list[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", ASSIGNORS)
-def test_groups(strategy: str) -> None:
+def test_random_groups_get_the_assignments_of_kafka(strategy: str) -> None:
     rng = random.Random(f"{strategy} 4.3")
     assert differences([draw_case(rng, strategy) for _ in range(GROUPS)]) == []
 
 
 @pytest.mark.parametrize("strategy", ASSIGNORS)
-def test_histories(strategy: str) -> None:
+def test_histories_of_groups_get_the_assignments_of_kafka(strategy: str) -> None:
     """Cooperative rounds run to their end; each call of each round is compared."""
     rng = random.Random(f"{strategy} over time")
     cases = [case for _ in range(HISTORIES) for case in draw_history(rng, strategy)]
@@ -56,7 +56,7 @@ def test_histories(strategy: str) -> None:
     assert differences(cases) == []
 
 
-def test_the_missions_examples() -> None:
+def test_the_named_examples_get_the_assignments_of_kafka() -> None:
     """And story 13: two topics of two on three members, one leaves; ten of five partitions each, one leaves."""
     cases = [
         Case(
@@ -108,14 +108,14 @@ def draw_large(
 
 @pytest.mark.parametrize("racks", [False, True], ids=["", "racks"])
 @pytest.mark.parametrize("strategy", ASSIGNORS)
-def test_large_groups(strategy: str, racks: bool) -> None:
+def test_large_groups_get_the_assignments_of_kafka(strategy: str, racks: bool) -> None:
     rng = random.Random(f"{strategy} large")
     cases = draw_large(rng, strategy, 500, 200, equal=True, racks=racks)
     cases += draw_large(rng, strategy, 80, 40, equal=False, racks=racks)
     assert differences(cases) == []
 
 
-def test_the_frozen_sample_is_what_kafka_says() -> None:
+def test_the_frozen_sample_of_assignments_is_kafkas() -> None:
     rng = random.Random("frozen")
     cases = []
     for strategy in ASSIGNORS:

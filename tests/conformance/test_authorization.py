@@ -143,7 +143,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_kafka_answers_the_same(kafka: Kafka, case: Case) -> None:
+def test_kafka_answers_a_refused_client_as_recorded(kafka: Kafka, case: Case) -> None:
     with kafka.refusing(case.refused):
         for _ in range(20):
             answer = kafka.ask(case.request(kafka.topic_id), case.version)

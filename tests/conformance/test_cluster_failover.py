@@ -28,14 +28,14 @@ Fault = Callable[[], object]
 
 
 @pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_no_acknowledged_write_is_lost_in_a_failover(tmp_path: Path) -> None:
     with running_pair() as pair:
         play(tmp_path, pair.url, [pair.fail_over])
 
 
 @pytest.mark.skipif(bool(patroni.missing()), reason=f"of Debian's packages there is no {patroni.missing()}")
 @pytest.mark.timeout(900)
-def test_patroni_decides_who_is_the_primary(tmp_path: Path) -> None:
+def test_no_acknowledged_write_is_lost_in_a_failover_by_patroni(tmp_path: Path) -> None:
     """The primary dies with its machine, comes back behind the other one, and they change places in order."""
     with patroni.running_patroni() as pair:
 

@@ -12,9 +12,9 @@ from tests.e2e.test_stories import STORIES
 pytestmark = pytest.mark.timeout(900)
 
 
-def test_nodes_of_one_process_tell_the_same(tmp_path: Path) -> None:
+def test_stories_on_nodes_of_one_process_equal_kafkas(tmp_path: Path) -> None:
     assert differences(STORIES, nodes(tmp_path)) == []
 
 
-def test_nodes_over_a_database_tell_the_same(tmp_path: Path, postgres: str) -> None:
+def test_stories_on_nodes_over_a_database_equal_kafkas(tmp_path: Path, postgres: str) -> None:
     assert differences(STORIES, cluster(tmp_path, postgres)) == []

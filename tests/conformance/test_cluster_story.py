@@ -19,7 +19,7 @@ DIRECTORY = "    partitions in the directory of "
 
 
 @pytest.mark.timeout(600)
-async def test_kafka_answers_as_it_did(tmp_path: Path) -> None:
+async def test_three_brokers_of_kafka_answer_as_recorded(tmp_path: Path) -> None:
     kafka = KafkaCluster(tmp_path, PROPERTIES)
     kafka.start()
     try:
@@ -30,7 +30,7 @@ async def test_kafka_answers_as_it_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_nodes_over_a_database_answer_as_kafka_does(tmp_path: Path, postgres: str) -> None:
+def test_three_nodes_over_a_database_answer_as_kafka(tmp_path: Path, postgres: str) -> None:
     with own_database(postgres) as database:
         # a lease is not to end because the machine is busy
         nodes = ClusterNodes(tmp_path, {**PROPERTIES, "broker.session.timeout.ms": "6000"}, database)

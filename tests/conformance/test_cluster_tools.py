@@ -339,7 +339,9 @@ def acts(stage: Stage, what: str, *words: str) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["nodes", "cluster"])
-def test_each_tool_says_the_same(kind: str, tools: Tools, postgres: str, tmp_path: Path) -> None:
+def test_each_cluster_tool_prints_the_same_for_muster_and_kafka(
+    kind: str, tools: Tools, postgres: str, tmp_path: Path
+) -> None:
     with ExitStack() as ends:
         kafka = KafkaCluster(tmp_path / "kafka", PROPERTIES, racks=RACKS)
         kafka.start()

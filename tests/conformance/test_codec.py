@@ -26,7 +26,7 @@ def kafka_class(layout: Layout) -> str:
     return f"{package}.{layout.name}{data}"
 
 
-def test_kafka_writes_the_same_bytes() -> None:
+def test_kafka_decodes_and_encodes_each_message_to_the_same_bytes() -> None:
     rng = random.Random(43)
     lines = [
         f"{kafka_class(layout)} {version} {layout.encode(version, draw(rng, layout, version)).hex()}"

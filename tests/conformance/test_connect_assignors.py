@@ -39,7 +39,7 @@ def on_java(histories: list[History]) -> list[list[Answer]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def test_connects_assignors_answer_the_same() -> None:
+def test_random_histories_get_the_assignments_of_connect() -> None:
     drawn = [draw(seed) for seed in range(HISTORIES)]
     java = on_java([history for history, _ in drawn])
     assert len(java) == HISTORIES

@@ -162,7 +162,7 @@ class Loss:
         return {item.connector for worker in workers for item in self.before[worker.port] if item.number == 0}
 
 
-def test_a_worker_that_comes_back_in_time_gets_its_work_again(pipeline: Pipeline) -> None:
+def test_a_worker_back_within_the_delay_gets_its_tasks_back(pipeline: Pipeline) -> None:
     loss = Loss(pipeline)
     silent = {name: pipeline.come_to(name) for name in loss.tasks_of([loss.victim])}
     loss.victim.start()
@@ -181,7 +181,7 @@ def test_a_worker_that_comes_back_in_time_gets_its_work_again(pipeline: Pipeline
     loss.the_others_never_stopped()
 
 
-def test_the_work_of_a_worker_that_stays_away_goes_to_the_others(pipeline: Pipeline) -> None:
+def test_the_tasks_of_a_lost_worker_move_to_the_others_after_the_delay(pipeline: Pipeline) -> None:
     loss = Loss(pipeline)
     silent = {name: pipeline.come_to(name) for name in loss.tasks_of([loss.victim])}
     pipeline.all_work(loss.tasks_of(loss.others))
@@ -196,7 +196,7 @@ def test_the_work_of_a_worker_that_stays_away_goes_to_the_others(pipeline: Pipel
     pipeline.settled()
 
 
-def test_nothing_was_lost_on_the_way(pipeline: Pipeline) -> None:
+def test_no_record_of_the_connectors_was_lost(pipeline: Pipeline) -> None:
     """Connect promises at least once here: a number may be there twice, none may be missing."""
     count = pipeline.feeder.close()
     for number in range(3):

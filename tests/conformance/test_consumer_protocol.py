@@ -92,7 +92,7 @@ def read_all(clients: Clients, count: int) -> None:
     clients.wait(lambda: len(clients.ledger) == count, f"{count} records")
 
 
-def test_only_what_moves_stops(
+def test_a_rebalance_interrupts_only_partitions_that_move(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
     topic, clients = new_name("topic"), start_clients(server)
@@ -120,7 +120,7 @@ def test_only_what_moves_stops(
     assert not clients.ledger.twice
 
 
-def test_a_killed_consumer_is_missed(start_server: Start, start_clients: StartClients) -> None:
+def test_a_killed_consumer_leaves_after_its_session_timeout(start_server: Start, start_clients: StartClients) -> None:
     server, topic, group = start_server({**PROMPT, **SHORT_SESSIONS}), "topic", "group"
     create_topic(server, topic, PARTITIONS)
     clients, victim = start_clients(server), start_clients(server)
@@ -139,7 +139,7 @@ def test_a_killed_consumer_is_missed(start_server: Start, start_clients: StartCl
 
 
 @only_java
-def test_a_static_member_is_back_and_nobody_notices(
+def test_a_static_member_restarts_without_a_rebalance(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
     """franz-go 1.22 forgets the instance id when it goes (INVALID_REQUEST, on Kafka too)."""
@@ -161,7 +161,7 @@ def test_a_static_member_is_back_and_nobody_notices(
 
 
 @only_java
-def test_how_a_consumer_says_good_bye(
+def test_the_close_options_of_a_consumer_decide_whether_it_leaves(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
     """KIP-1092: a static member that leaves at once, one that stays, and one without a name."""
@@ -192,7 +192,7 @@ def test_how_a_consumer_says_good_bye(
     assert clients.rebalances["a"] == callbacks
 
 
-def test_patterns_that_the_server_resolves(
+def test_a_subscription_pattern_is_resolved_by_the_server(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
     """A topic that is new comes with the next search."""
@@ -210,7 +210,7 @@ def test_patterns_that_the_server_resolves(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative"])
-def test_over_and_back_member_by_member(
+def test_a_group_is_upgraded_and_downgraded_member_by_member(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients, client: str, strategy: str
 ) -> None:
     topic, clients = new_name("topic"), start_clients(server)

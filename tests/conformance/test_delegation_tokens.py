@@ -38,7 +38,7 @@ def ports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     server.stop()
 
 
-def test_the_story(ports: tuple[int, int]) -> None:
+def test_the_story_of_delegation_tokens_is_as_recorded(ports: tuple[int, int]) -> None:
     async def settle() -> None:
         await asyncio.sleep(3)  # a broker of Kafka hears of changes from its controller
 

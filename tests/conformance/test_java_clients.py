@@ -40,7 +40,7 @@ def read_all(java: JavaClients, count: int) -> None:
     java.wait(lambda: len(java.ledger) == count, f"{count} records")
 
 
-def test_three_share_one_joins_one_leaves(
+def test_java_consumers_share_partitions_as_members_join_and_leave(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava, strategy: str, static: bool
 ) -> None:
     topic, java = new_topic(PARTITIONS), start_java(server)
@@ -62,7 +62,7 @@ def test_three_share_one_joins_one_leaves(
     assert all(java.ledger.by(name) for name in ("a", "b", "c", "late"))
 
 
-def test_a_killed_consumer_is_missed(
+def test_a_killed_java_consumer_leaves_after_its_session_timeout(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava, strategy: str
 ) -> None:
     topic, java, victim = new_topic(PARTITIONS), start_java(server), start_java(server)
@@ -86,7 +86,7 @@ def test_a_killed_consumer_is_missed(
     assert not java.ledger.twice
 
 
-def test_a_static_member_restarts_without_a_rebalance(
+def test_a_static_java_member_restarts_without_a_rebalance(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava, strategy: str
 ) -> None:
     topic, java = new_topic(PARTITIONS), start_java(server)
@@ -106,7 +106,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_all_go_on_after_a_restart_of_the_server(
+def test_java_clients_go_on_after_a_restart_of_the_server(
     start_server: Callable[..., ServerProcess], start_java: StartJava, strategy: str, how: str
 ) -> None:
     server, topic, group = start_server(), "restarted", "restarted-group"
@@ -137,7 +137,9 @@ def test_all_go_on_after_a_restart_of_the_server(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_each_codec(server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava, codec: str) -> None:
+def test_java_clients_write_and_read_each_compression_codec(
+    server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava, codec: str
+) -> None:
     topic, java = new_topic(PARTITIONS), start_java(server)
     java.produce(topic, 0, 2000, compression_type=codec, linger_ms="20")
     consume(java, "reader", group, topic, STRATEGIES["eager"], isolation_level="read_committed")

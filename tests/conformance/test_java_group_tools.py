@@ -197,7 +197,7 @@ RESETS = (
 
 
 @pytest.mark.timeout(300)
-def test_muster_groups_offsets_reset_plans_what_kafkas_tool_plans(
+def test_muster_groups_offsets_reset_prints_the_plan_of_kafkas_tool(
     pair: tuple[Stage, Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     csv = tmp_path / "offsets.csv"
@@ -220,7 +220,7 @@ def test_muster_groups_offsets_reset_plans_what_kafkas_tool_plans(
 
 
 @pytest.mark.timeout(600)
-def test_each_command_says_the_same(pair: tuple[Stage, Stage], tmp_path: Path) -> None:
+def test_each_group_command_prints_the_same_for_muster_and_kafka(pair: tuple[Stage, Stage], tmp_path: Path) -> None:
     muster, kafka = pair
     csv = tmp_path / "offsets.csv"
     csv.write_text("orders,0,2\norders,3,9\n", encoding="utf-8")

@@ -45,7 +45,7 @@ class JavaMember:
             self._java.stop(self.name)
 
 
-def test_nobody_stops_consuming_what_it_keeps(
+def test_cooperative_java_consumers_keep_consuming_their_kept_partitions(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
 ) -> None:
     topic, java = new_topic(8), start_java(server)
@@ -59,7 +59,7 @@ def test_nobody_stops_consuming_what_it_keeps(
 
 
 @with_events
-def test_who_is_slow_between_polls_leaves_and_says_why(
+def test_a_java_consumer_slow_between_polls_leaves_with_the_reason(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
 ) -> None:
     topic, java, callbacks = new_topic(8), start_java(server), GroupEvents(server, group)

@@ -99,7 +99,7 @@ def read_and_written(java: JavaClients, settings: dict[str, str], topic: str) ->
     java.wait(lambda: len(java.ledger) == 50, "50 records")
 
 
-def test_kafka_configs_sets_users_and_they_come_in(secure: SecureMuster, start_java: StartJava) -> None:
+def test_users_set_by_kafka_configs_can_log_in(secure: SecureMuster, start_java: StartJava) -> None:
     admin = secure.settings("PLAIN", "admin", "admin-secret")
     for credential in "SCRAM-SHA-256=[password=bob-secret]", "SCRAM-SHA-512=[iterations=8192,password=bob-secret]":
         # not both at once: that is refused, as by Kafka 4.3
@@ -112,7 +112,7 @@ def test_kafka_configs_sets_users_and_they_come_in(secure: SecureMuster, start_j
         read_and_written(start_java(secure), secure.settings(mechanism, "bob", "bob-secret"), topic)
 
 
-def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava) -> None:
+def test_a_java_client_with_a_certificate_is_authenticated(secure: SecureMuster, start_java: StartJava) -> None:
     lines = [line for line in secure.log().splitlines() if '"listener": "SSL"' in line and '"listening"' in line]
     address = lines[0].partition('"address": "')[2].partition('"')[0]
     settings = {
@@ -123,7 +123,7 @@ def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava
     read_and_written(start_java(secure), settings, "certificate")
 
 
-def test_kafka_delegation_tokens(secure: SecureMuster, start_java: StartJava) -> None:
+def test_kafka_delegation_tokens_works_on_muster(secure: SecureMuster, start_java: StartJava) -> None:
     """Made, shown by a client, told, renewed and ended."""
     name, admin = "org.apache.kafka.tools.DelegationTokenCommand", secure.settings("PLAIN", "admin", "admin-secret")
     words = "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob"
@@ -145,7 +145,7 @@ def test_kafka_delegation_tokens(secure: SecureMuster, start_java: StartJava) ->
     assert "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in said
 
 
-def test_a_client_with_a_signed_token(
+def test_a_java_client_with_a_signed_token_is_authenticated(
     secure: SecureMuster, start_java: StartJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = secure.workdir / "token.jwt"
@@ -160,7 +160,7 @@ def test_a_client_with_a_signed_token(
     read_and_written(start_java(secure), settings, "bearer")
 
 
-def test_who_authenticates_again_stays(secure: SecureMuster, start_java: StartJava) -> None:
+def test_a_java_client_that_authenticates_again_stays_in_its_group(secure: SecureMuster, start_java: StartJava) -> None:
     """KIP-368: Java's clients do so on each connection, before its time is over."""
     java, settings = start_java(secure), secure.settings("PLAIN", "admin", "admin-secret")
     names = {name.replace(".", "_"): value for name, value in settings.items()}

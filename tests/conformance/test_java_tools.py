@@ -24,7 +24,7 @@ def rows(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def test_topics(tool: Tool, new_name: NewName) -> None:
+def test_kafka_topics_works_on_muster(tool: Tool, new_name: NewName) -> None:
     topic = new_name("tool")
     created = tool(TOPICS, "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=60000")
     assert f"Created topic {topic}." in created
@@ -42,7 +42,7 @@ def test_topics(tool: Tool, new_name: NewName) -> None:
     assert "does not exist" in tool(TOPICS, "--describe", "--topic", topic, status=1)
 
 
-def test_console_producer_and_consumer_and_offsets(tool: Tool, new_name: NewName, group: str) -> None:
+def test_console_clients_and_offsets_of_their_group_work(tool: Tool, new_name: NewName, group: str) -> None:
     topic = new_name("console")
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
     tool(PRODUCER, "--topic", topic, stdin="".join(f"line {number}\n" for number in range(20)))
@@ -66,7 +66,7 @@ def test_console_producer_and_consumer_and_offsets(tool: Tool, new_name: NewName
     assert {row[5] for row in described.values()} == {"0"}
 
 
-def test_console_consumer_with_the_consumer_protocol(tool: Tool, new_name: NewName, group: str) -> None:
+def test_the_console_consumer_works_with_the_consumer_protocol(tool: Tool, new_name: NewName, group: str) -> None:
     topic = new_name("console")
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
     tool(PRODUCER, "--topic", topic, stdin="one\ntwo\n")
@@ -78,7 +78,7 @@ def test_console_consumer_with_the_consumer_protocol(tool: Tool, new_name: NewNa
     assert [row[3:6] for row in described if row[3] != "0"] in ([["1", "1", "0"]] * 2, [["2", "2", "0"]])
 
 
-def test_groups(tool: Tool, new_name: NewName, group: str) -> None:
+def test_kafka_groups_and_consumer_groups_work_on_muster(tool: Tool, new_name: NewName, group: str) -> None:
     topic = new_name("grouped")
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
     tool(PRODUCER, "--topic", topic, stdin="one\ntwo\nthree\n")
@@ -102,7 +102,7 @@ def test_groups(tool: Tool, new_name: NewName, group: str) -> None:
     assert f"Group {group} not found." in tool(GROUPS, "--describe", "--group", group, errors=True)
 
 
-def test_configs(tool: Tool, new_name: NewName) -> None:
+def test_kafka_configs_works_on_muster(tool: Tool, new_name: NewName) -> None:
     topic = new_name("configured")
     tool(TOPICS, "--create", "--topic", topic, "--config", "cleanup.policy=compact")
     described = tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", topic)
@@ -124,7 +124,7 @@ def test_configs(tool: Tool, new_name: NewName) -> None:
         (("broker-loggers", "--entity-name", "1"), "muster.events=ERROR", None),
     ],
 )
-def test_configs_that_are_changed_while_running(
+def test_kafka_configs_changes_settings_of_a_running_server(
     tool: Tool, entity: tuple[str, ...], config: str, source: str | None
 ) -> None:
     name = config.partition("=")[0]
@@ -136,7 +136,7 @@ def test_configs_that_are_changed_while_running(
     assert f" {config} " not in tool(CONFIGS, "--describe", "--entity-type", *entity)
 
 
-def test_cluster_and_describe_of_a_living_group(
+def test_kafka_cluster_and_describe_of_a_stable_group_work(
     tool: Tool, server: ServerProcess, new_name: NewName, group: str, start_java: Callable[..., JavaClients]
 ) -> None:
     topic = new_name("living")
@@ -155,7 +155,7 @@ def test_cluster_and_describe_of_a_living_group(
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy"])
-def test_console_producer_with_a_codec(tool: Tool, new_name: NewName, codec: str) -> None:
+def test_the_console_producer_works_with_each_compression_codec(tool: Tool, new_name: NewName, codec: str) -> None:
     topic = new_name(codec)
     tool(PRODUCER, "--topic", topic, "--compression-codec", codec, stdin="a\nb\n")
     consumed = tool(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "2", "--timeout-ms", "20000")

@@ -25,7 +25,7 @@ LINES = 340
 
 
 @pytest.mark.parametrize("language", list(COMMANDS))
-def test_the_example_tests_pass(language: str, tmp_path: Path) -> None:
+def test_the_example_tests_of_each_language_pass(language: str, tmp_path: Path) -> None:
     missing = [command[0] for command in COMMANDS[language] if shutil.which(command[0]) is None]
     if missing:
         pytest.skip(f"needs {missing[0]}")
@@ -43,7 +43,7 @@ def test_the_example_tests_pass(language: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["typescript/muster.ts", "go/muster.go", "java/src/test/java/muster/Muster.java"], ids=lambda name: name[:2]
 )
-def test_a_client_asks_only_for_what_there_is(name: str) -> None:
+def test_each_example_client_uses_only_described_paths(name: str) -> None:
     """Each path that a client builds is one of the description; and it is short."""
     text = (EXAMPLES / name).read_text()
     assert len(text.splitlines()) <= LINES

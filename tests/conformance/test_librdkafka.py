@@ -128,32 +128,32 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
         server.stop()
 
 
-def test_producers_that_may_not(suite: Suite) -> None:
+def test_librdkafka_producers_without_permission_are_refused(suite: Suite) -> None:
     assert suite.run("0115", "PLAINTEXT") == {"0115_producer_auth": "PASSED"}
 
 
-def test_consumers_that_may_not(suite: Suite) -> None:
+def test_librdkafka_consumers_without_permission_are_refused(suite: Suite) -> None:
     assert suite.run("0119", "PLAINTEXT") == {"0119_consumer_auth": "PASSED"}
 
 
 @pytest.mark.parametrize(
     "subtests", ["do_test_CreateAcls", "do_test_DescribeAcls", "do_test_DeleteAcls", "do_test_UserScram"]
 )
-def test_acls_and_users_of_the_admin_client(suite: Suite, subtests: str) -> None:
+def test_acls_and_users_of_librdkafkas_admin_client_work(suite: Suite, subtests: str) -> None:
     assert suite.run("0081", "SASL_SSL", "SCRAM-SHA-512", subtests) == {"0081_admin": "PASSED"}
 
 
 @pytest.mark.parametrize("protocol", LISTENERS[2:])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_credentials_that_change(suite: Suite, protocol: str, mechanism: str) -> None:
+def test_librdkafka_clients_accept_changed_credentials(suite: Suite, protocol: str, mechanism: str) -> None:
     assert suite.run("0135", protocol, mechanism) == {"0135_sasl_credentials": "PASSED"}
 
 
-def test_callbacks_for_tokens(suite: Suite) -> None:
+def test_librdkafka_token_callbacks_work(suite: Suite) -> None:
     assert suite.run("0128", "SASL_SSL", "OAUTHBEARER") == {"0128_sasl_callback_queue": "PASSED"}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_who_authenticates_again_loses_nothing(suite: Suite, mechanism: str) -> None:
+def test_librdkafka_clients_that_authenticate_again_lose_no_record(suite: Suite, mechanism: str) -> None:
     """librdkafka's suite wants the broker's connections.max.reauth.ms to be 10 s."""
     assert suite.run("0142", "SASL_SSL", mechanism) == {"0142_reauthentication": "PASSED"}

@@ -197,7 +197,7 @@ def give_back(muster: MusterServer, kafka: KafkaServer) -> None:
         (logs / name).unlink(missing_ok=True)
 
 
-def test_a_group_of_kafka_goes_on_with_muster_and_again_with_kafka(
+def test_consumer_groups_go_on_from_kafka_to_muster_and_back(
     servers: tuple[KafkaServer, MusterServer],
 ) -> None:
     kafka, muster = servers

@@ -119,7 +119,7 @@ def assert_is_worth_comparing(facts: Mapping[str, Any], *, transactions: bool) -
         assert found == {0: 2, 1: 1, 2: 2}
 
 
-def test_muster_takes_over_what_kafka_wrote(servers: tuple[KafkaServer, MusterServer]) -> None:
+def test_muster_reads_the_offsets_partitions_of_kafka(servers: tuple[KafkaServer, MusterServer]) -> None:
     kafka, muster = servers
     kafka.start()
     before = asyncio.run(live(kafka, transactions=True))
@@ -136,7 +136,9 @@ def test_muster_takes_over_what_kafka_wrote(servers: tuple[KafkaServer, MusterSe
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["as written", "compacted"])
-def test_kafka_takes_over_what_muster_wrote(servers: tuple[KafkaServer, MusterServer], compacted: bool) -> None:
+def test_kafka_reads_the_offsets_partitions_of_muster(
+    servers: tuple[KafkaServer, MusterServer], compacted: bool
+) -> None:
     kafka, muster = servers
     muster.start()
     before = asyncio.run(live(muster, transactions=False))

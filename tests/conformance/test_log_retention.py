@@ -73,7 +73,7 @@ def as_text(groups: dict[str, dict[Where, list[Facts]]]) -> list[str]:
 
 
 @pytest.mark.timeout(400)
-def test_what_expires_and_what_is_written_then(tmp_path: Path) -> None:
+def test_expired_offsets_and_their_records_equal_kafkas(tmp_path: Path) -> None:
     servers: list[ServerProcess] = [
         KafkaServer(tmp_path / "kafka", SETTINGS),
         MusterServer(tmp_path / "muster", SETTINGS),

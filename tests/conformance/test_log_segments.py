@@ -49,7 +49,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "t-0"
 
 
-def test_batches_and_records(partition: Path) -> None:
+def test_kafka_dumps_the_batches_and_records_of_our_segments(partition: Path) -> None:
     paths = sorted(partition.glob("*.log"))
     assert len(paths) > 1
     text = dump(paths, "--deep-iteration", "--print-data-log")
@@ -67,7 +67,7 @@ def test_batches_and_records(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_indexes(partition: Path, suffix: str) -> None:
+def test_kafka_accepts_the_indexes_of_our_segments(partition: Path, suffix: str) -> None:
     paths = sorted(partition.glob(f"*.{suffix}"))
     assert dump(paths, "--index-sanity-check").count("passed sanity check") == len(paths)
     # entries are compared with the log itself; what does not agree is told

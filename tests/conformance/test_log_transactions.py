@@ -290,7 +290,7 @@ async def goes_on(server: ServerProcess, made: dict[str, Producer]) -> None:
         assert await made["slow"].end(commit=True) == ErrorCode.INVALID_TXN_STATE
 
 
-def test_muster_goes_on_where_kafka_was_killed(servers: tuple[KafkaServer, MusterServer]) -> None:
+def test_muster_resumes_the_transactions_of_a_killed_kafka(servers: tuple[KafkaServer, MusterServer]) -> None:
     kafka, muster = servers
     logs = kafka.workdir / "data" / "logs"
     kafka.start()
@@ -311,7 +311,7 @@ def test_muster_goes_on_where_kafka_was_killed(servers: tuple[KafkaServer, Muste
 # ---- a Muster's
 
 
-def test_kafka_goes_on_where_muster_was_killed(servers: tuple[KafkaServer, MusterServer]) -> None:
+def test_kafka_resumes_the_transactions_of_a_killed_muster(servers: tuple[KafkaServer, MusterServer]) -> None:
     kafka, muster = servers
     muster.start()
     made = asyncio.run(all_sorts_of(muster))

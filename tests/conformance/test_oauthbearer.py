@@ -140,25 +140,25 @@ def check(asked: Asked, keys: Keys, listener: str, cases: tuple[Case, ...]) -> d
     return wrong
 
 
-def test_tokens(asked: Asked, keys: Keys) -> None:
+def test_signed_tokens_are_judged_as_recorded(asked: Asked, keys: Keys) -> None:
     assert check(asked, keys, "STRICT", TOKENS) == {}
 
 
-def test_where_no_audience_is_expected(asked: Asked, keys: Keys) -> None:
+def test_tokens_without_an_expected_audience_are_judged_as_recorded(asked: Asked, keys: Keys) -> None:
     assert check(asked, keys, "OPEN", ANYBODY) == {}
 
 
-def test_messages(asked: Asked, keys: Keys) -> None:
+def test_oauthbearer_messages_are_answered_as_recorded(asked: Asked, keys: Keys) -> None:
     token = keys.token(Case("good"), time.time())
     told = {one.name: asked.tells("STRICT", one.text.replace("{token}", token))[0] for one in MESSAGES}
     assert told == {one.name: one.told for one in MESSAGES}
 
 
-def test_the_shorter_of_two_lifetimes(asked: Asked, keys: Keys) -> None:
+def test_the_session_lasts_the_shorter_of_two_lifetimes(asked: Asked, keys: Keys) -> None:
     told, lifetime = asked.tells("SHORT", f"n,,\1auth=Bearer {keys.token(Case('', {'aud': MISSING}), time.time())}\1\1")
     assert (told, lifetime) == (None, 100_000)
 
 
-def test_unsecured_tokens(asked: Asked, keys: Keys) -> None:
+def test_unsecured_tokens_are_judged_as_recorded(asked: Asked, keys: Keys) -> None:
     assert check(asked, keys, "UNSECURED", UNSECURED) == {}
     assert check(asked, keys, "OPTIONS", UNSECURED_WITH_OPTIONS) == {}

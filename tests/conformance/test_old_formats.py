@@ -21,7 +21,7 @@ BATCH = re.compile(
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_record_and_batch(seed: int, tmp_path: Path) -> None:
+def test_message_sets_of_kafka_are_read_as_kafka_dumps_them(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()
     command = [KAFKA_SCRIPTS / "kafka-tool.sh", HERE / "OldFormats.java", path, str(seed)]

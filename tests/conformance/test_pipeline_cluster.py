@@ -127,7 +127,7 @@ def groups_in(out: Path, table: str) -> set[Any]:
     return set(pq.read_table(out / "tables" / table, columns=["group"]).column("group").to_pylist())
 
 
-def test_with_a_packed_environment_over_a_live_cluster(
+def test_the_pipeline_on_spark_runs_with_a_packed_environment(
     standalone: Standalone, packed: Path, unpacked: Path, tmp_path: Path
 ) -> None:
     assert not imports_muster("python3", bare_environment())
@@ -163,7 +163,7 @@ spark.read.format("muster").option("rows", "decoded").load(sys.argv[1]).write.pa
 """
 
 
-def test_with_the_code_alone_where_the_executors_have_the_rest(
+def test_the_pipeline_on_spark_runs_with_the_zip_of_its_code(
     standalone: Standalone, packed: Path, unpacked: Path, tmp_path: Path
 ) -> None:
     lacking = tmp_path / "python"

@@ -68,7 +68,7 @@ def analyze(*options: str | Path) -> str:
     return run("-m", "muster.cli", "analyze", "--master", "local[2]", *options)
 
 
-def test_tables_and_raw_copies_of_delta_lake(live: Live, tmp_path: Path) -> None:
+def test_a_follower_writes_and_reads_delta_lake_tables(live: Live, tmp_path: Path) -> None:
     out, raw = tmp_path / "out", tmp_path / "raw"
     live.create(TOPIC, 4)
     follow = ("--bootstrap-server", live.bootstrap, "--follow", "--once", "--table-format", "delta", "--out", out)

@@ -84,7 +84,9 @@ def wait_for(child: subprocess.Popen[bytes], is_enough: Callable[[], bool]) -> N
 
 
 @pytest.mark.timeout(2400)
-def test_killed_again_and_again(running: Live, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_follower_killed_repeatedly_leaves_the_tables_of_an_analysis(
+    running: Live, spark: SparkSession, tmp_path: Path
+) -> None:
     chance = random.Random(SEED)
     out = tmp_path / "out"
     # a cluster without any group is waited for

@@ -113,7 +113,7 @@ def decoded(reading: Any, **how: str) -> Any:
 FACTS = ("producer_id", "producer_epoch", "is_transactional")
 
 
-def test_the_cluster_over_tls_and_its_segments_say_the_same(kafka: SecureKafka, spark: Spark) -> None:
+def test_kafka_over_tls_and_its_segments_give_the_same_rows(kafka: SecureKafka, spark: Spark) -> None:
     folder = str(kafka.workdir / "data" / "logs")
     for isolation, aborted in (("read_committed", 0), ("read_uncommitted", 4)):
         cluster, segments = (
@@ -129,7 +129,9 @@ def test_the_cluster_over_tls_and_its_segments_say_the_same(kafka: SecureKafka, 
         assert {row["kind"] for row in rows} == {"commit", "classic"}
 
 
-def test_its_transactions_over_tls_and_from_its_segments(kafka: SecureKafka, spark: Spark, tmp_path: Path) -> None:
+def test_kafka_over_tls_and_its_segments_give_the_same_transactions(
+    kafka: SecureKafka, spark: Spark, tmp_path: Path
+) -> None:
     folder = str(kafka.workdir / "data" / "logs")
     found = []
     for number, source in enumerate((Source(kafka=kafka.client()), Source(path=folder))):
@@ -144,14 +146,16 @@ def test_its_transactions_over_tls_and_from_its_segments(kafka: SecureKafka, spa
     assert found == [[(None, None)] * 2, [(4, ["with-members"])] * 2]
 
 
-def test_the_batches_of_its_segments_are_compressed(kafka: SecureKafka) -> None:
+def test_the_offsets_batches_of_kafka_are_compressed(kafka: SecureKafka) -> None:
     first = next(
         path for path in (kafka.workdir / "data" / "logs").glob("__consumer_offsets-*/*.log") if path.stat().st_size
     )
     assert first.read_bytes()[22] & 7 == int(ZSTD)
 
 
-def test_a_wrong_password_is_told_by_its_name(kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_password_is_reported_as_failed_authentication(
+    kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.ANSWER_TIMEOUT_S", 5.0)
     with pytest.raises(ClusterError, match="Authentication failed"):
         bounds(kafka.client("wrong"), Reading())
@@ -171,15 +175,13 @@ def test_a_stream_over_tls_goes_on_from_its_checkpoint(kafka: SecureKafka, spark
 
 @needs_connector
 @pytest.mark.parametrize("named", [{}, {"subscribe": "", "subscribePattern": "__consumer_off.*"}])
-def test_all_rows_come_through_the_connector_by_the_recipe(
-    kafka: SecureKafka, spark: Spark, named: dict[str, str]
-) -> None:
+def test_sparks_connector_reads_all_rows_by_the_recipe(kafka: SecureKafka, spark: Spark, named: dict[str, str]) -> None:
     wanted = places(decoded(spark.read, **options(kafka.client())))
     assert places(decoded_rows(through_connector(spark.read, kafka.bootstrap, **named))) == wanted
 
 
 @needs_connector
-def test_without_the_setting_the_connector_brings_nothing(kafka: SecureKafka, spark: Spark) -> None:
+def test_sparks_connector_reads_no_rows_without_the_setting(kafka: SecureKafka, spark: Spark) -> None:
     spark.conf.set(SETTING, "false")
     try:
         assert through_connector(spark.read, kafka.bootstrap).count() == 0
@@ -190,7 +192,9 @@ def test_without_the_setting_the_connector_brings_nothing(kafka: SecureKafka, sp
 
 
 @needs_connector
-def test_a_stream_through_the_connector_by_the_recipe(kafka: SecureKafka, spark: Spark, tmp_path: Path) -> None:
+def test_a_stream_of_sparks_connector_reads_all_rows_by_the_recipe(
+    kafka: SecureKafka, spark: Spark, tmp_path: Path
+) -> None:
     rows = decoded_rows(through_connector(spark.readStream, kafka.bootstrap, startingOffsets="earliest")).writeStream
     rows = rows.format("parquet").option("path", str(tmp_path / "table"))
     rows = rows.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)

@@ -24,7 +24,7 @@ def ask_java(lines: Sequence[str], folder: Path) -> list[str]:
     return answered.read_text().splitlines()
 
 
-def test_names_and_rules(tmp_path: Path) -> None:
+def test_random_principal_names_and_rules_equal_javas(tmp_path: Path) -> None:
     freeze = bool(os.environ.get("MUSTER_FREEZE"))
     seed, names, rules = (1, 800, 800) if freeze else (2, 20_000, 50_000)
     lines = [*principal_cases.names(seed, names), *principal_cases.mappings(seed, rules)]

@@ -41,7 +41,7 @@ async def ask_all(address: tuple[str, int]) -> list[Any]:
     return found
 
 
-def test_what_kafka_answers(tmp_path: Path) -> None:
+def test_quota_requests_are_answered_by_kafka_as_recorded(tmp_path: Path) -> None:
     server = KafkaServer(tmp_path)
     server.start()
     try:
@@ -55,7 +55,7 @@ def test_what_kafka_answers(tmp_path: Path) -> None:
         assert answer == known, exchange.name
 
 
-def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
+def test_kafka_configs_changes_quotas_on_muster(tmp_path: Path) -> None:
     """What a user types: quotas of users, client ids, pairs and addresses, set, told and taken away."""
     server = MusterServer(tmp_path, in_memory=True)
     server.start()
@@ -86,7 +86,7 @@ def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_rates_and_credits_of_kafkas_classes() -> None:
+def test_the_recorded_rates_and_credits_are_kafkas() -> None:
     """The figures that the unit tests compare with are what Kafka's classes say."""
     command = [KAFKA_SCRIPTS / "kafka-tool.sh", Path(__file__).with_name("Rates.java")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -150,7 +150,7 @@ async def throttle_times(address: tuple[str, int]) -> list[int]:
     return found
 
 
-def test_throttle_times_are_kafkas(tmp_path: Path) -> None:
+def test_throttle_times_of_muster_equal_kafkas(tmp_path: Path) -> None:
     found = []
     for server in (KafkaServer(tmp_path / "kafka"), MusterServer(tmp_path / "muster", in_memory=True)):
         server.start()

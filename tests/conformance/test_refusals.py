@@ -12,7 +12,7 @@ from tests.coordinator.api.full_requests import GOLDEN, errors, fitting, kafkas,
 from tests.support.servers import KAFKA_SCRIPTS
 
 
-def test_kafkas_error_answers() -> None:
+def test_the_recorded_error_responses_are_kafkas() -> None:
     """`MUSTER_FREEZE=1` writes them."""
     requests = [(key, version, fitting(key, version)) for key, version in versions()]
     asked = [f"{key} {version} {api(key).encode_request(version, one).hex()}" for key, version, one in requests]

@@ -106,13 +106,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_records_entries_and_users(programs: Programs, protocol: str, mechanism: str) -> None:
+def test_sarama_clients_and_its_admin_client_work_on_muster(programs: Programs, protocol: str, mechanism: str) -> None:
     done = programs.run(protocol, mechanism)
     assert sorted(done.stdout.splitlines()) == sorted(EXPECTED.splitlines()), done.stderr
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-def test_a_wrong_password(programs: Programs, mechanism: str) -> None:
+def test_sarama_with_a_wrong_password_is_refused(programs: Programs, mechanism: str) -> None:
     done = programs.run("SASL_SSL", mechanism, "wrong")
     assert done.returncode == 1
     assert "failed: kafka" in done.stdout
@@ -120,7 +120,7 @@ def test_a_wrong_password(programs: Programs, mechanism: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
 @pytest.mark.parametrize("tls", [False, True])
-def test_its_own_example(programs: Programs, algorithm: str, tls: bool) -> None:
+def test_the_example_program_of_sarama_works_on_muster(programs: Programs, algorithm: str, tls: bool) -> None:
     port = programs.ports["SASL_SSL" if tls else "SASL_PLAINTEXT"]
     done = subprocess.run(
         [

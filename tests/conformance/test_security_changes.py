@@ -136,7 +136,7 @@ def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Changing]:
         server.stop()
 
 
-async def test_an_expired_certificate_opens_nothing(changing: Changing, tmp_path: Path) -> None:
+async def test_a_client_with_an_expired_certificate_is_refused(changing: Changing, tmp_path: Path) -> None:
     settings = {"bootstrap.servers": changing.bootstrap, **changing.librdkafka("expired"), "log_level": 0}
     with pytest.raises(confluent_kafka.KafkaException):
         confluent_kafka.Producer(settings, logger=None).list_topics(timeout=5)
@@ -171,7 +171,7 @@ async def test_an_expired_certificate_opens_nothing(changing: Changing, tmp_path
     assert len([why for why in reasons if "certificate has expired" in why]) >= 4, reasons
 
 
-def test_an_entry_that_is_taken_away_counts_at_once(changing: Changing, start_java: StartJava) -> None:
+def test_a_removed_acl_applies_at_once_on_open_connections(changing: Changing, start_java: StartJava) -> None:
     """On connections that are open, for clients that have written and read a moment before."""
     java, told = start_java(changing), []
     names = {name.replace(".", "_"): value for name, value in changing.java("web").items()}
@@ -229,7 +229,7 @@ def test_an_entry_that_is_taken_away_counts_at_once(changing: Changing, start_ja
         eventually_sync(lambda: sent() == [None, None], "all to be let in again", 30)
 
 
-def test_a_certificate_that_is_exchanged_disturbs_no_group(changing: Changing, start_java: StartJava) -> None:
+def test_a_replaced_server_certificate_causes_no_rebalance(changing: Changing, start_java: StartJava) -> None:
     """Who is connected stays so; who comes sees the new one, which another authority has signed."""
     java = start_java(changing)
     names = {name.replace(".", "_"): value for name, value in changing.java("web").items()}

@@ -24,7 +24,7 @@ def our_member(name: str, server: ServerProcess, topic: str, group: str) -> Memb
     return member
 
 
-async def test_java_and_aiokafka_share_and_only_what_must_moves(
+async def test_sticky_members_of_java_and_aiokafka_move_no_more_than_necessary(
     server: ServerProcess, new_topic: Callable[[int], str], group: str, start_java: StartJava
 ) -> None:
     topic, java = new_topic(PARTITIONS), start_java(server)

@@ -206,7 +206,7 @@ def wait(condition: Callable[[], object], what: str, *instances: Instance) -> No
         raise AssertionError(f"{error}\n{[instance.said for instance in instances]}") from None
 
 
-def test_word_count(server: ServerProcess, start: Start) -> None:
+def test_kafka_streams_counts_words_across_a_killed_instance(server: ServerProcess, start: Start) -> None:
     lines = Lines(server)
     lines.write(500)
     one = start("one")
@@ -242,7 +242,7 @@ def test_word_count(server: ServerProcess, start: Start) -> None:
     wait(lambda: all(start_offsets(server, REPARTITION)), "records that were read to be deleted", one, again)
 
 
-def test_word_count_exactly_once(server: ServerProcess, start: Start) -> None:
+def test_kafka_streams_counts_words_exactly_once(server: ServerProcess, start: Start) -> None:
     lines = Lines(server)
     one = start("one", EXACTLY_ONCE)
     two = start("two", EXACTLY_ONCE)

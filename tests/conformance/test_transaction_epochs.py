@@ -164,7 +164,7 @@ async def heard_from(address: tuple[str, int]) -> list[Heard]:
 
 
 @pytest.mark.timeout(580)
-def test_all_epochs_of_a_producer_are_used_up(tmp_path: Path) -> None:
+def test_a_producer_with_exhausted_epochs_is_answered_as_by_kafka(tmp_path: Path) -> None:
     heard = []
     servers: list[ServerProcess] = [
         KafkaServer(tmp_path / "kafka", SETTINGS),

@@ -95,7 +95,9 @@ def run_java(class_path: str, classes: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["4.3", "3.7"])
-def test_what_kafkas_own_client_is_told(server: ServerProcess, new_name: Tool, tmp_path: Path, version: str) -> None:
+def test_the_errors_of_kafkas_transactional_client_are_as_recorded(
+    server: ServerProcess, new_name: Tool, tmp_path: Path, version: str
+) -> None:
     topic, group = new_name("topic"), new_name("group")
     create_topic(server, topic, 1)
     BY_OPERATOR.add(topic)
@@ -112,7 +114,7 @@ def rows(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-async def test_transactions_are_listed_described_and_their_producers_too(
+async def test_kafka_transactions_lists_and_describes_transactions_and_producers(
     server: ServerProcess, tool: Tool, new_name: Tool
 ) -> None:
     topic, group, names = new_name("topic"), new_name("group"), [new_name("id") for _ in range(3)]
@@ -180,7 +182,7 @@ async def test_a_hanging_transaction_is_found_and_aborted(
     assert len(await asyncio.to_thread(run, *find)) == 1
 
 
-def test_the_transactional_message_copier_and_the_verifiable_clients(
+def test_kafkas_transactional_copier_and_verifiable_clients_work(
     server: ServerProcess, tool: Tool, new_name: Tool
 ) -> None:
     source, target, group = new_name("source"), new_name("target"), new_name("group")
@@ -207,7 +209,7 @@ def test_the_transactional_message_copier_and_the_verifiable_clients(
     assert sum(value["name"] == "record_data" for value in values) >= 200
 
 
-def test_what_kafkas_tools_read_in_the_segments(server: ServerProcess, tmp_path: Path) -> None:
+def test_kafkas_tools_read_the_transactions_in_our_segments(server: ServerProcess, tmp_path: Path) -> None:
     """The last one of this file: the server is stopped for it."""
     eventually_sync(lambda: set(open_transactions(server).values()) <= {"Ongoing"}, "what has been decided to end")
     server.stop()

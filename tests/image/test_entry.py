@@ -12,24 +12,24 @@ ADVERTISED = "INSIDE://localhost:19092,SIX://[::1]:19093"
 PROTOCOLS = "INSIDE:PLAINTEXT,SIX:PLAINTEXT"
 
 
-def test_without_anything_it_serves_and_is_healthy() -> None:
+def test_the_image_without_settings_serves_and_is_healthy() -> None:
     with Container(port=9092) as container:
         container.wait_for_log(r"^muster ready ")
         assert container.run(*container.health) == (0, "muster health: 127.0.0.1:9092 answers\n")
     assert dockerfile.read().exposed == [9092]
 
 
-def test_options_are_those_of_muster_serve() -> None:
+def test_the_image_accepts_the_options_of_muster_serve() -> None:
     with Container(port=9092, command=("--topic", "orders:8", "--check")) as container:
         container.wait_for_log(r"PLAINTEXT")
 
 
-def test_another_command_is_run_in_its_place() -> None:
+def test_another_command_replaces_muster_serve() -> None:
     with Container(port=9092, command=("muster", "version")) as container:
         container.wait_for_log(r"^muster \d")
 
 
-def test_listeners_follow_from_what_is_advertised_and_the_health_check_knows_them() -> None:
+def test_listeners_follow_advertised_listeners_also_in_the_health_check() -> None:
     environment = {"KAFKA_ADVERTISED_LISTENERS": ADVERTISED, "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": PROTOCOLS}
     with Container(port=19092, environment=environment) as container:
         container.wait_for_log(r"Kafka Server started")
@@ -37,7 +37,7 @@ def test_listeners_follow_from_what_is_advertised_and_the_health_check_knows_the
         assert container.run("muster", "health", "127.0.0.1:19093")[0] == 0
 
 
-def test_a_mounted_file_takes_the_place_of_the_images_own() -> None:
+def test_a_mounted_server_properties_file_replaces_that_of_the_image() -> None:
     file = "/mnt/shared/config/server.properties"
     waits = f"while [ ! -f {file} ]; do sleep 0.1; done; exec muster-entrypoint"
     with Container(port=9092, command=("sh", "-c", waits)) as container:
@@ -46,7 +46,7 @@ def test_a_mounted_file_takes_the_place_of_the_images_own() -> None:
         assert container.run(*container.health) == (0, "muster health: 127.0.0.1:29092 answers\n")
 
 
-def test_run_takes_variables_as_arguments() -> None:
+def test_the_run_script_accepts_variables_as_arguments() -> None:
     command = ("/etc/kafka/docker/run", "KAFKA_LISTENERS=PLAINTEXT://:39092", "KAFKA_NODE_ID=7", "--in-memory")
     with Container(port=39092, command=command) as container:
         container.wait_for_log(r"^\[KafkaServer id=7\] started")
@@ -63,7 +63,7 @@ def test_stores_and_passwords_are_files_among_the_secrets() -> None:
         container.wait_for_log(r"KAFKA_SSL_KEYSTORE_FILENAME: /etc/kafka/secrets/store.pfx cannot be read")
 
 
-def test_kafka_storage() -> None:
+def test_kafka_storage_in_the_image_accepts_only_random_uuid_and_format() -> None:
     with Container(port=9092, command=("sleep", "60")) as container:
         refused = (
             (["info"], "only random-uuid and format are here"),

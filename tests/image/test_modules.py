@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark
 
 
 @pytest.mark.parametrize("module", MODULES, ids=[one.name for one in MODULES])
-def test_a_module_starts_the_image_and_a_client_works_with_it(module: Module, tmp_path: Path) -> None:
+def test_a_testcontainers_module_starts_the_image_and_serves_a_client(module: Module, tmp_path: Path) -> None:
     container = Container(
         port=module.port,
         environment=module.environment,

@@ -17,7 +17,7 @@ runs = pytest.mark.skipif(bool(missing()), reason=missing())
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_what_it_asks_of_the_engine() -> None:
+def test_muster_container_starts_the_image_with_its_command() -> None:
     kept = Kept(log_with="/tc-start.sh.whole", log="[KafkaRaftServer nodeId=1] Kafka Server started\n")
     with engine(kept) as asked:
         container = MusterContainer("muster:1").with_topic("orders", 8).with_cluster_id("shop").with_kraft()
@@ -46,7 +46,7 @@ def test_what_it_asks_of_the_engine() -> None:
     assert (kept.status, asked.closed) == ("removed", True)
 
 
-def test_a_server_that_does_not_start_in_time_is_told_of_and_removed() -> None:
+def test_a_container_that_does_not_start_in_time_is_removed() -> None:
     kept = Kept()
     with engine(kept):
         container = MusterContainer()
@@ -56,7 +56,7 @@ def test_a_server_that_does_not_start_in_time_is_told_of_and_removed() -> None:
     assert kept.status == "removed"
 
 
-def test_it_has_what_testcontainers_own_kafka_module_has() -> None:
+def test_muster_container_has_the_interface_of_kafka_container() -> None:
     with engine(Kept()):
         theirs, ours = KafkaContainer(), MusterContainer()
         # what has to do with ZooKeeper, or happens before it starts
@@ -66,19 +66,19 @@ def test_it_has_what_testcontainers_own_kafka_module_has() -> None:
         assert ours.security_protocol_map == theirs.security_protocol_map
 
 
-def test_nothing_else_imports_testcontainers() -> None:
+def test_muster_testing_does_not_import_testcontainers() -> None:
     code = "import sys, muster.testing; sys.exit('testcontainers' in sys.modules or 'docker' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @runs
-def test_it_serves_clients_of_the_host() -> None:
+def test_muster_container_serves_clients_of_the_host() -> None:
     with engine(), MusterContainer().with_cluster_id("shop").with_property("node.id", 7) as kafka:
         assert works(kafka.get_bootstrap_server()) == "shop"
 
 
 @runs
-def test_its_control_is_reached_with_a_token() -> None:
+def test_the_test_control_of_muster_container_needs_its_token() -> None:
     with engine(), MusterContainer().with_topic("orders", 2).with_control() as kafka:
         assert works(kafka.get_bootstrap_server(), topic="parcels")
         group = kafka.control("GET", "/groups/shop")

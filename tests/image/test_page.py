@@ -43,19 +43,19 @@ def compose_environment() -> dict[str, str]:
     return dict(re.findall(r"(?m)^ +(KAFKA_\w+): (.*)$", block.text))
 
 
-def test_every_shell_block_is_tried() -> None:
+def test_each_shell_block_of_the_docker_page_is_tested() -> None:
     assert {block.name for block in blocks(PAGE, "sh")} == {"run", "build"}
     assert len(run_commands()) == 3
 
 
-def test_what_the_build_needs_is_there() -> None:
+def test_the_build_block_names_the_arguments_of_the_dockerfile() -> None:
     (block,) = blocks(PAGE, name="build")
     arguments = set(re.findall(r"--build-arg (\w+)=", block.text))
     assert arguments == set(re.findall(r"(?m)^ARG (\w+)=", (ROOT / "Dockerfile").read_text(encoding="utf-8")))
     assert blocks(PAGE, name="run")[0].commands[0] == "docker build -t muster ."
 
 
-def test_options_and_variables_are_those_of_the_server() -> None:
+def test_the_docker_commands_use_options_of_the_server() -> None:
     for command in run_commands():
         environment, words = docker_run(command)
         if not words or words[0].startswith("-"):
@@ -65,7 +65,7 @@ def test_options_and_variables_are_those_of_the_server() -> None:
             assert build_parser().parse_args(words[1:]).command == words[1]
 
 
-def test_the_listeners_of_the_compose_file() -> None:
+def test_the_compose_file_has_a_host_and_an_inside_listener() -> None:
     config = load(environment=compose_environment())
     assert [(one.name, one.port, one.advertised_host, one.advertised_port) for one in config.listeners] == [
         ("HOST", 9092, "localhost", 9092), ("INSIDE", 19092, "kafka", 19092)
@@ -74,7 +74,7 @@ def test_the_listeners_of_the_compose_file() -> None:
 
 @runs
 @pytest.mark.parametrize("number", range(len(run_commands())))
-def test_the_commands(number: int) -> None:
+def test_each_docker_run_command_of_the_page_works(number: int) -> None:
     environment, words = docker_run(run_commands()[number])
     with Container(port=9092, environment=environment, command=words) as container:
         if words and not words[0].startswith("-"):
@@ -85,7 +85,7 @@ def test_the_commands(number: int) -> None:
 
 
 @runs
-def test_the_compose_file() -> None:
+def test_the_compose_file_starts_a_healthy_server() -> None:
     with Container(port=9092, environment=compose_environment(), aliases="kafka") as container:
         container.wait_for_log(r"^muster ready localhost:9092$")
         assert container.run("muster", "health", "127.0.0.1:19092")[0] == 0

@@ -113,7 +113,7 @@ def explained(states: States, name: str, case: Case, version: int, verdict: Verd
     return f"{case.rows}, version {version}: {verdict.needs:,} instructions in one piece {verdict.tries}: {worst}"
 
 
-def test_each_api_has_its_cases() -> None:
+def test_each_api_has_cases_of_the_largest_request() -> None:
     assert sorted(CASES) == sorted(NAMES)
     for name, cases in CASES.items():
         assert cases, name
@@ -121,7 +121,7 @@ def test_each_api_has_its_cases() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_largest_requests_over_the_largest_state(states: States, name: str) -> None:
+def test_the_largest_requests_do_not_hold_the_event_loop(states: States, name: str) -> None:
     served = SERVED[api_named(name).key]
     for case in CASES[name]:
         seen = 0
@@ -134,7 +134,7 @@ def test_the_largest_requests_over_the_largest_state(states: States, name: str) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_array_of_a_request_may_be_as_long_as_it_may(states: States, name: str) -> None:
+def test_the_longest_array_of_each_request_does_not_hold_the_event_loop(states: States, name: str) -> None:
     served = SERVED[api_named(name).key]
     for path, filled in arrays(served.key):
         version = served.max_version
@@ -176,7 +176,7 @@ def capturing(pattern: str) -> Any:
     ("name", "rows"),
     [("ConsumerGroupHeartbeat", "topics by a pattern"), ("ListTransactions", "transactions by a pattern")],
 )
-def test_patterns_that_capture_on_the_event_loop_are_found(
+def test_a_capturing_pattern_on_the_event_loop_is_detected(
     states: States, name: str, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = case_of(name, rows)
@@ -189,7 +189,9 @@ def test_patterns_that_capture_on_the_event_loop_are_found(
     assert verdict_on(states, name, case, version, FEW).is_too_long
 
 
-def test_events_with_all_of_the_metadata_of_members_are_found(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_with_whole_member_metadata_on_the_event_loop_are_detected(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = case_of("LeaveGroup", "kilobytes of metadata")
     assert not verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long
     protocols = schema._long_protocols
@@ -202,7 +204,9 @@ def test_events_with_all_of_the_metadata_of_members_are_found(states: States, mo
     assert verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long
 
 
-def test_targets_for_many_names_on_the_event_loop_are_found(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_for_many_topic_names_on_the_event_loop_is_detected(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = case_of("ConsumerGroupHeartbeat", "names of each member")
     mended = verdict_on(states, "ConsumerGroupHeartbeat", case, 1)
     assert not mended.is_too_long

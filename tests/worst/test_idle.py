@@ -50,7 +50,7 @@ def longest(node: WorstNode, ms: int, act: Callable[[], object] = lambda: None) 
     return node.meter.worst
 
 
-def test_retention_checkpoints_cleaner_and_expiry_go_in_slices(node: WorstNode) -> None:
+def test_periodic_work_over_many_partitions_is_divided_into_steps(node: WorstNode) -> None:
     saved = node.process.storage.load("recovery-point-offset-checkpoint")
     assert saved is None or saved.count(b"\nt") < PARTITIONS
     worst = longest(node, EACH_MS)
@@ -60,7 +60,7 @@ def test_retention_checkpoints_cleaner_and_expiry_go_in_slices(node: WorstNode) 
     assert worst <= LIMIT, node.meter.where
 
 
-def test_logs_heed_a_directory_that_is_gone_in_slices(node: WorstNode) -> None:
+def test_taking_many_logs_offline_is_divided_into_steps(node: WorstNode) -> None:
     logs = node.process.server.logs
     node.process.server._data._stop_watching()  # or else it finds soon that the directory is there
     worst = longest(node, 20, lambda: logs.directory_is(DirectoryGone(2, "it was removed")))
@@ -71,7 +71,7 @@ def test_logs_heed_a_directory_that_is_gone_in_slices(node: WorstNode) -> None:
     assert worst <= LIMIT, node.meter.where
 
 
-def test_logs_that_failed_are_opened_again_one_by_one(node: WorstNode) -> None:
+def test_failed_logs_are_opened_again_one_at_a_time(node: WorstNode) -> None:
     logs = node.process.server.logs
     for log in logs.logs():
         if log.topic.startswith("t0-"):
@@ -81,7 +81,7 @@ def test_logs_that_failed_are_opened_again_one_by_one(node: WorstNode) -> None:
     assert worst <= LIMIT, node.meter.where
 
 
-def test_a_topic_that_goes_writes_no_checkpoint_of_all_partitions(node: WorstNode) -> None:
+def test_deleting_topics_does_not_write_the_checkpoint_of_all_partitions(node: WorstNode) -> None:
     names = [DeleteTopicState(f"t1-{i}") for i in range(PARTITIONS // 20)]
     worst = node.measure([(DeleteTopicsRequest(names, timeout_ms=1_000), 6)])
     assert worst <= LIMIT, node.meter.where
