@@ -45,7 +45,7 @@ async def drink(consumer):
         await consumer.getmany(timeout_ms=50)
 
 
-def test_a_cooperative_rebalance_keeps_what_it_keeps(muster, muster_topic, muster_group):
+def test_a_cooperative_rebalance_revokes_only_partitions_that_move(muster, muster_topic, muster_group):
     revoked = []
     over = threading.Event()
 
@@ -80,7 +80,7 @@ def test_a_cooperative_rebalance_keeps_what_it_keeps(muster, muster_topic, muste
     assert revoked == [("first", 3 - len(kept))]
 
 
-async def test_a_static_member_restarts(muster, muster_topic, muster_group):
+async def test_a_static_member_restarts_without_a_rebalance(muster, muster_topic, muster_group):
     group = muster_group.aio
     async with consuming(muster, muster_topic.name, group.id, group_instance_id="stays"):
         async with consuming(muster, muster_topic.name, group.id, group_instance_id="restarts"):
@@ -106,7 +106,7 @@ async def process(muster, source, results, group, producer, crash):
 
 
 @pytest.mark.muster(topics={"results": 1}, partitions=1)
-async def test_exactly_once_through_a_crash(muster, muster_topic, muster_group):
+async def test_records_are_processed_exactly_once_through_a_crash(muster, muster_topic, muster_group):
     results = muster.topic("results")
     muster_topic.produce("work")
     settings = {"bootstrap_servers": muster.bootstrap_servers, "transactional_id": "app"}
@@ -128,7 +128,7 @@ async def test_exactly_once_through_a_crash(muster, muster_topic, muster_group):
 
 
 @pytest.mark.muster(partitions=1)
-async def test_offsets_are_reset(muster, muster_topic, muster_group):
+async def test_offsets_are_reset_to_the_earliest(muster, muster_topic, muster_group):
     muster_topic.produce("a", "b")
     for _ in range(2):
         async with consuming(muster, muster_topic.name, muster_group.id) as consumer:
@@ -150,7 +150,7 @@ async def handle(muster, topic, group, aside):
 
 
 @pytest.mark.muster(topics={"aside": 1}, partitions=1)
-async def test_a_poison_message_is_put_aside(muster, muster_topic, muster_group):
+async def test_a_poison_message_is_sent_to_another_topic(muster, muster_topic, muster_group):
     muster_topic.produce("1", "poison", "3")
     handling = asyncio.create_task(handle(muster, muster_topic.name, muster_group.id, muster.topic("aside")))
     await muster_group.aio.wait_consumed(muster_topic.name)
@@ -159,7 +159,7 @@ async def test_a_poison_message_is_put_aside(muster, muster_topic, muster_group)
 
 
 @pytest.mark.muster(partitions=1)
-async def test_lag(muster, muster_topic, muster_group):
+async def test_the_lag_of_a_group_falls_to_zero(muster, muster_topic, muster_group):
     muster_topic.produce(*"abcdef")
     async with consuming(muster, muster_topic.name, muster_group.id) as consumer:
         await consumer.getmany(timeout_ms=5000, max_records=4)
@@ -171,7 +171,7 @@ async def test_lag(muster, muster_topic, muster_group):
 
 
 @pytest.mark.muster(nodes=3, topics={"orders": 3})
-async def test_the_coordinator_moves(muster, muster_group):
+async def test_a_consumer_survives_a_move_of_its_coordinator(muster, muster_group):
     muster.topic("orders").produce("work", partition=0)
     group = muster_group.aio
     async with consuming(muster, "orders", group.id) as consumer:
@@ -183,7 +183,7 @@ async def test_the_coordinator_moves(muster, muster_group):
         assert (await group.describe()).offsets["orders"][0] == 1
 
 
-async def test_a_rolling_deploy(muster, muster_topic, muster_group):
+async def test_a_rolling_deploy_of_static_members_causes_no_rebalance(muster, muster_topic, muster_group):
     names, group = ["app-1", "app-2", "app-3"], muster_group.aio
     async with contextlib.AsyncExitStack() as stack:
         running = {}

@@ -32,24 +32,24 @@ def test_every_module_is_in_a_layer() -> None:
     assert outside == set(rooms.NO_ROOMS)
 
 
-def test_the_page_has_every_room_and_no_other() -> None:
+def test_the_architecture_page_has_each_package_once() -> None:
     there = [rooms.path(room) for layer in rooms.layers() for room in layer]
     assert sorted(rooms_of_the_page()) == sorted(there)
 
 
-def test_every_arrow_runs_downwards() -> None:
+def test_each_import_between_packages_runs_downwards() -> None:
     heights = {room: -number for number, layer in enumerate(rooms.layers()) for room in layer}
     upwards = [(room, one) for room, ones in rooms.arrows().items() for one in ones if heights[one] >= heights[room]]
     assert upwards == []
 
 
-def test_an_arrow_that_a_longer_way_tells_is_not_drawn() -> None:
+def test_an_arrow_implied_by_a_longer_path_is_not_drawn() -> None:
     graph: dict[str, set[str]] = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
     assert rooms.without_detours(graph) == {"a": {"b"}, "b": {"c"}, "c": set()}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_names_is_there(page: str) -> None:
+def test_the_paths_and_names_on_each_page_exist(page: str) -> None:
     """Paths of folders and files, and the names that stand behind a file: `coordinator/system/clock.py: Clock`."""
     text = re.sub(r"```.*?```", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     named = re.findall(r"`((?:[a-z_]+/)+(?:[\w.]+)?|(?:[a-z_]+/)*\w+\.(?:py|md|txt|toml))(?:: (\w+))?`", text)
@@ -68,7 +68,7 @@ def undefined(named: list[tuple[str, str]]) -> list[str]:
     ]
 
 
-def test_what_the_page_of_the_pipeline_says_is_decided_somewhere_is_decided_there() -> None:
+def test_the_places_of_decision_on_the_inference_page_exist() -> None:
     page = (ROOT / "docs" / "dev" / "pipeline-inference.md").read_text(encoding="utf-8")
     rows = page.partition("## Where is it decided?")[2].partition("\n## ")[0]
     named = re.findall(r"`(pipeline/[\w/]+\.py)(?:: (\w+))?`", rows)

@@ -50,7 +50,7 @@ def run(
 
 
 @pytest.mark.parametrize("words", [("version",), ("serve", "--check"), ("nodes", "--help")])
-def test_a_reader_who_has_gone_is_no_failure(words: tuple[str, ...]) -> None:
+def test_a_closed_pipe_behind_stdout_is_no_failure(words: tuple[str, ...]) -> None:
     """As in `muster serve --check | head -1`."""
     reads, writes = os.pipe()
     os.close(reads)
@@ -61,7 +61,7 @@ def test_a_reader_who_has_gone_is_no_failure(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_output_that_is_closed_from_the_start_is_no_failure() -> None:
+def test_a_stdout_closed_from_the_start_is_no_failure() -> None:
     """As by `>&-` of a shell."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "serve", "--check"], stderr=subprocess.PIPE, text=True,
@@ -118,12 +118,12 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
         process.communicate()
 
 
-def test_version() -> None:
+def test_version_is_printed_by_command_and_option() -> None:
     assert run("version").stdout == run("--version").stdout == f"muster {VERSION}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])
-def test_help_has_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_serve_has_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 0
@@ -131,12 +131,12 @@ def test_help_has_examples(arguments: list[str], capsys: pytest.CaptureFixture[s
     assert "muster serve --in-memory --listen 127.0.0.1:0" in text
 
 
-def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_muster_without_a_command_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "muster serve" in capsys.readouterr().err
 
 
-def test_the_options_of_other_commands_are_not_made_for_a_start() -> None:
+def test_serve_does_not_import_other_commands() -> None:
     code = "import sys; from muster.cli import build_parser; build_parser('serve'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"muster.cli.transactions", "muster.cli.analyze"} & set(loaded)
@@ -177,7 +177,7 @@ def test_commands_of_groups_load_nothing_of_the_server(module: str) -> None:
         (["health", "localhost"], "muster health: the address 'localhost' is not HOST:PORT; as in localhost:9092"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_is_one_sentence_and_status_2(
+def test_wrong_arguments_are_one_sentence_and_status_2(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("KAFKA_")]:
@@ -193,7 +193,7 @@ def test_what_cannot_be_understood_is_one_sentence_and_status_2(
     assert err.count("\n") == 1
 
 
-def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: Callable[..., Serving], tmp_path: Path) -> None:
+def test_serve_prints_one_line_to_stdout_and_json_to_stderr(serving: Callable[..., Serving], tmp_path: Path) -> None:
     server = serving("--listen", "127.0.0.1:0", "--topic", "orders:2", "--override", "num.io.threads=3")
     assert re.fullmatch(r"muster ready 127\.0\.0\.1:\d+\n", server.line)
     assert run("health", f"127.0.0.1:{server.port}").returncode == 0
@@ -205,7 +205,7 @@ def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: Callable[...
     assert (tmp_path / "muster-data" / "orders-1").is_dir()
 
 
-def test_the_environment_and_what_is_wrong_with_it(serving: Callable[..., Serving]) -> None:
+def test_serve_reads_the_environment_and_warns_of_unused_variables(serving: Callable[..., Serving]) -> None:
     env = {
         "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
@@ -219,11 +219,11 @@ def test_the_environment_and_what_is_wrong_with_it(serving: Callable[..., Servin
     assert any("CONTROLLER" in event for event in warnings)
 
 
-def test_quiet(serving: Callable[..., Serving]) -> None:
+def test_serve_logs_nothing_at_level_error(serving: Callable[..., Serving]) -> None:
     assert serving("--in-memory", "--listen", "127.0.0.1:0", "--log-level", "ERROR").stop() == ("", [])
 
 
-def test_in_memory_writes_nothing(serving: Callable[..., Serving], tmp_path: Path) -> None:
+def test_serve_in_memory_writes_no_files(serving: Callable[..., Serving], tmp_path: Path) -> None:
     serving("--in-memory", "--listen", "127.0.0.1:0", "--topic", "t:1").stop()
     assert list(tmp_path.iterdir()) == []
 
@@ -238,7 +238,7 @@ def failed(result: subprocess.CompletedProcess[str]) -> str:
     return sentences[0]
 
 
-def test_a_port_in_use() -> None:
+def test_serve_reports_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         told = failed(run("serve", "--in-memory", "--listen", where))
@@ -246,7 +246,7 @@ def test_a_port_in_use() -> None:
 
 
 @pytest.mark.parametrize("option", ["--metrics", "--control"])
-def test_the_port_of_another_option_is_in_use(option: str) -> None:
+def test_serve_names_the_option_with_the_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         told = failed(run("serve", "--in-memory", "--listen", "127.0.0.1:0", option, where))
@@ -254,7 +254,7 @@ def test_the_port_of_another_option_is_in_use(option: str) -> None:
     assert told == f"muster serve: cannot listen on {where} ({option}): {why} {option}"
 
 
-def test_the_port_of_a_further_listener_is_in_use() -> None:
+def test_serve_names_the_listener_with_the_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         listeners = f"listeners=A://127.0.0.1:0,B://{where}"
@@ -264,7 +264,7 @@ def test_the_port_of_a_further_listener_is_in_use() -> None:
     assert told.endswith("give another with the property listeners")
 
 
-def test_the_port_of_a_further_broker_is_in_use() -> None:
+def test_serve_names_the_broker_with_the_port_in_use() -> None:
     port = free_port_pair()
     with socket.create_server(("127.0.0.1", port + 1)):
         told = failed(run("serve", "--in-memory", "--nodes", "2", "--listen", f"127.0.0.1:{port}"))
@@ -273,12 +273,12 @@ def test_the_port_of_a_further_broker_is_in_use() -> None:
     )
 
 
-def test_an_address_of_another_machine() -> None:
+def test_serve_refuses_an_address_of_another_machine() -> None:
     told = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
     assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: it is not an address of this machine")
 
 
-def test_a_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> None:
+def test_serve_refuses_a_data_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> None:
     data = tmp_path / "data"
     server = serving("--listen", "127.0.0.1:0", "--data-dir", str(data))
     told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
@@ -286,14 +286,14 @@ def test_a_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> 
     server.stop()
 
 
-def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+def test_serve_refuses_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
     assert str(tmp_path / "data") in told
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+def test_serve_refuses_an_unwritable_data_directory(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
     assert "Permission denied" in told
@@ -320,11 +320,11 @@ def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotList
         (OSError(errno.EMFILE, "Too many open files"), "cannot start: Too many open files"),
     ],
 )  # fmt: skip
-def test_what_stood_in_the_way_in_words(error: OSError, words: str) -> None:
+def test_each_cause_of_a_failed_start_is_described(error: OSError, words: str) -> None:
     assert start_failure(error, load(listen="[::1]:80")).startswith(words)
 
 
-def test_health_says_no() -> None:
+def test_health_fails_for_a_silent_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
     result = run("health", f"127.0.0.1:{port}")
@@ -333,7 +333,7 @@ def test_health_says_no() -> None:
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_health_says_it_by_its_exit_status_where_nobody_reads(serving: Callable[..., Serving], is_closed: bool) -> None:
+def test_health_has_its_exit_status_also_with_a_closed_pipe(serving: Callable[..., Serving], is_closed: bool) -> None:
     server = serving("--in-memory", "--listen", "127.0.0.1:0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = taken.getsockname()[1]
@@ -358,7 +358,7 @@ def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[.
     server.stop()
 
 
-def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
+def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
     authority = Authority()
     key = authority.signed("CN=server,O=Muster").pem(tmp_path / "key.pem")
     os.chmod(key, 0o644)
@@ -388,7 +388,7 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
     ]
 
 
-def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_warns_of_passwords_readable_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which is warned about too
     file = tmp_path / "server.properties"
     file.write_text(
@@ -413,7 +413,7 @@ def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path, monkeypatch:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [[], ["--check"]])
-def test_tls_that_cannot_be_had_is_one_sentence(
+def test_unusable_tls_settings_are_refused_in_one_sentence(
     tmp_path: Path, overrides: list[str], sentence: str, more: list[str]
 ) -> None:
     words = [word for one in ["listeners=SSL://127.0.0.1:0", *overrides] for word in ("--override", one)]
@@ -423,7 +423,7 @@ def test_tls_that_cannot_be_had_is_one_sentence(
 
 
 @pytest.mark.parametrize("client_auth", ["none", "required"])
-def test_health_asks_with_tls_too(serving: Callable[..., Serving], tmp_path: Path, client_auth: str) -> None:
+def test_health_connects_with_tls(serving: Callable[..., Serving], tmp_path: Path, client_auth: str) -> None:
     key = Authority().signed("CN=server").pem(tmp_path / "key.pem")
     properties = {"LISTENERS": "SSL://127.0.0.1:0", "SSL_KEYSTORE_TYPE": "PEM", "SSL_KEYSTORE_LOCATION": key}
     env = {f"KAFKA_{name}": value for name, value in (properties | {"SSL_CLIENT_AUTH": client_auth}).items()}
@@ -434,7 +434,7 @@ def test_health_asks_with_tls_too(serving: Callable[..., Serving], tmp_path: Pat
     assert run("health", env=there).stdout == f"muster health: {address} answers\n"
 
 
-def test_nothing_of_tls_is_loaded_without_it() -> None:
+def test_a_configuration_without_tls_imports_no_tls_code() -> None:
     """So that a start without security takes no longer than before."""
     look = (
         "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
@@ -445,7 +445,7 @@ def test_nothing_of_tls_is_loaded_without_it() -> None:
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_users_are_there_from_the_start(serving: Callable[..., Serving], tmp_path: Path) -> None:
+def test_users_of_the_command_line_exist_from_the_start(serving: Callable[..., Serving], tmp_path: Path) -> None:
     """A password does not show anywhere, and one that was changed stays."""
     (tmp_path / "secret").write_text("from a file\n")
     overrides = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512"]
@@ -470,12 +470,12 @@ def test_users_are_there_from_the_start(serving: Callable[..., Serving], tmp_pat
         ("bob:@no", "--user: the file of the password of bob cannot be read: No such file or directory"),
     ],
 )
-def test_a_wrong_user_is_one_sentence(tmp_path: Path, user: str, sentence: str) -> None:
+def test_a_wrong_user_option_is_refused_in_one_sentence(tmp_path: Path, user: str, sentence: str) -> None:
     said = run("serve", "--user", user, cwd=tmp_path)
     assert (said.returncode, said.stderr) == (2, f"muster serve: {sentence}\n")
 
 
-def test_check_says_who_comes_in(tmp_path: Path) -> None:
+def test_check_reports_who_can_log_in(tmp_path: Path) -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     overrides = [
         "listeners=SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512", "connections.max.reauth.ms=5",
@@ -497,7 +497,7 @@ def test_check_says_who_comes_in(tmp_path: Path) -> None:
     )
 
 
-def test_check_warns_where_only_records_can_be_read_on_the_way(tmp_path: Path) -> None:
+def test_check_warns_of_records_sent_without_encryption(tmp_path: Path) -> None:
     overrides = ["listeners=SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms=SCRAM-SHA-512"]
     said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
     assert (said.returncode, said.stderr) == (0, "")
@@ -540,7 +540,7 @@ UNSIGNED = f"{BEARER}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackH
          "unsecuredValidatorAllowableClockSkewMs is not a whole number of at least 0"),
     ],
 )  # fmt: skip
-def test_tokens_that_could_not_be_checked_are_one_sentence(overrides: list[str], sentence: str) -> None:
+def test_unusable_token_settings_are_refused_in_one_sentence(overrides: list[str], sentence: str) -> None:
     listener = ["listeners=S://127.0.0.1:0", "listener.security.protocol.map=S:SASL_PLAINTEXT"]
     with pytest.raises(ConfigError) as caught:
         load(overrides=[*listener, "sasl.enabled.mechanisms=OAUTHBEARER", *overrides], in_memory=True)
@@ -548,7 +548,7 @@ def test_tokens_that_could_not_be_checked_are_one_sentence(overrides: list[str],
     assert "hush" not in str(caught.value)
 
 
-def test_check_says_whose_tokens_are_taken(tmp_path: Path) -> None:
+def test_check_reports_whose_tokens_are_accepted(tmp_path: Path) -> None:
     overrides = [
         "listeners=S://127.0.0.1:1,T://127.0.0.1:2", "sasl.enabled.mechanisms=OAUTHBEARER",
         "listener.security.protocol.map=S:SASL_PLAINTEXT,T:SASL_PLAINTEXT", f"{HANDLER}={UNSIGNED}",

@@ -43,7 +43,7 @@ def damage(data: Path) -> Path:
 
 
 class TestDump:
-    def test_kafkas_segments_to_exactly_what_kafkas_tool_says(self, capsys: Captured) -> None:
+    def test_segments_of_kafka_are_dumped_as_kafkas_tool_does(self, capsys: Captured) -> None:
         assert main(["log", "dump", str(GOLDEN)]) == 0
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         expected = [json.loads(line) for line in (GOLDEN / "expected.jsonl").read_text().splitlines()]
@@ -51,13 +51,13 @@ class TestDump:
         assert lines == expected
         assert [list(line) for line in lines] == [list(line) for line in expected]
 
-    def test_a_file_that_is_none_of_a_log(self, tmp_path: Path, capsys: Captured) -> None:
+    def test_a_file_that_is_not_a_log_is_refused(self, tmp_path: Path, capsys: Captured) -> None:
         path = tmp_path / "notes.txt"
         path.write_text("root:x:0:0:root:/root:/bin/bash\n" * 9)
         assert main(["log", "dump", str(path)]) == 1
         assert "notes.txt has no whole batch in it" in capsys.readouterr().err
 
-    def test_one_partition_and_one_segment(self, capsys: Captured) -> None:
+    def test_one_partition_or_one_segment_is_dumped(self, capsys: Captured) -> None:
         folder = GOLDEN / "__consumer_offsets-14"
         assert main(["log", "dump", str(folder), "--jsonl"]) == 0
         of_folder = capsys.readouterr().out
@@ -65,7 +65,7 @@ class TestDump:
         assert capsys.readouterr().out == of_folder
         assert json.loads(of_folder.splitlines()[0])["partition"] == 14
 
-    def test_batches(self, capsys: Captured) -> None:
+    def test_batches_are_dumped_with_their_headers(self, capsys: Captured) -> None:
         assert main(["log", "dump", str(GOLDEN), "--batches"]) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(rows) == 240
@@ -73,7 +73,7 @@ class TestDump:
         assert sum(row["control"] for row in rows) == 9
 
     @pytest.mark.parametrize("codec", range(5))
-    def test_other_topics_and_unknown_records(self, codec: int, tmp_path: Path, capsys: Captured) -> None:
+    def test_other_topics_and_unknown_records_are_dumped(self, codec: int, tmp_path: Path, capsys: Captured) -> None:
         manager = LogManager(FileStorage(tmp_path), LogSettings())
         manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
         rows = [(b"\0\x63later", b"\0\0x"), (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x63later"), (None, b"x"), (b"\0", None)]
@@ -95,7 +95,7 @@ class TestDump:
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [row["key"] for row in found] == ["AGNsYXRlcg==", "AAEAAWcAAXQAAAAA", None, "AA=="]
 
-    def test_old_formats_to_what_kafkas_tool_says(self, capsys: Captured) -> None:
+    def test_message_sets_are_dumped_as_kafkas_tool_does(self, capsys: Captured) -> None:
         assert main(["log", "dump", str(OLD / "old-0")]) == 0
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         expected = [json.loads(line) for line in (OLD / "expected.jsonl").read_text().splitlines()]
@@ -104,7 +104,7 @@ class TestDump:
         for name in ("offset", "timestamp"):
             assert [line[name] for line in lines] == [line[name] for line in expected]
 
-    def test_batches_of_old_formats(self, capsys: Captured) -> None:
+    def test_batches_of_message_sets_are_dumped(self, capsys: Captured) -> None:
         assert main(["log", "dump", str(OLD / "old-0"), "--batches"]) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(rows) == 70
@@ -120,7 +120,7 @@ class TestDump:
         assert (rows[0]["position"], rows[0]["size"], rows[0]["crc"]) == (0, 39, 2086401123)
 
     @pytest.mark.parametrize("dump", [["dump"], ["dump", "--batches"]])
-    def test_what_is_after_today_is_told_with_its_place(
+    def test_a_batch_of_a_later_format_is_reported_with_its_position(
         self, dump: list[str], tmp_path: Path, capsys: Captured
     ) -> None:
         whole = batches.build([(b"k", b"v")], timestamp_ms=NOW)
@@ -133,19 +133,19 @@ class TestDump:
         assert len(told.out.splitlines()) == 1
         assert f"{path} is not readable at byte {len(whole)}: the batch at byte {len(whole)} has magic 3" in told.err
 
-    def test_damage_is_told_with_its_place(self, data: Path, capsys: Captured) -> None:
+    def test_a_damaged_segment_is_reported_with_its_position(self, data: Path, capsys: Captured) -> None:
         path = damage(data)
         assert main(["log", "dump", str(path)]) == 1
         told = capsys.readouterr()
         assert len(told.out.splitlines()) == 2
         assert f"{path} is damaged at byte 435" in told.err
 
-    def test_what_is_no_log(self, tmp_path: Path, capsys: Captured) -> None:
+    def test_a_directory_without_a_log_is_refused(self, tmp_path: Path, capsys: Captured) -> None:
         assert main(["log", "dump", str(tmp_path)]) == 2
         assert main(["log", "dump", str(tmp_path / "none")]) == 2
         assert "give a data directory or a partition's folder" in capsys.readouterr().err
 
-    def test_a_reader_that_has_seen_enough(self) -> None:
+    def test_a_closed_pipe_ends_the_dump_without_an_error(self) -> None:
         command = [sys.executable, "-m", "muster.cli", "log", "dump", str(GOLDEN)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -157,15 +157,15 @@ class TestDump:
 
 
 class TestCheckAndRepair:
-    def test_a_sound_directory(self, capsys: Captured) -> None:
+    def test_an_undamaged_directory_passes_the_check(self, capsys: Captured) -> None:
         assert main(["log", "check", str(GOLDEN)]) == 0
         assert capsys.readouterr().out == "26 partitions, 26 segments, 240 batches, 58899 bytes: all sound\n"
 
-    def test_old_formats_are_sound(self, capsys: Captured) -> None:
+    def test_message_sets_pass_the_check(self, capsys: Captured) -> None:
         assert main(["log", "check", str(OLD)]) == 0
         assert capsys.readouterr().out == "1 partitions, 1 segments, 70 batches, 8309 bytes: all sound\n"
 
-    def test_a_format_that_nobody_knows_is_not_repaired_away(self, data: Path, capsys: Captured) -> None:
+    def test_an_unknown_format_is_not_removed_by_repair(self, data: Path, capsys: Captured) -> None:
         path = data / "__consumer_offsets-14" / "00000000000000000000.log"
         content = bytearray(path.read_bytes())
         content[16] = 7
@@ -201,7 +201,7 @@ class TestCheckAndRepair:
         assert "nothing to repair" in capsys.readouterr().out
 
     @pytest.mark.parametrize("content", ["", "nonsense"])
-    def test_a_folder_that_does_not_say_whose_it_is(self, content: str, tmp_path: Path, capsys: Captured) -> None:
+    def test_a_folder_without_a_known_topic_is_reported(self, content: str, tmp_path: Path, capsys: Captured) -> None:
         clock = ManualClock()
         topics = make_topics(FileStorage(tmp_path), clock)
         for name in ("t", "u"):
@@ -229,7 +229,7 @@ class TestCheckAndRepair:
         assert main(["log", "repair", str(tmp_path), "--partition", "u-0"]) == 1
         assert "the metadata log has none of that name" in capsys.readouterr().err
 
-    def test_looking_needs_no_right_to_write(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_check_and_dump_need_no_write_permission(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = os.open
 
         def read_only(path: str, flags: int, *more: int) -> int:
@@ -241,7 +241,9 @@ class TestCheckAndRepair:
         assert main(["log", "check", str(data)]) == 0
         assert main(["log", "dump", str(data)]) == 0
 
-    def test_not_while_a_server_has_it(self, data: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_repair_is_refused_while_a_server_uses_the_directory(
+        self, data: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def held(_: object, directory: str, __: object) -> None:
             raise DirectoryLocked(directory, 4711)
 
@@ -252,13 +254,15 @@ class TestCheckAndRepair:
         assert "process 4711: stop it first" in capsys.readouterr().err
         assert path.read_bytes() == before
 
-    def test_what_is_not_there(self, data: Path, capsys: Captured) -> None:
+    def test_a_missing_partition_or_directory_is_refused(self, data: Path, capsys: Captured) -> None:
         assert main(["log", "repair", str(data), "--partition", "99"]) == 2
         assert "is no partition's folder" in capsys.readouterr().err
         assert main(["log", "check", str(data / "none")]) == 2
 
     @pytest.mark.parametrize("how", ["cut", "emptied", "gone"])
-    def test_what_a_clean_stop_synced_and_is_no_longer_there(self, how: str, tmp_path: Path, capsys: Captured) -> None:
+    def test_records_lost_after_a_clean_stop_are_found_and_repaired(
+        self, how: str, tmp_path: Path, capsys: Captured
+    ) -> None:
         manager = LogManager(FileStorage(tmp_path), LogSettings())
         manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
         for topic in ("orders", "others"):

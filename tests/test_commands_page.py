@@ -62,7 +62,7 @@ LINES = sorted({(page.name, line) for page in PAGES for line in fenced(page.read
 HELPS = sorted(set(examples(build_parser())))
 
 
-def test_there_are_command_lines() -> None:
+def test_the_pages_have_command_lines_to_test() -> None:
     assert len(LINES) > 20
     assert len(HELPS) > 60
 
@@ -116,7 +116,7 @@ def test_a_command_in_a_sentence_exists_with_its_options(page: str, words: str) 
 
 
 @pytest.mark.parametrize("path", sorted(BY_PATH), ids=" ".join)
-def test_every_command_has_a_help(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_and_option_has_a_help_text(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """It is printed, says how the command is called, and explains every option and argument."""
     with pytest.raises(SystemExit) as ended:
         main([*path, "--help"])

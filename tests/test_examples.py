@@ -33,11 +33,11 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def test_by_size(bootstrap: str) -> None:
+def test_the_example_by_size_runs_on_a_server(bootstrap: str) -> None:
     assert run(str(EXAMPLES / "by_size.py"), bootstrap) == f"two share {list(range(8))}\n"
 
 
-def test_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_rendezvous_moves_only_necessary_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """examples/rendezvous.py on a server: tests/coordinator/config/test_assignors.py."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     members = [Member(name, ("t",)) for name in "abc"]
@@ -47,13 +47,13 @@ def test_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(set(before[name]["t"]) <= set(after[name]["t"]) for name in "ab")
 
 
-def test_server_properties() -> None:
+def test_the_example_server_properties_is_valid() -> None:
     config = load(file=EXAMPLES / "server.properties")
     assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "localhost", 9092),)
     assert config.value("group.initial.rebalance.delay.ms") == 0
 
 
-def test_every_example_is_run() -> None:
+def test_each_example_is_run_by_a_test() -> None:
     """Here, beside the README, the analysis that the notebook is about, or with the tools of its language."""
     elsewhere = (
         "test_readme.py",

@@ -20,11 +20,11 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_groups_page_equals_the_code() -> None:
     assert draw.main(["--check"]) == 0
 
 
-def test_a_stale_page_is_noticed_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_groups_page_is_found_and_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.read_text(encoding="utf-8")
     stale = tmp_path / "groups.md"
     stale.write_text(page.replace("| Empty |", "| Full |"), encoding="utf-8")
@@ -42,14 +42,14 @@ def test_a_page_that_lacks_a_part_is_refused() -> None:
         pages.redrawn("# Groups\n\n<!-- drawn: state_diagram -->\n<!-- end -->\n", groups.PARTS)
 
 
-def test_the_diagram_has_every_arrow() -> None:
+def test_the_diagram_of_group_states_has_each_transition() -> None:
     arrows = [line for line in groups.state_diagram().splitlines() if "-->" in line and "[*]" not in line]
     assert len(arrows) == len(TRANSITIONS)
     for (state, event), target in TRANSITIONS.items():
         assert f"    {state} --> {target}: {event}" in arrows
 
 
-def test_the_table_has_every_cell() -> None:
+def test_the_table_of_group_decisions_has_each_cell() -> None:
     head, _, *decisions = rows(groups.decision_table())
     living = [state for state in STATES if state != DEAD]  # a dead group is not there to be joined
     assert ([row[0] for row in decisions], head[1:]) == (list(SENDERS), living)
@@ -57,7 +57,7 @@ def test_the_table_has_every_cell() -> None:
     assert said == {pair: "-" if what == IMPOSSIBLE else what for pair, what in DECISIONS.items()}
 
 
-def test_modules_and_functions_on_the_page_exist() -> None:
+def test_modules_and_functions_on_the_groups_page_exist() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Where the rules stand")[2].partition("## ")[0]
     named = re.findall(r"`([\w/]+\.py)`(?: \((`[\w`, ]+)\))?", section)
     assert len(named) > 20

@@ -82,13 +82,13 @@ def said(value: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("claim", [*claims()], ids=str)
-def test_a_limit_is_as_it_is_told(claim: Claim) -> None:
+def test_a_limit_in_the_docs_has_the_value_of_the_code(claim: Claim) -> None:
     assert isinstance(claim.value, int)
     ways = [*said(claim.value)]
     assert any(re.search(rf"(?<![\d,.]){re.escape(way)}(?![,.]?\d)", claim.text) for way in ways), (ways, claim)
 
 
-def test_each_limit_is_set_by_something_that_has_a_number() -> None:
+def test_each_limit_names_a_constant_or_a_property() -> None:
     for limit, _, set_by, _ in rows():
         assert set_by in NO_NUMBER or [*constants(set_by), *properties(set_by)], limit
 

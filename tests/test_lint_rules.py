@@ -54,7 +54,7 @@ def uses_of_time(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, called
 
 
-def test_the_rule_about_time_finds_what_it_looks_for() -> None:
+def test_each_use_of_real_time_is_found() -> None:
     source = """
 import time
 import asyncio
@@ -72,13 +72,13 @@ clock.now()
 
 
 @pytest.mark.parametrize("path", modules(*PRODUCT), ids=name)
-def test_only_the_clock_knows_the_time(path: Path) -> None:
+def test_only_the_clock_modules_read_the_real_time(path: Path) -> None:
     if name(path) in SOURCES_OF_TIME:
         return
     assert list(uses_of_time(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
-def test_properties_import_nothing_of_the_other_rooms() -> None:
+def test_properties_imports_no_other_package_of_the_server() -> None:
     for path in modules("coordinator/properties"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("muster."):
@@ -132,7 +132,7 @@ def test_modules_are_imported_by_statements_except_by_one_helper() -> None:
     assert by_text <= set(STRING_IMPORTS)
 
 
-def test_what_is_imported_lazily_is_seen_by_the_linter_of_imports() -> None:
+def test_lazily_imported_modules_are_visible_to_the_import_linter() -> None:
     for path in modules(*PRODUCT, "testing", "pipeline"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if "muster.coordinator.system.lazy_import.lazy" in imported(tree):

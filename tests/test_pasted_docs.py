@@ -35,7 +35,7 @@ words between
 """
 
 
-def test_blocks_of_a_page() -> None:
+def test_the_blocks_of_a_page_are_parsed() -> None:
     assert list(parse("p.md", PAGE)) == [
         Block(
             "p.md", 5, "Title", "sh", ("start", "background"),
@@ -46,18 +46,18 @@ def test_blocks_of_a_page() -> None:
     ]  # fmt: skip
 
 
-def test_the_commands_of_a_block() -> None:
+def test_the_commands_of_a_block_are_parsed() -> None:
     first = next(parse("p.md", PAGE))
     assert first.name == "start"
     assert first.commands == ["muster serve --in-memory --topic orders:4", "muster version  # says it"]
 
 
-def test_a_block_without_an_end() -> None:
+def test_a_block_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match=r"p\.md:3: .* has no end"):
         list(parse("p.md", "a\n\n```sh\nb\n"))
 
 
-def test_a_page_of_the_repository() -> None:
+def test_the_blocks_of_a_page_are_filtered_by_language_and_name() -> None:
     found = blocks("docs/testing.md", "python")
     assert found
     assert {block.language for block in found} == {"python"}

@@ -141,7 +141,7 @@ def listed() -> tuple[set[str], set[str]]:
     return old, new
 
 
-def test_a_name_that_is_gone_or_new_since_the_last_release_is_in_changes_md() -> None:
+def test_each_new_or_removed_public_name_is_in_changes_md() -> None:
     now, released = {*public()}, {*RELEASED.read_text(encoding="utf-8").splitlines()}
     assert len(released) > 1_000
     old, new = listed()
@@ -149,7 +149,7 @@ def test_a_name_that_is_gone_or_new_since_the_last_release_is_in_changes_md() ->
     assert sorted(now - released - new) == [], "new: these need a row in docs/changes.md, in the column `new`"
 
 
-def test_each_kind_of_name_is_found() -> None:
+def test_each_kind_of_public_name_is_found() -> None:
     some = (
         *("muster groups list --state", "muster.nodes", "muster_groups{type}", "event member_joined"),
         *("event paused_partition_ms", "rebalances.cause", "rebalances.start_time", "decoded.kind"),

@@ -107,7 +107,7 @@ def serving(command: str, cwd: Path) -> Iterator[str]:
             assert process.wait(60) == 0, (cwd / "stderr").read_text()
 
 
-def test_every_block_is_tried() -> None:
+def test_each_block_of_the_readme_is_tested() -> None:
     for number, block in enumerate(rows := blocks(README)):
         if block.language in ("sh", "python"):
             assert block.name in TRIED, (block.line, "no test pastes this block")
@@ -116,19 +116,19 @@ def test_every_block_is_tried() -> None:
             assert rows[number - 1].language == "sh", (block.line, "an output stands behind its command")
 
 
-def test_the_two_commands() -> None:
+def test_the_readme_names_make_serve_and_make_test() -> None:
     assert commands("make") == ["make serve", "make test"]
     assert "muster serve --in-memory --listen 127.0.0.1:0" in make("serve", "ARGS=--in-memory --listen 127.0.0.1:0")
     assert "pytest" in make("test")
 
 
-def test_the_quickstart_is_printed_in_ten_lines() -> None:
+def test_the_readme_prints_the_quickstart_in_ten_lines() -> None:
     source = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
     assert [block.text for block in named("quickstart")] == [source]
     assert len([line for line in source.splitlines() if line]) == 10
 
 
-def test_the_first_steps(checkout: Path) -> None:
+def test_the_first_steps_of_the_readme_print_the_shown_output(checkout: Path) -> None:
     """One after the other, on a server as `make serve` starts it: they get on with what the one before has left."""
     ran = [command.split()[-1] for command in commands("first-steps")]
     assert ran == ["examples/quickstart.py", "examples/share_a_topic.py", "couriers"]
@@ -158,14 +158,14 @@ def test_the_first_steps(checkout: Path) -> None:
     assert re.fullmatch(ends, lines[-1]), lines
 
 
-def test_the_wheel_needs_what_builds_it_and_nothing_else() -> None:
+def test_the_wheel_is_built_with_the_build_requirements_alone() -> None:
     assert commands("install") == ["make wheel", f"pip install dist/muster_kafka-{VERSION}-py3-none-any.whl"]
     steps = make("VENV=.venv-that-is-not-there", "wheel")
     assert re.findall(r"requirements/\w+\.txt", steps) == ["requirements/build.txt"]
     assert " wheel --no-deps " in steps
 
 
-def test_the_wheel_and_its_extras_are_named_as_they_are() -> None:
+def test_the_readme_names_the_wheel_and_its_extras() -> None:
     text = (ROOT / README).read_text(encoding="utf-8")
     assert set(re.findall(r"muster_kafka-[\w.]+-py3", text)) == {f"muster_kafka-{VERSION}-py3"}
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -174,7 +174,7 @@ def test_the_wheel_and_its_extras_are_named_as_they_are() -> None:
     assert set(re.findall(r"(?:\.whl|muster-kafka)\[(\w+)\]", text)) <= {*extras}
 
 
-def test_the_servers_of_the_examples(checkout: Path) -> None:
+def test_the_serve_commands_of_the_readme_start_a_server(checkout: Path) -> None:
     ways, configured, asked = commands("serve")
     with serving(f"{ways} --listen 127.0.0.1:0", checkout) as line:
         assert re.fullmatch(r"muster ready 127\.0\.0\.1:\d+", line)
@@ -187,7 +187,7 @@ def test_the_servers_of_the_examples(checkout: Path) -> None:
     assert "usage: muster serve" in pasted(asked, checkout)
 
 
-def test_the_cluster_of_one_command(checkout: Path) -> None:
+def test_cluster_try_of_the_readme_starts_a_cluster(checkout: Path) -> None:
     install, trial = commands("cluster")
     assert install.startswith("pip install")
     assert f"{trial}\n" in make("try", "ARGS=--nodes 3")
@@ -202,14 +202,14 @@ def test_the_cluster_of_one_command(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("plugins", [("-p", "no:asyncio"), ()])
-def test_the_test(plugins: tuple[str, ...], pytester: pytest.Pytester) -> None:
+def test_the_test_of_the_readme_passes(plugins: tuple[str, ...], pytester: pytest.Pytester) -> None:
     """With pytest and Muster alone, and beside pytest-asyncio as it is without settings."""
     (block,) = named("test")
     pytester.makepyfile(test_orders=block.text)
     pytester.runpytest_subprocess(*plugins, "-p", "no:cacheprovider", "test_orders.py").assert_outcomes(passed=1)
 
 
-def test_the_control(checkout: Path) -> None:
+def test_the_control_commands_of_the_readme_work(checkout: Path) -> None:
     server, *verbs = commands("control")
     control = f"127.0.0.1:{free_port_pair()}"
     with serving(f"{server.replace('127.0.0.1:9094', control)} --listen 127.0.0.1:0", checkout):
@@ -217,7 +217,7 @@ def test_the_control(checkout: Path) -> None:
             pasted(verb, checkout, MUSTER_CONTROL=control)
 
 
-def test_the_analysis() -> None:
+def test_the_analyze_commands_of_the_readme_are_valid() -> None:
     """Its command lines; what it does is in tests/pipeline."""
     pipeline, *analyses = commands("analyze")
     assert "muster analyze muster-sample" in make(*pipeline.split()[1:])

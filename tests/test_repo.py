@@ -78,7 +78,7 @@ def served_table(text: str) -> dict[int, tuple[str, int, int]]:
     return {int(key): (name, int(least), int(greatest or least)) for key, name, least, greatest in rows}
 
 
-def test_the_readme_tells_what_is_served() -> None:
+def test_the_readme_lists_the_served_versions() -> None:
     table = served_table((ROOT / "README.md").read_text(encoding="utf-8"))
     assert table == {key: (api(key).name, served.served_from, served.max_version) for key, served in SERVED.items()}
 
@@ -93,13 +93,13 @@ def test_the_configuration_page_names_all_of_musters_own_properties() -> None:
     assert [name for name in MUSTER if f"`{name}`" not in text] == []
 
 
-def test_links_in_the_documents_lead_somewhere() -> None:
+def test_links_in_the_documents_lead_to_existing_files() -> None:
     for document in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)[)#]", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
 
 
-def test_links_to_a_heading_lead_to_one() -> None:
+def test_links_to_headings_lead_to_existing_headings() -> None:
     anchors = {
         path: {
             re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
@@ -113,7 +113,7 @@ def test_links_to_a_heading_lead_to_one() -> None:
             assert anchor in anchors[page], (path.name, target, anchor)
 
 
-def test_the_targets_of_make_that_pages_name_are_there() -> None:
+def test_the_make_targets_named_on_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", makefile))
     targets |= {f"{what.lower()}-{part}" for what, part in re.findall(r"(?m)^(TORTURE|BENCH)_([a-z]+) :=", makefile)}
@@ -123,7 +123,7 @@ def test_the_targets_of_make_that_pages_name_are_there() -> None:
         assert {*named} <= targets, document.name
 
 
-def test_make_knows_how_to_install_the_server_that_the_bench_measures() -> None:
+def test_make_can_install_the_server_for_the_bench() -> None:
     done = subprocess.run([*INSTALL, "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -144,7 +144,7 @@ def test_tables_and_code_may_be_wider_than_prose() -> None:
     assert prose.too_wide(f"a\n| {wide} |\n```\n{wide}\n```\n{wide}\n") == [(6, wide)]
 
 
-def test_the_configuration_page_lists_the_properties_that_do_something() -> None:
+def test_the_configuration_page_lists_the_effective_properties() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     table = text.partition("## Properties that do something")[2].partition("## ")[0]
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
@@ -161,7 +161,7 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     assert set(listed) == config.effective
 
 
-def test_an_image_is_built_from_all_that_the_package_consists_of() -> None:
+def test_the_image_is_built_from_all_folders_of_the_package() -> None:
     """A folder that is left out makes a dangling link, and the wheel is built without it."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept >= {link.name for link in (ROOT / "muster").iterdir() if link.is_symlink()}

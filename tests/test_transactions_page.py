@@ -16,12 +16,12 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 
-def test_the_diagram_has_every_arrow() -> None:
+def test_the_diagram_of_transaction_states_has_each_transition() -> None:
     arrows = [line for line in transactions.state_diagram().splitlines() if "-->" in line and "[*]" not in line]
     assert sorted(arrows) == sorted(f"    {state} --> {after}: {what}" for (state, what), after in TRANSITIONS.items())
 
 
-def test_the_table_has_every_cell() -> None:
+def test_the_table_of_transaction_ends_has_each_cell() -> None:
     head, _, *ends = rows(transactions.end_table())
     states = head[1:]
     assert [row[1:] for row in ends] == [
@@ -31,7 +31,7 @@ def test_the_table_has_every_cell() -> None:
     ]
 
 
-def test_the_page_names_every_module_that_decides() -> None:
+def test_the_transactions_page_names_each_module_that_decides() -> None:
     page = (draw.DOCS / "dev" / "transactions.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(?:coordinator/transactions/)?(\w+\.py)`", page))
     there = {path.name for path in CORE.glob("*.py")}

@@ -58,7 +58,7 @@ def test_each_eager_strategy_is_an_aiokafka_assignor(name: str) -> None:
     assert [len(rows["t"]) for rows in shares.values()] == [2, 2]
 
 
-def test_range_and_round_robin_are_those_of_the_stories() -> None:
+def test_range_and_roundrobin_of_aiokafka_share_as_in_the_stories() -> None:
     """Stories 11 and 12."""
     two = Topics(t1=3, t2=3)
     shares = rebalance({member: strategy("range") for member in ("c1", "c2")}, ["t1", "t2"], two)
@@ -67,7 +67,7 @@ def test_range_and_round_robin_are_those_of_the_stories() -> None:
     assert shares == {"c1": {"t1": [0, 2], "t2": [1]}, "c2": {"t1": [1], "t2": [0, 2]}}
 
 
-def test_sticky_remembers_for_each_consumer() -> None:
+def test_sticky_of_aiokafka_remembers_the_assignment_of_each_consumer() -> None:
     """Story 13: ten members of five partitions, one leaves, five move."""
     consumers = {f"m{number}": strategy("sticky") for number in range(10)}
     before = rebalance(consumers, ["t"], Topics(t=50))
@@ -77,7 +77,7 @@ def test_sticky_remembers_for_each_consumer() -> None:
     assert sum(len(rows["t"]) for rows in after.values()) == 50
 
 
-def test_user_data_is_javas_and_aiokafkas() -> None:
+def test_the_sticky_user_data_is_read_by_java_and_aiokafka() -> None:
     """Version 1 of StickyAssignor's user data; before the first assignment there is none."""
     consumer = strategy("sticky")
     assert consumer.metadata(["t"]).user_data is None
@@ -89,7 +89,7 @@ def test_user_data_is_javas_and_aiokafkas() -> None:
     assert (read.previous_assignment, read.generation) == ([("t", [3, 1]), ("ü", [0])], 7)
 
 
-def test_without_a_consumer_to_follow_the_generation_is_not_told() -> None:
+def test_the_sticky_user_data_has_no_generation_without_a_consumer() -> None:
     consumer = strategy("sticky")
     for followed in (None, SimpleNamespace()):
         consumer.follow(followed)
@@ -97,7 +97,7 @@ def test_without_a_consumer_to_follow_the_generation_is_not_told() -> None:
         assert consumer.metadata(["t"]).user_data.hex() == "00000000ffffffff"
 
 
-def test_other_clients_newer_subscriptions_are_read() -> None:
+def test_newer_subscription_versions_of_other_clients_are_read() -> None:
     subscription = ConsumerProtocolSubscription(
         ["t"], None, [ConsumerProtocolSubscriptionTopicPartition("t", [0])], 4, "rack"
     )
@@ -110,14 +110,14 @@ def test_other_clients_newer_subscriptions_are_read() -> None:
 @pytest.mark.parametrize(
     "wanted", ["cooperative-sticky", CLIENT_ASSIGNORS["cooperative-sticky"], SERVER_ASSIGNORS["uniform"]]
 )
-def test_cooperative_strategies_are_refused(wanted: Any) -> None:
+def test_cooperative_strategies_are_refused_in_aiokafka(wanted: Any) -> None:
     with pytest.raises(
         ValueError, match=r"cannot be used in aiokafka.*use one of range, roundrobin, sticky, or a client"
     ):
         strategy(wanted)
 
 
-def test_unknown_names_are_refused_and_objects_are_taken() -> None:
+def test_unknown_strategy_names_are_refused_and_objects_accepted() -> None:
     with pytest.raises(
         ValueError, match="'rang' is no strategy: range, roundrobin, sticky or \"module:Class\" was expected"
     ):

@@ -11,7 +11,7 @@ from tests.assignors.histories import ASSIGNORS, rounds
 COOPERATIVE = CooperativeStickyAssignor()
 
 
-def test_a_new_member_gets_its_share_in_the_second_round() -> None:
+def test_a_new_cooperative_member_gets_its_share_in_the_second_round() -> None:
     topics = sizes(t=9)
     group, _ = settled(COOPERATIVE, members(a="t", b="t", c="t"), topics)
     joined = [*group, Member("d", ("t",))]
@@ -26,7 +26,7 @@ def test_a_new_member_gets_its_share_in_the_second_round() -> None:
     assert COOPERATIVE.assign(after, topics) == second
 
 
-def test_one_round_is_enough_when_one_leaves() -> None:
+def test_a_leaving_cooperative_member_needs_one_round() -> None:
     topics = sizes(t=50)
     group, first = settled(COOPERATIVE, members(**{f"m{i}": "t" for i in range(10)}), topics)
     left = COOPERATIVE.assign(group[1:], topics)
@@ -34,13 +34,13 @@ def test_one_round_is_enough_when_one_leaves() -> None:
     assert all(set(first[m]["t"]) <= set(left[m]["t"]) for m in left)
 
 
-def test_a_topic_given_up_waits_for_its_owner() -> None:
+def test_an_unsubscribed_topic_waits_until_its_owner_revokes_it() -> None:
     topics = sizes(t=2, u=2)
     group = [Member("a", ("t",), {"t": [0], "u": [0]}, 1), Member("b", ("t", "u"), {"t": [1], "u": [1]}, 1)]
     assert written(COOPERATIVE.assign(group, topics)) == {"a": "tp0", "b": "up1"}
 
 
-def test_members_too_old_to_tell_their_generation_write_it_into_their_user_data() -> None:
+def test_the_generation_of_old_members_is_read_from_user_data() -> None:
     group = [
         Member("a", ("t",), {"t": [0, 1]}, user_data=pack(">i", 2)),
         Member("b", ("t",), {"t": [1, 2]}, user_data=pack(">i", 2)),
@@ -49,6 +49,6 @@ def test_members_too_old_to_tell_their_generation_write_it_into_their_user_data(
     assert written(COOPERATIVE.assign(group, sizes(t=3))) == {"a": "tp0", "b": "tp1 tp2"}
 
 
-def test_user_data_is_the_generation() -> None:
+def test_the_cooperative_user_data_is_the_generation() -> None:
     assert COOPERATIVE.user_data(None, -1) == b"\xff\xff\xff\xff"
     assert COOPERATIVE.user_data({"t": [1]}, 5) == b"\0\0\0\5"

@@ -62,7 +62,7 @@ def answering(answer: Any) -> CustomAssignor:
     return CustomAssignor(Answers(), "shop:Answers")
 
 
-def test_a_class_is_found_by_name_and_used() -> None:
+def test_a_custom_strategy_is_loaded_by_name() -> None:
     strategy = load(f"{__name__}:Everything")
     assert isinstance(strategy, Assignor)
     assert (strategy.name, strategy.protocols) == ("everything", (RebalanceProtocol.EAGER,))
@@ -88,14 +88,14 @@ def test_a_class_is_found_by_name_and_used() -> None:
         (f"{__name__}:NeedsArguments", "making NeedsArguments without arguments failed: TypeError"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(name: str, said: str) -> None:
+def test_an_unusable_strategy_is_refused_with_the_reason(name: str, said: str) -> None:
     with pytest.raises(UnusableStrategy) as refused:
         load(name)
     assert said in str(refused.value)
     assert name.partition(":")[2] in str(refused.value)
 
 
-def test_a_module_that_fails_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_module_that_fails_on_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "breaks_on_import.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
@@ -127,33 +127,33 @@ def raising() -> Any:
         (raising, "failed to assign topics 't', 'u' to members 'm1', 'm2': KeyError: 'm7'"),
     ],
 )
-def test_wrong_answers_are_told_with_member_and_topic(answer: Any, said: str) -> None:
+def test_a_wrong_custom_assignment_names_the_member_and_the_topic(answer: Any, said: str) -> None:
     with pytest.raises(AssignmentError) as told:
         answering(answer).assign(MEMBERS, TOPICS)
     assert str(told.value).startswith("strategy shop:Answers")
     assert said in str(told.value)
 
 
-def test_long_groups_are_not_listed_in_full() -> None:
+def test_an_error_of_a_custom_strategy_does_not_list_a_large_group() -> None:
     members = [Member(f"m{number}", ("t",)) for number in range(2_000)]
     with pytest.raises(AssignmentError, match=r"topic 't' to members 'm0', .*'m4' and 1995 more: KeyError"):
         answering(raising).assign(members, {"t": Topic(1)})
 
 
-def test_partitions_may_be_left_and_come_as_any_sequence() -> None:
+def test_a_custom_strategy_may_omit_partitions_and_use_any_sequence() -> None:
     strategy = answering({"m2": {"t": (1,)}, "m1": {"u": range(1), "t": []}})
     assert strategy.assign(MEMBERS, TOPICS) == {"m1": {"u": [0]}, "m2": {"t": [1]}}
 
 
 @pytest.mark.parametrize(("data", "said"), [("fail", "owns topic 't': KeyError: 'lost it'"), (7, "made user data 7")])
-def test_user_data_that_fails(data: Any, said: str) -> None:
+def test_invalid_custom_user_data_is_refused(data: Any, said: str) -> None:
     strategy = Remembers()
     strategy.data = data
     with pytest.raises(AssignmentError, match=said):
         CustomAssignor(strategy, "shop:Remembers").user_data({"t": [0]}, 3)
 
 
-def test_the_cause_is_kept() -> None:
+def test_the_cause_of_a_custom_strategy_error_is_kept() -> None:
     fail: Callable[[], Any] = raising
     with pytest.raises(AssignmentError) as told:
         answering(fail).assign(MEMBERS, TOPICS)

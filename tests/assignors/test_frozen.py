@@ -15,7 +15,7 @@ SAMPLE = Path(__file__).with_name("kafka-4.3.jsonl.gz")
 
 
 @pytest.mark.parametrize("strategy", ASSIGNORS)
-def test_the_same_answers_as_kafka(strategy: str) -> None:
+def test_recorded_groups_get_the_assignments_of_kafka(strategy: str) -> None:
     compared = 0
     for line in gzip.decompress(SAMPLE.read_bytes()).decode().splitlines():
         row = json.loads(line)

@@ -24,12 +24,12 @@ from muster.coordinator.groups.consumer import kafka_order
 from muster.protocol.hashing import java_string_hash
 
 
-def test_strings_in_a_table_that_grew() -> None:
+def test_strings_have_the_order_of_a_grown_java_hash_table() -> None:
     walk = "7 126 203 147 91 168 70 189 0 105 98 77 56 49 28 140 161 182 133 154 175 196 112 119 84 63 42 21 35 14"
     assert string_order(f"topic-{i * 7}" for i in range(30)) == [f"topic-{number}" for number in walk.split()]
 
 
-def test_strings_of_one_hash_stay_as_they_came() -> None:
+def test_strings_with_equal_hashes_keep_their_insertion_order() -> None:
     texts = ["AaAa", "BBBB", "AaBB", "BBAa", "C", "D", "AaAaAa"]
     assert string_order(texts) == ["AaAaAa", "C", "D", "AaAa", "BBBB", "AaBB", "BBAa"]
     assert string_order([*texts, "AaAa"]) == string_order(texts)
@@ -46,16 +46,16 @@ def test_strings_of_one_hash_stay_as_they_came() -> None:
         ),
     ],
 )
-def test_numbers_also_where_one_bucket_makes_the_table_grow(numbers: range | list[int], walk: list[int]) -> None:
+def test_integers_have_the_order_of_a_grown_java_hash_table(numbers: range | list[int], walk: list[int]) -> None:
     assert int_order(list(numbers)) == walk
 
 
-def test_sizes_of_tables() -> None:
+def test_the_capacity_of_a_java_hash_table_is_computed() -> None:
     assert [capacity_for(n) for n in (0, 1, 2, 3, 16, 17)] == [1, 1, 2, 4, 16, 32]
     assert [capacity_of_copy(n) for n in (0, 11, 12, 13, 24, 25)] == [16, 16, 32, 32, 64, 64]
 
 
-def test_uuids() -> None:
+def test_uuids_have_the_hash_and_the_order_of_java() -> None:
     def uuid(most: int, least: int) -> bytes:
         return (most % 2**64).to_bytes(8, "big") + (least % 2**64).to_bytes(8, "big")
 
@@ -64,13 +64,13 @@ def test_uuids() -> None:
     assert uuid_key(uuid(-1, 5)) < uuid_key(uuid(1, -5)) < uuid_key(uuid(1, 5))
 
 
-def test_strings_sort_by_utf16() -> None:
+def test_strings_are_sorted_by_utf16_units() -> None:
     assert sort_strings(["\uffee", "\U0001f600", "z", "\u00e9"]) == ["z", "\u00e9", "\U0001f600", "\uffee"]
     assert utf16("\U0001f600") < utf16("\uffee")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-(2**31), 2**31 - 1)), max_size=60))
-def test_the_first_of_a_set_is_the_first_of_its_walk(steps: list[tuple[bool, int]]) -> None:
+def test_the_first_element_of_a_java_set_is_first_in_iteration(steps: list[tuple[bool, int]]) -> None:
     """As long as nothing was removed; then the table may be larger than its content needs."""
     kept: JavaSet[int] = JavaSet()
     present: list[int] = []
@@ -82,7 +82,7 @@ def test_the_first_of_a_set_is_the_first_of_its_walk(steps: list[tuple[bool, int
     assert len(kept) == len(present)
 
 
-def test_a_set_that_lost_elements_keeps_its_table() -> None:
+def test_a_java_set_keeps_its_capacity_after_removals() -> None:
     kept: JavaSet[int] = JavaSet()
     for number in range(20, 0, -1):
         kept.add(number, number)
@@ -93,7 +93,7 @@ def test_a_set_that_lost_elements_keeps_its_table() -> None:
     assert kept.first() == 33
 
 
-def test_a_long_text_is_hashed_once_in_whatever_order_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_hashed_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[str] = []
 
     def noted(text: str) -> int:
@@ -110,7 +110,7 @@ def test_a_long_text_is_hashed_once_in_whatever_order_it_stands(monkeypatch: pyt
     assert java_order.string_spread(ids[7]) == java_order.spread(java_string_hash(ids[7]))
 
 
-def test_few_hashes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_hashes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_order, "_hashes", {})
     monkeypatch.setattr(java_order, "KEPT_HASHES", 10)
     for n in range(25):

@@ -30,7 +30,7 @@ assignments = st.dictionaries(
 )
 
 
-def test_of_a_large_group_they_are_counted_in_small_steps() -> None:
+def test_moves_of_a_large_group_are_counted_in_small_steps() -> None:
     topics = [f"topic-{number}" for number in range(1_200)]
     before = {f"m{number}": {topic: [number] for topic in topics} for number in range(10)}
     after = {f"m{number}": {topic: [number + 1] for topic in topics} for number in range(10)}
@@ -58,7 +58,7 @@ def test_each_partition_is_counted_once() -> None:
     assert total({}) == Moves()
 
 
-def test_one_of_ten_leaves_and_five_move() -> None:
+def test_stickiness_is_complete_when_only_lost_partitions_move() -> None:
     """Story 13."""
     before = {f"m{m}": {"t": list(range(5 * m, 5 * m + 5))} for m in range(10)}
     after = {f"m{m}": {"t": [*range(5 * m, 5 * m + 5), *([40 + m + 5] if m < 5 else [])]} for m in range(9)}
@@ -66,7 +66,7 @@ def test_one_of_ten_leaves_and_five_move() -> None:
     assert stickiness(before, after) == 1.0
 
 
-def test_what_had_to_move_for_balance_does_not_count() -> None:
+def test_moves_that_balance_requires_do_not_lower_stickiness() -> None:
     """Story 15: from three members to five, 2 each; nobody could keep more than 2."""
     before = {"a": {"t": [0, 1, 2, 3]}, "b": {"t": [4, 5, 6]}, "c": {"t": [7, 8, 9]}}
     sticky = {"a": {"t": [0, 1]}, "b": {"t": [4, 5]}, "c": {"t": [7, 8]}, "d": {"t": [2, 3]}, "e": {"t": [6, 9]}}
@@ -76,7 +76,7 @@ def test_what_had_to_move_for_balance_does_not_count() -> None:
     assert stickiness({}, ranged) == stickiness(before, {}) == 1.0
 
 
-def test_skew() -> None:
+def test_skew_has_the_smallest_and_largest_share_and_the_deviation() -> None:
     assert skew({"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3]}, "c": {}}) == Skew(0, 4, sqrt(26 / 9) / (5 / 3))
     assert skew({"a": {"t": [0]}, "b": {"u": [0]}}) == Skew(1, 1, 0.0)
     assert skew({}) == skew({"a": {}}) == Skew()
@@ -84,7 +84,7 @@ def test_skew() -> None:
 
 
 @given(assignments, assignments)
-def test_moves_by_their_definition(before: Owned, after: Owned) -> None:
+def test_moves_are_counted_as_defined(before: Owned, after: Owned) -> None:
     def owners(assignment: Owned, topic: str, partition: int) -> set[str]:
         return {member for member, topics in assignment.items() if partition in topics.get(topic, ())}
 
@@ -104,18 +104,18 @@ def test_moves_by_their_definition(before: Owned, after: Owned) -> None:
 
 
 @given(assignments)
-def test_an_assignment_against_itself(assignment: Owned) -> None:
+def test_an_unchanged_assignment_has_no_moves_and_full_stickiness(assignment: Owned) -> None:
     assert all(row == Moves(kept=row.kept) for row in moves(assignment, assignment).values())
     assert stickiness(assignment, assignment) == 1.0
 
 
 @given(assignments, assignments)
-def test_stickiness_is_a_share(before: Owned, after: Owned) -> None:
+def test_stickiness_lies_between_zero_and_one(before: Owned, after: Owned) -> None:
     assert 0.0 <= stickiness(before, after) <= 1.0
 
 
 @pytest.mark.parametrize("measure", [moves, stickiness])
-def test_the_order_does_not_matter(measure: object) -> None:
+def test_measures_do_not_depend_on_the_order_of_partitions(measure: object) -> None:
     def turned(assignment: Owned) -> Owned:
         return {
             member: {topic: list(assignment[member][topic])[::-1] for topic in reversed(list(assignment[member]))}

@@ -58,7 +58,7 @@ def assert_complete(members: list[Member], topics: Mapping[str, Topic], assignme
 @pytest.mark.parametrize("strategy", ASSIGNORS)
 @given(groups(), st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
-def test_complete_and_the_same_for_any_order_of_members(strategy: str, group: Group, rng: object) -> None:
+def test_assignments_are_complete_and_independent_of_member_order(strategy: str, group: Group, rng: object) -> None:
     members, topics = group
     assert_complete(members, topics, ASSIGNORS[strategy].assign(members, topics))
     after = settled(ASSIGNORS[strategy], members, topics)[0]
@@ -71,7 +71,7 @@ def test_complete_and_the_same_for_any_order_of_members(strategy: str, group: Gr
 @pytest.mark.parametrize("strategy", BALANCED)
 @given(groups(alike=True))
 @settings(max_examples=25, deadline=None)
-def test_equal_subscriptions_get_equal_shares(strategy: str, group: Group) -> None:
+def test_members_with_equal_subscriptions_get_equal_shares(strategy: str, group: Group) -> None:
     assignment = settled(ASSIGNORS[strategy], *group)[1]
     assert loads(assignment)[0] - loads(assignment)[-1] <= 1
 
@@ -89,7 +89,7 @@ def test_range_shares_each_topic_equally(strategy: str, group: Group) -> None:
 
 @given(groups(alike=True))
 @settings(max_examples=25, deadline=None)
-def test_range_co_partitions(group: Group) -> None:
+def test_range_co_partitions_topics_of_equal_size(group: Group) -> None:
     members, topics = group
     assignment = ASSIGNORS["range"].assign(members, topics)
     for one in topics:
@@ -101,7 +101,7 @@ def test_range_co_partitions(group: Group) -> None:
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 @given(groups(racks=False))
 @settings(max_examples=40, deadline=None)
-def test_no_single_move_would_balance_better(strategy: str, group: Group) -> None:
+def test_no_single_move_improves_the_balance(strategy: str, group: Group) -> None:
     members, topics = group
     assignment = settled(ASSIGNORS[strategy], members, topics)[1]
     load = {member_id: sum(map(len, mine.values())) for member_id, mine in assignment.items()}
@@ -113,7 +113,7 @@ def test_no_single_move_would_balance_better(strategy: str, group: Group) -> Non
 @pytest.mark.parametrize("strategy", STICKY)
 @given(groups(least=2, alike=True, racks=False), st.integers(0, 7))
 @settings(max_examples=25, deadline=None)
-def test_when_one_leaves_only_what_it_had_moves(strategy: str, group: Group, leaving: int) -> None:
+def test_only_partitions_of_a_leaving_member_move(strategy: str, group: Group, leaving: int) -> None:
     members, topics = group
     after, before = settled(ASSIGNORS[strategy], members, topics)
     gone = after.pop(leaving % len(after)).member_id
@@ -123,7 +123,7 @@ def test_when_one_leaves_only_what_it_had_moves(strategy: str, group: Group, lea
 @pytest.mark.parametrize("strategy", STICKY)
 @given(groups(alike=True, racks=False))
 @settings(max_examples=25, deadline=None)
-def test_when_one_joins_only_its_share_moves(strategy: str, group: Group) -> None:
+def test_only_the_share_of_a_joining_member_moves(strategy: str, group: Group) -> None:
     members, topics = group
     after, before = settled(ASSIGNORS[strategy], members, topics)
     joined, grown = settled(ASSIGNORS[strategy], [*after, Member("i", members[0].topics)], topics)
@@ -133,7 +133,7 @@ def test_when_one_joins_only_its_share_moves(strategy: str, group: Group) -> Non
 
 @given(groups(alike=True, racks=False), st.integers(0, 7), st.integers(0, 8))
 @settings(max_examples=40, deadline=None)
-def test_two_cooperative_rounds_are_enough_and_nobody_loses_what_it_keeps(
+def test_two_cooperative_rounds_suffice_and_kept_partitions_are_never_revoked(
     group: Group, leaving: int, joining: int
 ) -> None:
     strategy = ASSIGNORS["cooperative-sticky"]
@@ -154,7 +154,9 @@ def test_two_cooperative_rounds_are_enough_and_nobody_loses_what_it_keeps(
 
 @given(groups(), groups(), st.integers(0, 7))
 @settings(max_examples=40, deadline=None)
-def test_cooperative_gives_nobody_what_another_still_holds(group: Group, other: Group, leaving: int) -> None:
+def test_cooperative_assignments_never_give_a_partition_that_is_still_owned(
+    group: Group, other: Group, leaving: int
+) -> None:
     """Whatever racks and subscriptions."""
     strategy = ASSIGNORS["cooperative-sticky"]
     members, topics = group

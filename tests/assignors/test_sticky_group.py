@@ -14,7 +14,7 @@ def group(*members: Member, topics: dict[str, Topic] = TOPICS) -> Group:
     return Group(members, topics, lambda member: (member.owned.items(), member.generation))
 
 
-def test_codes_sort_by_partition_then_topic() -> None:
+def test_partition_codes_are_sorted_by_partition_then_topic() -> None:
     made = group(Member("a", ("u", "t"), {"t": [1, 0], "u": [0, 2, -1], "gone": [0]}))
     assert made.names == ["t", "u"]
     assert made.claimed == [[2, 0, 1]]
@@ -35,12 +35,12 @@ def test_codes_sort_by_partition_then_topic() -> None:
         (["", ""], True),
     ],
 )
-def test_what_kafka_takes_for_equal(subscriptions: Sequence[str], alike: bool) -> None:
+def test_subscriptions_are_compared_as_kafka_does(subscriptions: Sequence[str], alike: bool) -> None:
     members = [Member(name, tuple(topics.split())) for name, topics in zip("abc", subscriptions, strict=False)]
     assert group(*members).all_subscribed_alike() is alike
 
 
-def test_claims_of_several() -> None:
+def test_the_newest_claim_of_several_decides_the_owner() -> None:
     made = group(
         Member("a", ("t",), {"t": [0, 1]}, 1),
         Member("b", ("t",), {"t": [1, 2]}, 2),
@@ -52,14 +52,14 @@ def test_claims_of_several() -> None:
     assert made.newest() == 2
 
 
-def test_a_partition_that_nobody_had_can_still_go_to_a_later_generation() -> None:
+def test_a_contested_partition_goes_to_a_claim_of_a_later_generation() -> None:
     made = group(
         Member("a", ("t",), {"t": [0]}, 1), Member("b", ("t",), {"t": [0]}, 1), Member("c", ("t",), {"t": [0]}, 2)
     )
     assert made.owned() == ([[], [], [0]], {0})
 
 
-def test_racks_that_say_nothing_are_not_used() -> None:
+def test_racks_of_one_side_only_are_not_used() -> None:
     here = Member("a", ("t",), rack="x")
     assert not group(here).racks.used
     assert not group(here, topics={"t": Topic(2, [{"x", "y"}, {"y", "x"}])}).racks.used

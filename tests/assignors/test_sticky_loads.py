@@ -14,7 +14,7 @@ def made() -> tuple[Group, Loads]:
     return group, Loads(group, [[T, U], [T, U], [U]], [{0: None, 2: None, 4: None}, {}, {1: None}])
 
 
-def test_the_one_with_fewest_follows_every_change() -> None:
+def test_the_member_with_the_lowest_load_is_known_after_each_change() -> None:
     loads = made()[1]
     assert (loads.least(T), loads.least(U)) == (1, 1)
     loads.give(1, 3)
@@ -26,7 +26,7 @@ def test_the_one_with_fewest_follows_every_change() -> None:
     assert loads.least(U) == 1
 
 
-def test_balance() -> None:
+def test_a_group_is_balanced_when_loads_differ_by_at_most_one() -> None:
     loads = made()[1]
     loads.watch_balance()
     assert not loads.balanced()
@@ -38,7 +38,7 @@ def test_balance() -> None:
     assert not loads.balanced()
 
 
-def test_it_is_balanced_when_those_with_fewer_cannot_take() -> None:
+def test_a_group_is_balanced_when_members_with_less_can_own_no_more() -> None:
     members = [Member("a", ("t",)), Member("b", ("u",))]
     group = Group(members, {"t": Topic(5), "u": Topic(1)}, lambda member: ([], None))
     loads = Loads(group, [[T], [U]], [dict.fromkeys(group.codes_of(T)), dict.fromkeys(group.codes_of(U))])
@@ -46,7 +46,7 @@ def test_it_is_balanced_when_those_with_fewer_cannot_take() -> None:
     assert loads.balanced()
 
 
-def test_the_most_that_a_member_can_have() -> None:
+def test_the_largest_possible_load_is_the_number_of_subscribed_partitions() -> None:
     group = made()[0]
     assert [most_of(group, topics) for topics in ([T], [U], [T, U], [])] == [3, 2, 5, 0]
     assert most_of(group, [U, U]) == 5  # as many names as there are topics

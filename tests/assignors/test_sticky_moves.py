@@ -10,7 +10,7 @@ def moves() -> Moves:
     return Moves(TOPICS, lambda code: code)
 
 
-def test_one_that_came_goes_back_in_place_of_another() -> None:
+def test_a_moved_partition_returns_in_place_of_another() -> None:
     made = moves()
     made.add(0, A, B)
     assert made.instead(2, B, A) == 0
@@ -19,7 +19,7 @@ def test_one_that_came_goes_back_in_place_of_another() -> None:
     assert made.instead(2, C, A) == 2
 
 
-def test_of_several_the_first_of_javas_set() -> None:
+def test_the_returning_partition_is_the_first_of_javas_set() -> None:
     made = moves()
     for code in (34, 18, 4):
         made.add(code, A, B)
@@ -28,7 +28,7 @@ def test_of_several_the_first_of_javas_set() -> None:
     assert made.instead(2, B, A) == 18
 
 
-def test_a_way_through_a_third_member_counts_from_its_start() -> None:
+def test_a_move_through_a_third_member_counts_from_its_origin() -> None:
     made = moves()
     made.add(0, A, B)
     made.add(0, B, C)
@@ -38,7 +38,7 @@ def test_a_way_through_a_third_member_counts_from_its_start() -> None:
     assert made.instead(2, C, A) == 2
 
 
-def test_one_that_moved_before_is_taken_for_where_it_came_from() -> None:
+def test_a_partition_that_moved_before_counts_for_its_first_owner() -> None:
     made = moves()
     made.add(0, A, B)
     made.add(2, C, A)

@@ -12,7 +12,7 @@ from muster.protocol.messages.consumer_protocol import (
 )
 
 
-def test_a_member_from_its_row_of_the_join_response() -> None:
+def test_a_member_is_read_from_its_row_of_the_join_response() -> None:
     owned = [
         ConsumerProtocolSubscriptionTopicPartition("t", [2]),
         ConsumerProtocolSubscriptionTopicPartition("t", [0]),

@@ -6,7 +6,7 @@ from muster.assignors.uniform import TargetGroup
 TOPICS = {"t": Topic(4, (), bytes(15) + b"\x11"), "u": Topic(2, (), bytes(15) + b"\x02")}
 
 
-def test_only_what_a_member_is_subscribed_to_and_what_exists_counts() -> None:
+def test_only_owned_partitions_of_subscribed_existing_topics_count() -> None:
     group = TargetGroup([Member("a", ("t", "gone"), {"u": [0], "t": [1, 9], "gone": [0]})], TOPICS)
     assert group.names == ["t"]
     assert group.shares == [{0: [1]}]
@@ -18,7 +18,7 @@ def test_subscriptions_are_compared_by_name() -> None:
     assert not TargetGroup([Member("a", ("t",)), Member("b", ("t", "gone"))], TOPICS).all_subscribed_alike()
 
 
-def test_topics_are_walked_by_the_hashes_of_their_uuids() -> None:
+def test_topics_are_ordered_by_the_hashes_of_their_uuids() -> None:
     group = TargetGroup([Member("a", ("t", "u"), {"u": [0], "t": [1]})], TOPICS)
     # 0x11 is in bucket 1 of 16, 0x02 in bucket 2
     assert group.subscription_of_first() == [0, 1]

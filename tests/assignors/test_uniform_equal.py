@@ -8,11 +8,11 @@ def shares(topics: dict[str, Topic], *members: Member) -> list[dict[int, list[in
     return equal_shares(TargetGroup(members, topics))
 
 
-def test_free_partitions_go_to_members_in_turn() -> None:
+def test_free_partitions_fill_the_shares_of_members_in_order() -> None:
     assert shares({"t": Topic(5)}, Member("a", ("t",)), Member("b", ("t",))) == [{0: [0, 1]}, {0: [2, 3, 4]}]
 
 
-def test_what_is_above_the_quota_goes_in_the_order_of_a_hash_set() -> None:
+def test_partitions_above_the_quota_are_taken_in_java_hash_order() -> None:
     got = shares({"t": Topic(20)}, Member("a", ("t",), {"t": list(range(20))}), Member("b", ("t",)))
     assert got == [{0: list(range(10))}, {0: list(range(10, 20))}]
     got = shares({"t": Topic(18)}, Member("a", ("t",), {"t": [17, 1, 16, 0]}), Member("b", ("t",), {"t": [2]}))

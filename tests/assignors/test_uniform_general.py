@@ -9,13 +9,13 @@ def loads(topics: dict[str, Topic], *members: Member) -> list[int]:
     return [sum(map(len, share.values())) for share in GeneralShares(group).shares()]
 
 
-def test_overlapping_subscriptions_are_balanced_topic_by_topic() -> None:
+def test_overlapping_subscriptions_are_balanced_one_topic_at_a_time() -> None:
     """3 + 4 + 5, as Kafka's own comment tells: one more move through b would balance it, which neither topic sees."""
     topics = {"t": Topic(6, (), bytes(15) + b"\1"), "u": Topic(6, (), bytes(15) + b"\2")}
     assert loads(topics, Member("a", ("t",)), Member("b", ("t", "u")), Member("c", ("u",))) == [3, 4, 5]
 
 
-def test_members_with_too_much_give_to_those_with_little() -> None:
+def test_partitions_move_from_overloaded_to_underloaded_members() -> None:
     topics = {"t": Topic(6), "u": Topic(1, (), bytes(15) + b"\1")}
     had = Member("a", ("t",), {"t": [0, 1, 2, 3, 4, 5]})
     group = TargetGroup([had, Member("b", ("t", "u"))], topics)
@@ -23,7 +23,7 @@ def test_members_with_too_much_give_to_those_with_little() -> None:
     assert got == [{0: [0, 1, 2, 3]}, {0: [4, 5], 1: [0]}]
 
 
-def test_a_balanced_group_stays_as_it_is() -> None:
+def test_a_balanced_group_is_not_changed() -> None:
     topics = {"t": Topic(4), "u": Topic(1, (), bytes(15) + b"\1")}
     group = TargetGroup([Member("a", ("t",), {"t": [3, 1]}), Member("b", ("t", "u"), {"t": [0, 2], "u": [0]})], topics)
     assert GeneralShares(group).shares() == [{0: [1, 3]}, {0: [0, 2], 1: [0]}]

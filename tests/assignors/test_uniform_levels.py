@@ -3,7 +3,7 @@ from __future__ import annotations
 from muster.assignors.uniform import Levels
 
 
-def test_those_with_fewest_are_filled_level_by_level() -> None:
+def test_members_with_the_lowest_loads_are_filled_first() -> None:
     loads = [3, 0, 1]
     levels = Levels(loads, [0, 1, 2])
     assert levels.imbalance == 3
@@ -14,7 +14,7 @@ def test_those_with_fewest_are_filled_level_by_level() -> None:
     assert taken == [1, 1, 2, 1, 2, 1, 2]
 
 
-def test_those_with_most_give_level_by_level() -> None:
+def test_members_with_the_highest_loads_are_reduced_first() -> None:
     loads = [5, 2, 5]
     levels = Levels(loads, [0, 1, 2])
     given = []
@@ -26,7 +26,7 @@ def test_those_with_most_give_level_by_level() -> None:
     assert given == [2, 0, 2, 0]
 
 
-def test_members_without_anything_to_give_are_passed_over() -> None:
+def test_excluded_members_with_the_highest_load_are_skipped() -> None:
     loads = [4, 4, 1]
     levels = Levels(loads, [0, 1, 2])
     assert levels.next_most() == 1

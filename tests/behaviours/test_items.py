@@ -101,7 +101,7 @@ def problem_of(reference: str) -> str | None:
 
 
 @pytest.mark.parametrize("item", [pytest.param(one, id=one.number) for one in ITEMS])
-def test_what_an_item_names_is_there(item: Item) -> None:
+def test_the_stories_and_tests_of_an_item_exist(item: Item) -> None:
     assert item.references, f"{item.where}: nothing answers for it"
     problems = [f"{one}: {problem}" for one in item.references if (problem := problem_of(one))]
     assert not problems, f"{item.where}: {problems}"
@@ -126,7 +126,7 @@ def test_few_items_are_not_observable() -> None:
     assert len(alone) <= MAX_UNOBSERVABLE, alone
 
 
-def test_what_is_left_to_the_conformance_list_stands_in_it() -> None:
+def test_items_left_to_conformance_are_in_its_page() -> None:
     text = (ROOT / "docs/conformance.md").read_text(encoding="utf-8")
     missing = [one.number for one in ITEMS if "conformance" in one.references and one.number not in _numbers(text)]
     assert not missing, f"docs/conformance.md does not name these items: {missing}"

@@ -12,7 +12,7 @@ SEEDS = range(200)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_of_classic_groups_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checker, break_core = MUTANTS[name]
     break_core(monkeypatch)
     failure = GROUPS.first_failure(SEEDS, checker)
@@ -20,6 +20,6 @@ def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert f"seed {failure.seed}," in failure.text
 
 
-def test_every_checker_has_a_mutant() -> None:
+def test_each_checker_has_a_mutant() -> None:
     found = {checker for checker, _ in MUTANTS.values()}
     assert {type(one).__name__ for one in checkers()} <= found

@@ -30,7 +30,7 @@ print(digest.hexdigest())
 """
 
 
-def test_a_thousand_histories_keep_every_rule() -> None:
+def test_a_thousand_histories_of_groups_keep_each_rule() -> None:
     part = SEEDS // 8
     # a fresh process has no threads and no event loop that a fork could hurt
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), multiprocessing.get_context("spawn")) as pool:
@@ -40,7 +40,7 @@ def test_a_thousand_histories_keep_every_rule() -> None:
     assert sum(one.counts["events"] for one in played) >= SEEDS * EVENTS
 
 
-def test_a_seed_is_the_same_history_in_every_process() -> None:
+def test_a_seed_gives_the_same_history_in_each_process() -> None:
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGEST],
@@ -54,11 +54,11 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
     assert len(digests) == 1
 
 
-def test_a_history_has_at_least_so_many_events() -> None:
+def test_a_history_has_at_least_the_wanted_number_of_events() -> None:
     assert all(GROUPS.simulate(seed, 300).world.events >= 300 for seed in range(20))
 
 
-def test_histories_reach_what_they_are_for() -> None:
+def test_histories_of_groups_reach_each_event() -> None:
     happened: Counter[str] = Counter()
     errors: dict[str, set[int]] = defaultdict(set)
     for seed in range(100):
@@ -85,6 +85,6 @@ def test_a_failure_can_be_played_again(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert GROUPS.chunk(EVENTS, failure.seed, 1) == (Counter(histories=1), [failure.text])
 
 
-def test_the_command_plays_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_plays_and_counts_histories(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "--start", "7", "--events", "200", "--processes", "1"]) == 0
     assert "3 histories" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from tests.stories.batches import Batch, batches_of, crc32c
 from tests.support.markers import build_control
 
 
-def test_a_batch_is_read_as_it_was_made() -> None:
+def test_a_batch_of_a_story_is_read_unchanged() -> None:
     made = Batch(["a", "bc"], (7, 3), 5, is_transactional=True)
     made.timestamp_ms = 1_700_000_000_000
     ((header, records),) = batches.read(bytes(made))
@@ -19,7 +19,7 @@ def test_a_batch_is_read_as_it_was_made() -> None:
     assert kept.records == [(0, None, b"a"), (1, None, b"bc")]
 
 
-def test_a_marker_is_told_from_records_and_half_a_batch_is_left_out() -> None:
+def test_markers_are_recognized_and_incomplete_batches_ignored() -> None:
     marker = build_control(batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=9, producer_epoch=2, coordinator_epoch=4)
     (kept,) = batches_of(bytes(marker) + bytes(Batch(["x"], (-1, -1), -1, is_transactional=False))[:-1])
     assert kept.is_control
@@ -28,5 +28,5 @@ def test_a_marker_is_told_from_records_and_half_a_batch_is_left_out() -> None:
     assert kept.records[0][1] == b"\0\0\0\1"
 
 
-def test_the_checksum_is_castagnolis() -> None:
+def test_the_batch_checksum_is_crc32c() -> None:
     assert crc32c(b"123456789") == 0xE3069283

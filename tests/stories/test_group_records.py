@@ -16,7 +16,7 @@ IN_ONE_BUCKET = {"consumer-group-regex"}
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
-def test_the_records_of_a_story_are_kafkas(name: str) -> None:
+def test_the_records_of_a_story_equal_kafkas(name: str) -> None:
     one: Kept = KEPT[name]
     assert one.text == STORIES[name].text, "the story has changed: record it anew"
     is_sorted = name in IN_ONE_BUCKET
@@ -27,6 +27,6 @@ def test_the_records_of_a_story_are_kafkas(name: str) -> None:
     assert made == wanted
 
 
-def test_all_stories_are_kept() -> None:
+def test_records_of_all_stories_are_recorded() -> None:
     assert KEPT.keys() == STORIES.keys()
     assert sum(len(one.records) for one in KEPT.values()) > 1_000

@@ -9,7 +9,7 @@ from tests.stories import routing
 NAMES = {uuid.UUID(int=7): "o"}
 
 
-def test_whose_coordinators() -> None:
+def test_each_request_is_routed_to_its_coordinator() -> None:
     assert routing.coordinated("Heartbeat", {"GroupId": "g"}) == [(routing.GROUP, "g")]
     assert routing.coordinated("DescribeGroups", {"Groups": ["g", "h"]}) == [(routing.GROUP, "g"), (routing.GROUP, "h")]
     assert routing.coordinated("OffsetFetch", {"GroupId": "g", "Topics": None}) == [(routing.GROUP, "g")]
@@ -18,7 +18,7 @@ def test_whose_coordinators() -> None:
     assert routing.coordinated("FindCoordinator", {"Key": "g"}) is None
 
 
-def test_parts_of_a_request_about_groups_are_joined_as_they_were_asked_for() -> None:
+def test_answers_of_several_brokers_about_groups_keep_the_requested_order() -> None:
     body = {"Groups": ["a", "b", "c"]}
     assert routing.only_names("DescribeGroups", body, lambda name: name != "b") == {"Groups": ["a", "c"]}
     answers = [{"Groups": [{"GroupId": "a"}, {"GroupId": "c"}]}, {"Groups": [{"GroupId": "b"}]}]
@@ -26,7 +26,7 @@ def test_parts_of_a_request_about_groups_are_joined_as_they_were_asked_for() -> 
     assert [row["GroupId"] for row in told["Groups"]] == ["a", "b", "c"]
 
 
-def test_parts_of_a_request_about_partitions() -> None:
+def test_a_request_about_partitions_is_divided_by_leader() -> None:
     rows = [{"Index": 0}, {"Index": 1}]
     body = {"Acks": -1, "TopicData": [{"TopicId": uuid.UUID(int=7), "PartitionData": rows}]}
     assert routing.places("Produce", body, NAMES) == [("o", 0), ("o", 1)]
@@ -41,7 +41,7 @@ def test_parts_of_a_request_about_partitions() -> None:
     assert [row["BaseOffset"] for row in topic["PartitionResponses"]] == [9, 5]
 
 
-def test_markers_go_to_those_who_lead() -> None:
+def test_transaction_markers_are_routed_to_the_leaders() -> None:
     topics = [{"Name": "o", "PartitionIndexes": [0]}, {"Name": "p", "PartitionIndexes": [3]}]
     body = {"Markers": [{"ProducerId": 1, "Topics": topics}]}
     part = routing.only_places("WriteTxnMarkers", body, NAMES, lambda place: place == ("p", 3))
@@ -54,6 +54,6 @@ def test_markers_go_to_those_who_lead() -> None:
     assert [topic["Name"] for topic in marker["Topics"]] == ["o", "p"]
 
 
-def test_an_error_of_any_broker_is_one_of_all() -> None:
+def test_an_error_of_one_broker_is_the_error_of_the_joined_answer() -> None:
     answers = [{"ErrorCode": 0, "Groups": [{"GroupId": "a"}]}, {"ErrorCode": 14, "Groups": []}]
     assert routing.joined("ListGroups", {}, answers, NAMES)["ErrorCode"] == 14

@@ -20,7 +20,7 @@ class TestRules:
         assert faults(f"{LONG} nineteen twenty.") == []
         assert faults(f"{LONG} nineteen twenty twentyone.") == ["21 words, more than 20"]
 
-    def test_signs_are_no_words(self) -> None:
+    def test_signs_do_not_count_as_words(self) -> None:
         assert faults(f"{LONG} nineteen → twenty = .") == []
 
     @pytest.mark.parametrize(
@@ -34,15 +34,15 @@ class TestRules:
             "A module that is there.",
         ],
     )
-    def test_a_riddle_is_found(self, text: str) -> None:
+    def test_an_unclear_phrase_is_found(self, text: str) -> None:
         assert len(faults(text)) == 1
 
-    def test_a_plain_sentence_passes(self) -> None:
+    def test_a_plain_sentence_has_no_faults(self) -> None:
         assert faults("The coordinator answers the heartbeat with REBALANCE_IN_PROGRESS.") == []
 
 
 class TestMarkdown:
-    def test_code_tables_and_headings_are_left_out(self) -> None:
+    def test_code_tables_and_headings_are_not_checked(self) -> None:
         page = f"# {LONG} {LONG}\n\n```sh\n{LONG} {LONG}\n```\n\n| {LONG} {LONG} |\n|---|\n"
         assert list(texts.of_markdown(page)) == []
 
@@ -58,12 +58,12 @@ class TestMarkdown:
             "two",
         ]
 
-    def test_the_text_of_a_link_counts_and_its_target_does_not(self) -> None:
+    def test_the_text_of_a_link_counts_without_its_target(self) -> None:
         assert [one.text for one in texts.of_markdown("See [the page](docs/a.md).")] == ["See the page."]
 
 
 class TestPython:
-    def test_docstrings_and_comments_are_sentences_and_other_strings_are_not(self) -> None:
+    def test_only_docstrings_and_comments_are_checked_as_sentences(self) -> None:
         module = '"""First. Second."""\nX = "no prose. At all."\n"""Of X."""\n# A comment\n# goes on.\n'
         assert [one.text for one in texts.of_python(module)] == ["First.", "Second.", "Of X.", "A comment goes on."]
 
@@ -72,19 +72,19 @@ class TestPython:
         assert [one.text for one in texts.of_python(module)] == ["It has one letter."]
 
 
-def test_a_file_may_have_as_many_faults_as_before_and_no_more() -> None:
+def test_a_file_may_not_have_more_faults_than_before() -> None:
     assert grown({"a.py": ["one", "two"]}, {"a.py": 2}) == []
     assert grown({"a.py": ["one", "two"]}, {"a.py": 1}) == ["a.py: 2 faults, 1 allowed", "one", "two"]
     assert grown({"new.py": ["one"]}, {}) == ["new.py: 1 faults, 0 allowed", "one"]
 
 
-def test_a_new_file_may_have_the_faults_of_a_file_that_is_gone_and_no_more() -> None:
+def test_a_new_file_may_not_have_more_faults_than_a_removed_file() -> None:
     assert risen({"moved.py": 2}, {"gone.py": 2}) == []
     assert risen({"moved.py": 3}, {"gone.py": 2}) == ["moved.py"]
     assert risen({"new.py": 1}, {}) == ["new.py"]
     assert risen({"Makefile": 2}, {"Makefile": 1}) == ["Makefile"]
 
 
-def test_a_wide_line_is_found_and_a_wide_row_of_a_table_is_not() -> None:
+def test_a_wide_line_is_found_except_in_tables_and_code() -> None:
     wide = "x" * 121
     assert too_wide(f"a\n{wide}\n|{wide}\n```\n{wide}\n```\n") == [(2, wide)]

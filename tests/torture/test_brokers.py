@@ -15,21 +15,21 @@ HISTORIES = (0, 2, 5, 8, 11, 14)
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
-def test_what_brokers_have_promised_holds_while_they_stop_die_and_return(seed: int) -> None:
+def test_promises_of_brokers_hold_while_they_stop_die_and_return(seed: int) -> None:
     history = History(seed, brokers=True)
     history.run()
     assert history.failure is None, told(history)
     assert history.world.judges
 
 
-def test_a_seed_is_a_history() -> None:
+def test_a_seed_always_gives_the_same_history_of_brokers() -> None:
     one, other = History(2, brokers=True), History(2, brokers=True)
     one.run()
     other.run()
     assert one.world.trace == other.world.trace
 
 
-def test_a_coordinator_that_takes_over_without_loading_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_starts_without_loading_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     take = Leaderships.take
 
     def taken(self: Any, leaders: Any) -> None:
@@ -41,12 +41,12 @@ def test_a_coordinator_that_takes_over_without_loading_is_found_out(monkeypatch:
     assert _is_found_out("acknowledged")
 
 
-def test_shards_that_never_resign_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_that_never_resign_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leaderships, "leave", lambda leaderships, leaders: None)
     assert _is_found_out("is active for")
 
 
-def test_a_broker_that_never_goes_on_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_never_resumes_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunningNode, "resume", lambda node: None)
     assert _is_found_out("answers nobody")
 

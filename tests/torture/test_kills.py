@@ -14,7 +14,7 @@ KILLS = 20
 
 
 @pytest.mark.timeout(300)
-async def test_nothing_acknowledged_is_lost_and_nobody_rebalances(tmp_path: Path) -> None:
+async def test_kills_lose_no_acknowledged_commit_and_cause_no_rebalance(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, QUICK, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
     server.start()
     try:
@@ -27,7 +27,7 @@ async def test_nothing_acknowledged_is_lost_and_nobody_rebalances(tmp_path: Path
 
 
 @pytest.mark.timeout(120)
-async def test_a_server_that_forgets_is_found_out(tmp_path: Path) -> None:
+async def test_a_server_that_loses_its_data_is_detected(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, QUICK, in_memory=True, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
     server.start()
     try:
@@ -39,7 +39,7 @@ async def test_a_server_that_forgets_is_found_out(tmp_path: Path) -> None:
     assert any("the history lacks" in fault for fault in faults)
 
 
-def test_the_judge_sees_what_is_missing_and_what_is_old_and_what_nobody_asked_for() -> None:
+def test_lost_old_and_unrequested_commits_are_detected() -> None:
     ledger, one, two, three = Ledger(), Place("g", "t", 0), Place("g", "t", 1), Place("g", "t", 2)
     for place in (one, two, three):
         for _ in range(3):

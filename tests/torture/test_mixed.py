@@ -13,7 +13,7 @@ KILLS = 2
 
 
 @pytest.mark.timeout(240)
-def test_consumers_of_both_protocols_stay_where_they_are(tmp_path: Path) -> None:
+def test_kills_move_no_partition_of_consumers_of_both_protocols(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, {**QUICK, **SETTINGS}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
     server.start()
     try:

@@ -22,7 +22,7 @@ HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
-def test_what_a_node_has_promised_holds(seed: int) -> None:
+def test_promises_of_a_node_hold_in_each_history(seed: int) -> None:
     history = History(seed)
     history.run()
     assert history.failure is None, told(history)
@@ -30,21 +30,21 @@ def test_what_a_node_has_promised_holds(seed: int) -> None:
     assert history.world.answers
 
 
-def test_a_seed_is_a_history() -> None:
+def test_a_seed_always_gives_the_same_history_of_a_node() -> None:
     one, other = History(4), History(4)
     one.run()
     other.run()
     assert one.world.trace == other.world.trace
 
 
-def test_a_disk_that_lies_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_does_not_sync_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is synced, whatever it says: the judges see it after a power cut."""
     monkeypatch.setattr(Contents, "sync", lambda self: None)
     monkeypatch.setattr(Directory, "sync", lambda self: None)
     assert _is_found_out("acknowledged", range(18, 42, 2))
 
 
-def test_a_request_that_nobody_answers_is_found_out() -> None:
+def test_a_request_without_an_answer_is_detected() -> None:
     def swallow(context: RequestContext, request: Message, go_on: Callable[[], Any]) -> None:
         if not isinstance(request, HeartbeatRequest):
             go_on()
@@ -62,14 +62,14 @@ def _is_found_out(what: str, seeds: Iterable[int], intercept: Intercept = NO_INT
     return False
 
 
-def test_a_transaction_that_is_complete_before_its_markers_are_on_the_disk_is_found_out(
+def test_a_transaction_completed_before_its_markers_are_durable_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(UnifiedLog, "when_synced", UnifiedLog.when_flushed)
     assert "marker" in _first_failure()
 
 
-def test_readers_of_what_is_not_committed_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_uncommitted_records_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "last_stable_offset", lambda partition: partition.log.durable_offset)
     assert "nobody asked for that" in _first_failure()
 

@@ -47,7 +47,7 @@ class Now:
         return self.chunks
 
 
-def test_a_large_piece_is_read_in_several_turns() -> None:
+def test_a_large_piece_is_read_in_several_iterations() -> None:
     now = Now()
     wire: Any = Wire(now, None, 0, 9092)  # type: ignore[arg-type]
     now.turn()

@@ -23,7 +23,7 @@ class Client(Actor):
         self.got.append((yield HeartbeatRequest("h")))
 
 
-def test_what_is_due_in_the_same_ms_happens_in_order_and_time_stands_at_the_end() -> None:
+def test_events_of_one_ms_happen_in_order_and_time_ends_at_the_limit() -> None:
     world, seen = World(Random(0), ms=100), []
     VirtualClock(world).call_at(130, lambda: seen.append((world.ms, "clock")))
     world.later(30, seen.append, "later")
@@ -34,7 +34,7 @@ def test_what_is_due_in_the_same_ms_happens_in_order_and_time_stands_at_the_end(
     assert world.ms == 140
 
 
-def test_an_answer_for_an_earlier_turn_is_ignored_and_a_paused_process_gets_it_later() -> None:
+def test_late_answers_are_ignored_and_paused_processes_get_theirs_later() -> None:
     world = Echo(Random(0), ms=0)
     client = Client(world, "c")
     client.start()

@@ -10,7 +10,7 @@ from muster.assignors.connect.leader import assign_eagerly
 from muster.assignors.connect.work import Task
 
 
-def test_connectors_first_then_tasks() -> None:
+def test_eager_assignment_takes_connectors_before_tasks() -> None:
     work = assign_eagerly(["w2", "w1"], {"b": 1, "a": 3})
     assert {name: [str(item) for item in items] for name, items in work.items()} == {
         "w1": ["a", "a-0", "a-2"],
@@ -19,7 +19,7 @@ def test_connectors_first_then_tasks() -> None:
 
 
 @given(st.lists(st.text(max_size=3), min_size=1, unique=True), st.dictionaries(st.text(max_size=3), st.integers(0, 9)))
-def test_complete_even_and_whatever_the_order(workers: list[str], configured: dict[str, int]) -> None:
+def test_eager_assignment_is_complete_and_even_in_any_order(workers: list[str], configured: dict[str, int]) -> None:
     work = assign_eagerly(workers, configured)
     running = sorted(item for items in work.values() for item in items)
     assert running == sorted(

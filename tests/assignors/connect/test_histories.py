@@ -16,7 +16,7 @@ from tests.assignors.connect.histories import draw, play
 SAMPLE = Path(__file__).parent / "java_answers.jsonl.gz"
 
 
-def test_the_same_as_java() -> None:
+def test_recorded_histories_get_the_assignments_of_java() -> None:
     with gzip.open(SAMPLE, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     assert len(rows) >= 80
@@ -25,7 +25,7 @@ def test_the_same_as_java() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_a_rebalance_never_does(seed: int) -> None:
+def test_no_rebalance_starts_work_twice_or_loses_it(seed: int) -> None:
     history, answers = draw(seed)
     for row, answer in zip(history["rounds"], answers, strict=True):
         if row["protocol"] == "default" or not answer["owners"]:

@@ -64,11 +64,11 @@ def cluster() -> Cluster:
     return cluster
 
 
-def test_what_is_new_is_dealt_out_evenly(cluster: Cluster) -> None:
+def test_new_connectors_and_tasks_are_assigned_evenly(cluster: Cluster) -> None:
     assert {name: len(work) for name, work in cluster.work.items()} == {"w1": 4, "w2": 4, "w3": 4}
 
 
-def test_what_a_dead_worker_ran_waits_for_the_delay(cluster: Cluster) -> None:
+def test_the_work_of_a_lost_worker_waits_for_the_delay(cluster: Cluster) -> None:
     """Story 17, when the worker stays away."""
     lost = cluster.work.pop("w2")
     others = dict(cluster.work)
@@ -84,7 +84,7 @@ def test_what_a_dead_worker_ran_waits_for_the_delay(cluster: Cluster) -> None:
     assert cluster.running() == cluster.everything()
 
 
-def test_a_worker_that_comes_back_in_time_gets_it_again(cluster: Cluster) -> None:
+def test_a_worker_back_within_the_delay_gets_its_work_back(cluster: Cluster) -> None:
     """Story 17: the other two never stop anything."""
     lost = cluster.work.pop("w2")
     others = dict(cluster.work)
@@ -98,7 +98,7 @@ def test_a_worker_that_comes_back_in_time_gets_it_again(cluster: Cluster) -> Non
     assert not any(change.revoked for change in result.changes.values())
 
 
-def test_a_worker_that_comes_back_too_late_gets_its_share_by_balancing(cluster: Cluster) -> None:
+def test_a_worker_back_after_the_delay_gets_an_even_share(cluster: Cluster) -> None:
     del cluster.work["w2"]
     cluster.rebalance()
     cluster.rebalance(after_ms=DELAY_MS)
@@ -111,7 +111,7 @@ def test_a_worker_that_comes_back_too_late_gets_its_share_by_balancing(cluster: 
     assert cluster.running() == cluster.everything()
 
 
-def test_without_a_delay_losses_are_assigned_at_once() -> None:
+def test_lost_work_is_assigned_at_once_without_a_delay() -> None:
     cluster = Cluster("w1", "w2", max_delay_ms=0, a=4)
     cluster.settle()
     del cluster.work["w2"]
@@ -119,7 +119,7 @@ def test_without_a_delay_losses_are_assigned_at_once() -> None:
     assert cluster.running() == cluster.everything()
 
 
-def test_an_assignment_that_did_not_arrive_is_given_again(cluster: Cluster) -> None:
+def test_an_assignment_that_did_not_arrive_is_sent_again(cluster: Cluster) -> None:
     cluster.configured["d"] = 3
     given = cluster.rebalance(missed=("w1", "w2", "w3"))
     again = cluster.rebalance()
@@ -130,7 +130,7 @@ def test_an_assignment_that_did_not_arrive_is_given_again(cluster: Cluster) -> N
     assert cluster.running() == cluster.everything()
 
 
-def test_a_generation_that_was_missed_is_not_trusted(cluster: Cluster) -> None:
+def test_work_of_a_missed_generation_counts_as_new(cluster: Cluster) -> None:
     """The leader's view is dropped, so nothing counts as lost and all that nobody runs is new."""
     cluster.work.pop("w2")
     cluster.generation += 3
@@ -138,7 +138,7 @@ def test_a_generation_that_was_missed_is_not_trusted(cluster: Cluster) -> None:
     assert cluster.running() == cluster.everything()
 
 
-def test_a_new_leader_knows_nothing_of_what_was_lost(cluster: Cluster) -> None:
+def test_a_new_leader_assigns_the_lost_work_at_once(cluster: Cluster) -> None:
     """The delay is the memory of one leader: when that one is lost, what it ran is new to the next."""
     cluster.work.pop("w1")
     cluster.state = State()
@@ -146,7 +146,7 @@ def test_a_new_leader_knows_nothing_of_what_was_lost(cluster: Cluster) -> None:
     assert cluster.running() == cluster.everything()
 
 
-def test_deleted_connectors_stop_and_others_stay(cluster: Cluster) -> None:
+def test_deleted_connectors_stop_and_the_rest_is_unchanged(cluster: Cluster) -> None:
     before = dict(cluster.work)
     del cluster.configured["b"]
     result = cluster.rebalance()
@@ -157,7 +157,7 @@ def test_deleted_connectors_stop_and_others_stay(cluster: Cluster) -> None:
     assert cluster.running() == cluster.everything()
 
 
-def test_what_runs_twice_is_stopped_everywhere_and_then_started_once(cluster: Cluster) -> None:
+def test_a_task_that_runs_twice_is_revoked_everywhere_and_started_once(cluster: Cluster) -> None:
     twice = cluster.work["w1"][0]
     cluster.work["w2"] += (twice,)
     result = cluster.rebalance()
@@ -166,7 +166,7 @@ def test_what_runs_twice_is_stopped_everywhere_and_then_started_once(cluster: Cl
     assert cluster.running() == cluster.everything()
 
 
-def test_balancing_twice_in_a_row_waits(cluster: Cluster) -> None:
+def test_consecutive_revocations_for_balance_wait_longer_each_time(cluster: Cluster) -> None:
     """KIP-851: 40, then 1,600 ms, and at most the delay, before more is taken away."""
     cluster.work["w4"] = ()
     assert any(change.revoked for change in cluster.rebalance().changes.values())
@@ -181,7 +181,7 @@ def test_balancing_twice_in_a_row_waits(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("workers", "connectors"), [(2, 3), (3, 10), (7, 5), (10, 10)])
-def test_it_settles_evenly(workers: int, connectors: int) -> None:
+def test_incremental_assignment_settles_evenly(workers: int, connectors: int) -> None:
     cluster = Cluster("w0", **{f"c{number}": number % 4 for number in range(connectors)})
     cluster.settle()
     for number in range(1, workers):

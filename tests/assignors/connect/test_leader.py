@@ -27,7 +27,7 @@ def lead(protocol: str, *, offset: int, fresh: int | None = None, read: int = 5,
 
 
 @pytest.mark.parametrize(("protocol", "version"), [("default", 0), ("compatible", 1), ("sessioned", 2)])
-def test_each_protocol_is_answered_in_its_version(protocol: str, version: int) -> None:
+def test_the_leader_answers_each_connect_protocol_in_its_version(protocol: str, version: int) -> None:
     result = lead(protocol, offset=9)
     claimed, assignment = decode_assignment(result.assignments["w2"])
     assert (claimed, assignment.leader, assignment.leader_url, assignment.error) == (version, "w1", "http://w1/", 0)
@@ -40,7 +40,7 @@ def test_each_protocol_is_answered_in_its_version(protocol: str, version: int) -
 
 
 @pytest.mark.parametrize("protocol", ["default", "sessioned"])
-def test_a_leader_that_is_behind_reads_on_or_refuses(protocol: str) -> None:
+def test_a_leader_behind_its_config_reads_on_or_refuses(protocol: str) -> None:
     assert decode_assignment(lead(protocol, offset=4, fresh=8).assignments["w1"])[1].offset == 8
     for fresh in (None, 4):
         result = lead(protocol, offset=4, fresh=fresh)
@@ -49,7 +49,7 @@ def test_a_leader_that_is_behind_reads_on_or_refuses(protocol: str) -> None:
         assert (result.state, result.running) == (State(), {})
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_an_invalid_connect_protocol_or_metadata_is_refused() -> None:
     with pytest.raises(ValueError, match="'range' is no protocol of Connect: one of default, compatible, sessioned"):
         lead("range", offset=9)
     with pytest.raises(ValueError, match="the leader 'w9' is not among the members w1, w2"):

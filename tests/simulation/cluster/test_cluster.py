@@ -26,7 +26,7 @@ from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 SEEDS = 12
 
 
-def test_some_histories() -> None:
+def test_histories_of_a_cluster_keep_each_rule() -> None:
     """More of them by `make simulate ARGS=--cluster`."""
     played = play_clusters(SEEDS, SEEDS)
     assert not played.failures, played.failures[0]
@@ -50,7 +50,7 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [5012, 5072])
-def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_own(seed: int) -> None:
+def test_a_node_that_lost_its_registration_does_not_lead_the_logs_of_its_successor(seed: int) -> None:
     """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
     before it stopped.
     """
@@ -59,12 +59,12 @@ def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_ow
 
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [10663])
-def test_who_fetches_a_log_that_others_have_led_since_does_not_lead_a_part_of_it(seed: int) -> None:
+def test_a_node_does_not_lead_a_fetched_log_that_others_have_led_since(seed: int) -> None:
     """It has not heard of them yet, and finds their epoch in what it has fetched."""
     assert not play(seed, snapshots=False, hints=False, standby=False).faults
 
 
-def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on() -> None:
+def test_a_node_that_misses_decisions_of_others_ends_its_session() -> None:
     world = ClusterWorld(1)
     try:
         world.make_calm()
@@ -82,7 +82,7 @@ def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nodes_that_are_all_unregistered_at_once_are_back_within_a_lease_and_a_second(seed: int) -> None:
+def test_nodes_unregistered_together_return_within_a_lease_and_a_second(seed: int) -> None:
     world = ClusterWorld(seed)
     try:
         world.make_calm()
@@ -103,7 +103,7 @@ def test_nodes_that_are_all_unregistered_at_once_are_back_within_a_lease_and_a_s
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_database_that_comes_back_finds_nobody_dead(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_node_is_unregistered_when_the_database_returns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first node that was back took the others for dead, fetched all that they led, and gave it back again."""
     world, dead = ClusterWorld(seed), set[int]()
     write_metadata = Tables.write_metadata
@@ -129,7 +129,7 @@ def test_a_database_that_comes_back_finds_nobody_dead(seed: int, monkeypatch: py
         world.end()
 
 
-def test_who_does_not_come_back_with_the_database_is_dead_after_a_lease() -> None:
+def test_a_node_missing_after_the_return_of_the_database_is_unregistered_after_a_lease() -> None:
     world = ClusterWorld(1)
     try:
         world.make_calm()
@@ -145,7 +145,7 @@ def test_who_does_not_come_back_with_the_database_is_dead_after_a_lease() -> Non
 
 
 @pytest.mark.parametrize(("hints", "least", "most"), [(0, 150, 220), (1_000, 15, 60)])
-def test_what_others_write_is_looked_for_seldom_when_there_are_hints(
+def test_an_idle_node_with_hints_asks_the_database_seldom(
     hints: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that has nothing to do asked the database 40 times a second, twice for each look."""
@@ -187,7 +187,7 @@ def _all_is_led(world: ClusterWorld) -> bool:
     return True
 
 
-def test_a_history_is_its_seed() -> None:
+def test_a_seed_always_gives_the_same_history_of_a_cluster() -> None:
     first, second = play(5, 20_000), play(5, 20_000)
     assert (first.ms, first.ledger.acked, first.moves) == (second.ms, second.ledger.acked, second.moves)
 
@@ -388,12 +388,14 @@ def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
         _keeps_what_others_lead,
     ],
 )
-def test_the_checker_finds_a_node_that_is_wrong(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_a_wrong_node(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     assert any(play(seed, 60_000, standby=False).faults for seed in range(20))
 
 
 @pytest.mark.parametrize("mutant", [_takes_what_it_sees_for_durable, _takes_what_it_reads_for_durable])
-def test_the_checker_finds_a_node_that_takes_visible_for_durable(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_a_node_that_takes_visible_writes_for_durable(
+    mutant: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutant(monkeypatch)
     assert any(play(seed).faults for seed in range(20))

@@ -19,7 +19,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_same_seed_is_the_same_bytes_and_another_is_not(tmp_path: Path) -> None:
+def test_a_seed_always_gives_the_same_bytes_of_a_sample(tmp_path: Path) -> None:
     for name, seed in (("one", 7), ("two", 7), ("three", 8)):
         write(tmp_path / name, Wanted(groups=8, hours=1, seed=seed))
     one = fingerprint(tmp_path / "one")
@@ -28,7 +28,7 @@ def test_the_same_seed_is_the_same_bytes_and_another_is_not(tmp_path: Path) -> N
     assert fingerprint(tmp_path / "three") != one
 
 
-def test_all_happens_as_it_was_meant(sample: Path) -> None:
+def test_the_server_refuses_only_planned_requests_of_a_sample(sample: Path) -> None:
     told = truth(sample)
     assert "unplanned" not in told
     assert "unfinished" not in told
@@ -40,7 +40,7 @@ def test_all_happens_as_it_was_meant(sample: Path) -> None:
     assert {row["error"] for row in told["refused"]} == {"UNKNOWN_MEMBER_ID"}
 
 
-def test_the_server_tells_the_rebalances_that_were_meant(sample: Path) -> None:
+def test_the_history_of_a_sample_has_the_planned_rebalances(sample: Path) -> None:
     # a group that was emptied: its cause stands where the rebalance began
     begun: dict[str, Row] = {}
     seen = {}
@@ -68,7 +68,7 @@ def test_the_server_tells_the_rebalances_that_were_meant(sample: Path) -> None:
     }
 
 
-def test_the_server_tells_who_owns_what(sample: Path) -> None:
+def test_the_history_of_a_sample_has_the_planned_owners(sample: Path) -> None:
     told = truth(sample)
     consumers = {group["group"] for group in told["group"] if group["protocol"]}
     owners = {
@@ -88,7 +88,7 @@ def test_the_server_tells_who_owns_what(sample: Path) -> None:
     assert {key: seen[key] for key in owners} == owners
 
 
-def test_only_those_commits_go_back_that_were_meant_to(sample: Path) -> None:
+def test_only_planned_commits_of_a_sample_go_back(sample: Path) -> None:
     last: dict[tuple[str, str, int], int | None] = {}
     back = []
     for one in commits(sample):
@@ -107,7 +107,7 @@ def test_only_those_commits_go_back_that_were_meant_to(sample: Path) -> None:
     assert sorted(back) == sorted(meant)
 
 
-def test_offsets_that_go(sample: Path) -> None:
+def test_only_planned_offsets_of_a_sample_are_deleted(sample: Path) -> None:
     left: dict[str, dict[tuple[str, int], int | None]] = {}
     for one in commits(sample):
         left.setdefault(one.group, {})[one.topic, one.partition] = one.offset
@@ -118,14 +118,14 @@ def test_offsets_that_go(sample: Path) -> None:
     assert all(any(at is not None for at in left[group].values()) for group in kept if "expired" not in group)
 
 
-def test_about_as_many_commits_as_wanted(tmp_path: Path) -> None:
+def test_a_sample_has_about_the_wanted_number_of_commits(tmp_path: Path) -> None:
     written = write(tmp_path / "many", Wanted(groups=5, hours=1, records=20_000))
     assert 15_000 < written.commits < 25_000
     # rather more partitions than a commit at every moment
     assert max(topic["partitions"] for topic in truth(tmp_path / "many")["topic"]) >= 16
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_a_sample_is_not_written_over_other_files(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     with pytest.raises(NotEmpty, match="is not empty"):
         write(tmp_path, Wanted(groups=1, hours=1))

@@ -14,7 +14,7 @@ SEEDS, EVENTS = 40, 400
 FOUND_WITHIN = range(60)
 
 
-def test_histories_keep_every_rule_and_reach_what_they_are_for() -> None:
+def test_histories_of_transactions_keep_each_rule_and_reach_each_event() -> None:
     played = TRANSACTIONS.chunk(EVENTS, 0, SEEDS)
     assert not played.failures, played.failures[0]
     counts: Counter[str] = played.counts
@@ -26,13 +26,13 @@ def test_histories_keep_every_rule_and_reach_what_they_are_for() -> None:
         assert counts[what] > 1, what
 
 
-def test_a_seed_is_a_history() -> None:
+def test_a_seed_always_gives_the_same_history_of_transactions() -> None:
     one, other = (TRANSACTIONS.simulate(3, 300) for _ in range(2))
     assert one.told(last=2_000) == other.told(last=2_000)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_of_transactions_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     break_core, words = MUTANTS[name]
     break_core(monkeypatch)
     failure = TRANSACTIONS.first_failure(FOUND_WITHIN, words, EVENTS)
@@ -40,6 +40,6 @@ def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert f"--start {failure.seed} --events {EVENTS}" in failure.text
 
 
-def test_the_command_plays_transactions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_plays_histories_of_transactions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--transactions", "--seeds", "2", "--events", "200", "--processes", "1"]) == 0
     assert "2 histories" in capsys.readouterr().out

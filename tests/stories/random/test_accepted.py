@@ -12,13 +12,13 @@ def lines(text: str) -> list[str]:
     return [f"    P <- {text}"]
 
 
-def test_each_is_a_paragraph_of_the_page() -> None:
+def test_each_accepted_difference_is_a_paragraph_of_the_conformance_page() -> None:
     text = re.sub(r"\s+", " ", CONFORMANCE.read_text(encoding="utf-8"))
     for paragraph in PARAGRAPHS:
         assert f"**{paragraph}" in text
 
 
-def test_only_what_is_written_there_is_accepted() -> None:
+def test_only_documented_differences_are_accepted() -> None:
     assert accepted(lines("txn-end ok epoch=2"), lines("txn-end PRODUCER_FENCED")) == FENCED
     assert accepted(lines("txn-end INVALID_TXN_STATE"), lines("txn-end PRODUCER_FENCED")) == FENCED
     assert accepted(lines("txn-end PRODUCER_FENCED"), lines("txn-end ok")) is None

@@ -21,7 +21,7 @@ def join(member_id: str, *members: str) -> Reply:
     return reply("JoinGroup", {"ErrorCode": 0, "MemberId": member_id, "Members": rows}, {"MemberId": ""})
 
 
-def test_an_id_goes_by_the_request_that_brought_it_about() -> None:
+def test_an_id_is_compared_by_the_request_that_created_it() -> None:
     here, there = names(), names()
     one, other = (f"A-{uuid.uuid4()}" for _ in range(2))
     here.learn(3, join(one))
@@ -34,17 +34,17 @@ def test_an_id_goes_by_the_request_that_brought_it_about() -> None:
     ]
 
 
-def test_an_id_that_nobody_was_told_goes_by_its_shape() -> None:
+def test_an_id_that_was_never_answered_is_compared_by_its_form() -> None:
     assert plain(join(f"A-{uuid.uuid4()}"), names()) == plain(join(f"A-{uuid.uuid4()}"), names())
     assert plain(join(f"A-{uuid.uuid4()}"), names()) != plain(join(f"B-{uuid.uuid4()}"), names())
 
 
-def test_members_come_in_any_order_but_all_of_them() -> None:
+def test_members_are_compared_in_any_order() -> None:
     assert plain(join("x", "p", "q"), names()) == plain(join("x", "q", "p"), names())
     assert differences(plain(join("x", "p", "q"), names()), plain(join("x", "p"), names())) != []
 
 
-def test_groups_lose_their_suffix_and_others_are_not_listed() -> None:
+def test_group_ids_are_compared_without_suffix_and_other_groups_ignored() -> None:
     rows = [{"GroupId": name, "ProtocolType": ""} for name in ("h~1", "other", "g~1")]
     ours = [{"GroupId": name, "ProtocolType": ""} for name in ("g", "h")]
     there = plain(reply("ListGroups", {"ErrorCode": 0, "Groups": ours}), names())
@@ -53,7 +53,7 @@ def test_groups_lose_their_suffix_and_others_are_not_listed() -> None:
     assert "~1" not in str(plain(reply("DescribeGroups", message), names("~1")))
 
 
-def test_a_group_that_may_be_unseen_is_not_looked_at() -> None:
+def test_a_group_that_may_be_hidden_is_not_compared() -> None:
     rows = [{"GroupId": "g", "ProtocolType": ""}, {"GroupId": "h", "ProtocolType": ""}]
     both, one = (reply("ListGroups", {"Groups": some}) for some in (rows, rows[:1]))
     assert plain(both, names(), {"h"}) == plain(one, names(), {"h"})
@@ -64,7 +64,7 @@ def offsets(*topics: tuple[str, uuid.UUID]) -> list[Body]:
     return [{"Name": name, "TopicId": topic_id, "Partitions": []} for name, topic_id in topics]
 
 
-def test_offsets_come_as_asked_for_or_when_all_are_wanted_in_any_order() -> None:
+def test_the_order_of_offsets_counts_only_for_named_partitions() -> None:
     forth, back = offsets(("", T1), ("", T2)), offsets(("", T2), ("", T1))
     for topics, same in ((None, True), ([{"Name": "t1"}], False)):
         asked = {"Groups": [{"Topics": topics}]}
@@ -72,14 +72,14 @@ def test_offsets_come_as_asked_for_or_when_all_are_wanted_in_any_order() -> None
         assert (plain(one, names()) == plain(other, names())) is same
 
 
-def test_topics_go_by_name_and_where_a_server_is_does_not_count() -> None:
+def test_topics_are_compared_by_name_and_addresses_are_ignored() -> None:
     body = plain(reply("OffsetCommit", {"Topics": offsets(("", T2), ("", uuid.uuid4()))}), names())
     assert [row["TopicId"] for row in body["Topics"]] == ["an id of no topic", "t2"]  # type: ignore[index]
     one, other = ({"NodeId": 1, "Host": host, "Port": 9, "ErrorCode": 0} for host in ("a", "b"))
     assert plain(reply("FindCoordinator", one), names()) == plain(reply("FindCoordinator", other), names())
 
 
-def test_a_difference_says_where_it_is() -> None:
+def test_a_difference_names_its_path() -> None:
     assert differences({"a": [{"b": 1}]}, {"a": [{"b": 2}]}) == ["a[0].b: 1, expected 2"]
     assert differences({"a": 1}, {"a": 1}) == []
     assert differences([1], [1, 2]) == [": [1], expected [1, 2]"]

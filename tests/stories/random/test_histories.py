@@ -15,17 +15,17 @@ def lines_of(seed: int) -> list[str]:
     return [item.line for item in history(seed, BROKER).items if isinstance(item, Step)]
 
 
-def test_a_seed_is_one_history() -> None:
+def test_a_seed_always_gives_the_same_classic_history() -> None:
     assert [history(seed, BROKER).text for seed in SEEDS] == [history(seed, BROKER).text for seed in SEEDS]
     assert len({tuple(lines_of(seed)) for seed in SEEDS}) == len(SEEDS)
 
 
-def test_a_history_tells_the_settings_it_is_for() -> None:
+def test_a_history_names_its_settings_and_topics() -> None:
     assert history(1, BROKER).broker == BROKER
     assert history(1, BROKER).topics == {"t1": 3, "t2": 1}
 
 
-def test_every_request_is_asked_in_every_version_that_the_clients_have() -> None:
+def test_classic_histories_ask_each_request_in_each_client_version() -> None:
     asked: dict[str, set[str]] = {}
     for line in (line for seed in SEEDS for line in lines_of(seed) if not line.startswith("advance")):
         verb, _, rest = line.partition(": ")[2].partition(" ")
@@ -39,14 +39,14 @@ def test_every_request_is_asked_in_every_version_that_the_clients_have() -> None
     assert asked["fetch"] == {"newest", *map(str, range(2, 11))}
 
 
-def test_all_kinds_of_wrong_arguments_come_up() -> None:
+def test_classic_histories_have_each_kind_of_wrong_argument() -> None:
     text = "\n".join(line for seed in SEEDS for line in lines_of(seed))
     for what in ("member=id:ghost", "member=none", "instance=i-x", "generation=-1", "generation=+1", "protocols=none"):
         assert what in text, what
     assert re.search(r"^\w( \w)+: join$", text, re.MULTILINE), "several actors in one step"
 
 
-def test_what_would_stop_a_group_of_kafkas_for_good_is_not_asked() -> None:
+def test_requests_that_break_a_group_of_kafka_are_not_asked() -> None:
     for line in (line for seed in SEEDS for line in lines_of(seed)):
         offered = pairs(split_args(line.partition(": ")[2])[0].get("protocols"))
         names = [name for name, _ in offered]

@@ -60,7 +60,7 @@ class UnlawfulLeaders(OwnWays):
             yield
 
 
-async def test_another_leader_is_followed_to_the_end() -> None:
+async def test_a_history_with_another_leader_is_compared_to_its_end() -> None:
     outcome, _ = await play(LEADER_GOES, {"kafka": (OtherLeaders, KafkaWays), "muster": (OwnWays, OwnWays)})
     assert outcome.difference is None
     assert outcome.met == {LEADER: 1}
@@ -69,14 +69,14 @@ async def test_another_leader_is_followed_to_the_end() -> None:
     assert "leader=C members=[B:b C:c]" in outcome.text
 
 
-async def test_a_leader_that_may_not_lead_is_found() -> None:
+async def test_an_impossible_leader_is_a_difference() -> None:
     outcome, _ = await play(LEADER_GOES, {"kafka": (UnlawfulLeaders, KafkaWays)})
     assert outcome.difference is not None
     assert "Leader" in outcome.difference
     assert outcome.steps < 6
 
 
-async def test_nobody_was_told_who_leads() -> None:
+async def test_an_unanswered_choice_of_leader_is_no_difference() -> None:
     silent = Story(
         "silent",
         HEAD + "A: enter rebalance=900\nB C: enter rebalance=900\nA: join\nA B C: sync\nB C: heartbeat\nA: leave\n"
@@ -87,7 +87,7 @@ async def test_nobody_was_told_who_leads() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_a_history_is_told_twice_the_same_and_the_log_of_its_core_replays(seed: int) -> None:
+async def test_a_history_is_repeatable_and_the_log_of_its_core_replays(seed: int) -> None:
     texts = []
     for _ in range(2):
         outcome, (world,) = await play(history(seed, BROKER), {"muster": (OwnWays, OwnWays)})
@@ -98,7 +98,7 @@ async def test_a_history_is_told_twice_the_same_and_the_log_of_its_core_replays(
     assert texts[0] == texts[1]
 
 
-async def test_nothing_is_asked_near_a_deadline() -> None:
+async def test_steps_near_a_deadline_wait_until_after_the_deadline() -> None:
     story = Story(
         "near", HEAD + "A: enter session=1000\nA: sync\nadvance 400\nA: heartbeat\nadvance 950\nA: heartbeat\n"
     )
@@ -108,7 +108,7 @@ async def test_nothing_is_asked_near_a_deadline() -> None:
     assert waits[-1] >= 1000 + MARGIN_MS
 
 
-async def test_a_step_that_cannot_be_said_is_left_out() -> None:
+async def test_an_impossible_step_is_left_out() -> None:
     story = Story("odd", HEAD + "A: enter\nA: leave B\nA: heartbeat member=B\nA: heartbeat\n")
     outcome, _ = await play(story, {"muster": (OwnWays, OwnWays)})
     assert outcome.difference is None

@@ -16,7 +16,7 @@ def lines_of(seed: int) -> list[str]:
     return [item.line for item in history(seed, BROKER).items if isinstance(item, Step)]
 
 
-def test_a_seed_is_one_history() -> None:
+def test_a_seed_always_gives_the_same_mixed_history() -> None:
     assert [history(seed, BROKER).text for seed in SEEDS] == [history(seed, BROKER).text for seed in SEEDS]
     assert len({tuple(lines_of(seed)) for seed in SEEDS}) == len(SEEDS)
 
@@ -28,7 +28,7 @@ def test_the_group_is_described_after_each_step() -> None:
             assert "consumer-describe" in (line + following) or line.endswith((": restart", ": drop")), line
 
 
-def test_every_request_and_both_versions_of_heartbeats_come_up() -> None:
+def test_mixed_histories_have_each_request_and_both_heartbeat_versions() -> None:
     asked: dict[str, set[str]] = {}
     for line in (line for seed in SEEDS for line in lines_of(seed) if not line.startswith("advance")):
         verb, _, rest = line.partition(": ")[2].partition(" ")
@@ -40,7 +40,7 @@ def test_every_request_and_both_versions_of_heartbeats_come_up() -> None:
     assert asked["commit"] == {"newest", *map(str, range(2, 11))}
 
 
-def test_all_kinds_of_wrong_arguments_come_up() -> None:
+def test_mixed_histories_have_each_kind_of_wrong_argument() -> None:
     text = "\n".join(line for seed in SEEDS for line in lines_of(seed))
     for what in (
         *("epoch=epoch-1", "epoch=-2", "epoch=-3", "owned=mine-1", "owned=t1/7", "rebalance=-2", "assignor=nobody"),
@@ -57,7 +57,7 @@ def test_all_kinds_of_wrong_arguments_come_up() -> None:
         assert what in text, what
 
 
-def test_an_own_topic_is_named_only_where_there_is_one() -> None:
+def test_a_deletable_topic_is_named_only_in_histories_that_have_one() -> None:
     for seed in SEEDS:
         story = history(seed, BROKER)
         if not story.own_topics:
@@ -65,7 +65,7 @@ def test_an_own_topic_is_named_only_where_there_is_one() -> None:
             assert "topics=u" not in story.text
 
 
-def test_a_timeline_keeps_its_size_and_gives_the_newest_of_a_slot_first() -> None:
+def test_a_timeline_table_keeps_its_size_and_lists_the_newest_first() -> None:
     table = Timeline()
     assert table.follow(["range"]) == ["range"]
     assert table.follow(["range", "uniform"]) == ["uniform", "range"], "uniform is in slot 0, range in slot 1"

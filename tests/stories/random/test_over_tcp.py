@@ -37,7 +37,7 @@ async def short_ones() -> list[Story]:
     return found
 
 
-def test_histories_over_tcp_are_what_the_core_says(tmp_path: Path) -> None:
+def test_histories_over_tcp_equal_those_of_the_core(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, {**BROKER, "offsets.topic.num.partitions": "3"}, in_memory=True)
     server.start()
 
@@ -56,7 +56,7 @@ def test_histories_over_tcp_are_what_the_core_says(tmp_path: Path) -> None:
     assert sum(one.replies for one in outcomes) > 15 * HISTORIES
 
 
-def test_histories_of_transactions_are_told_twice_the_same(tmp_path: Path) -> None:
+def test_histories_of_transactions_are_equal_on_two_servers(tmp_path: Path) -> None:
     # one server each: the same ids are used on both
     servers = {
         name: MusterServer(tmp_path / name, {**OF_TRANSACTIONS, **NOT_TOLD}, in_memory=True)
@@ -97,7 +97,7 @@ Z: consumer-describe
 """
 
 
-def test_what_a_server_does_by_itself_is_waited_for(tmp_path: Path) -> None:
+def test_the_own_work_of_a_server_is_awaited(tmp_path: Path) -> None:
     settings = {**OF_CONSUMERS["consumers"], **NOT_TOLD}
     server = MusterServer(tmp_path, settings, in_memory=True)
     server.start()

@@ -42,13 +42,13 @@ def session(plays: Plays) -> Session:
         (lambda _, __: (EPOCH, True), True),
     ],
 )
-async def test_what_does_not_show_again_does_not_count(plays: Plays, *, lasts: bool) -> None:
+async def test_a_difference_that_does_not_repeat_does_not_count(plays: Plays, *, lasts: bool) -> None:
     tried = session(plays)
     await tried.play_one(7)
     assert (len(tried.found), len(tried.passing)) == ((1, 0) if lasts else (0, 1))
 
 
-async def test_a_difference_whose_short_story_does_not_show_it_does_not_count() -> None:
+async def test_a_difference_without_a_short_story_does_not_count() -> None:
     whole = 8  # the first time, the times in which it is shown to last and those in which it is made short
     tried = session(lambda n, _: (EPOCH if n < whole else None, False))
     await tried.play_one(7)
@@ -69,11 +69,11 @@ async def test_a_difference_whose_short_story_does_not_show_it_does_not_count() 
         ("kafka: A's ConsumerGroupHeartbeat v1 was not answered: {}", False),
     ],
 )
-def test_which_difference_it_is(other: str, *, same: bool) -> None:
+def test_two_differences_are_of_one_kind_or_of_two(other: str, *, same: bool) -> None:
     assert (kind(other) == kind(EPOCH)) is same
 
 
-def test_rows_and_values_do_not_say_which_difference_it_is() -> None:
+def test_rows_and_values_do_not_distinguish_differences() -> None:
     rows = [
         f"kafka: Z's ConsumerGroupDescribe v1: Groups[{n}].Members: ['a: b'], expected [{n}]; Groups[{n}].State: '',"
         f" expected 'x{n}'"

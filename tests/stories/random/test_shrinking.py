@@ -24,7 +24,7 @@ def steps_of(story: Story) -> list[str]:
     return [item.line for item in story.items if isinstance(item, Step)]
 
 
-async def test_only_what_is_needed_is_left() -> None:
+async def test_shrinking_leaves_only_necessary_steps() -> None:
     story = Story("long", "topics t1=1\n" + "".join(f"A: commit v=3 t1/{i}=1\n" for i in range(40)))
 
     async def fails(candidate: Story) -> bool:
@@ -36,7 +36,7 @@ async def test_only_what_is_needed_is_left() -> None:
     assert shrunk.topics == {"t1": 1}
 
 
-async def test_it_ends_when_its_time_is_up() -> None:
+async def test_shrinking_ends_when_its_time_is_over() -> None:
     times = iter(range(1000))
     tried = []
 
@@ -96,7 +96,7 @@ class SessionsAreLong(Wrong):
 @pytest.mark.parametrize(
     "wrong", [CommitsWhileCompleting, FollowersRebalance, StaticLeadersAreToldToAssign, SessionsAreLong]
 )
-async def test_one_wrong_rule_is_found_and_told_in_a_few_steps(wrong: type[Wrong]) -> None:
+async def test_a_wrong_rule_is_shrunk_to_a_few_steps(wrong: type[Wrong]) -> None:
     async def differs(story: Story) -> bool:
         outcome, _ = await play(story, {"server": (wrong, OwnWays)})
         return outcome.difference is not None

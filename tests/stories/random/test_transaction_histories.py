@@ -16,12 +16,12 @@ def lines_of(seed: int) -> list[str]:
     return [item.line for item in history(seed, BROKER).items if isinstance(item, Step)]
 
 
-def test_a_seed_is_one_history() -> None:
+def test_a_seed_always_gives_the_same_transaction_history() -> None:
     assert [history(seed, BROKER).text for seed in SEEDS] == [history(seed, BROKER).text for seed in SEEDS]
     assert len({tuple(lines_of(seed)) for seed in SEEDS}) == len(SEEDS)
 
 
-def test_every_request_is_asked_in_every_version_that_the_clients_have() -> None:
+def test_transaction_histories_ask_each_request_in_each_client_version() -> None:
     asked: dict[str, set[str]] = {}
     for line in (line for seed in SEEDS for line in lines_of(seed) if not line.startswith("advance")):
         verb, _, rest = line.partition(": ")[2].partition(" ")
@@ -33,7 +33,7 @@ def test_every_request_is_asked_in_every_version_that_the_clients_have() -> None
         assert asked[verb] == {"newest", *map(str, range(beyond))}, verb
 
 
-def test_what_is_asked_can_be_said() -> None:
+def test_each_request_of_a_transaction_history_can_be_encoded() -> None:
     for seed in SEEDS:
         story = history(seed, BROKER)
         stage = Stage(story, "~1")

@@ -10,12 +10,12 @@ from tests.stories.story import Story
 CONFORMANCE = Path(__file__).parents[3] / "docs" / "conformance.md"
 
 
-def test_each_way_is_a_paragraph_of_the_conformance_page() -> None:
+def test_each_way_of_kafka_is_a_paragraph_of_the_conformance_page() -> None:
     text = CONFORMANCE.read_text(encoding="utf-8")
     assert [paragraph for paragraph in PARAGRAPHS if f"**{paragraph}" not in text] == []
 
 
-def test_java_holds_strings_by_hash() -> None:
+def test_java_orders_strings_by_hash() -> None:
     # by String.hashCode: "a" is 97, bucket 1; "p" is 112, bucket 0; "b" bucket 2
     assert java_order(["b", "a", "p"]) == ["p", "a", "b"]
 
@@ -32,7 +32,7 @@ async def told(ways: type[OwnWays], *lines: str) -> str:
     return outcome.text
 
 
-async def test_nothing_that_is_left_behind_is_answered() -> None:
+async def test_kafka_leaves_abandoned_requests_without_an_answer() -> None:
     steps = (
         "A: enter instance=i-a session=1000 rebalance=30000",
         "B: enter rebalance=30000",
@@ -44,7 +44,7 @@ async def test_nothing_that_is_left_behind_is_answered() -> None:
     assert "REBALANCE_IN_PROGRESS" not in kafkas
 
 
-async def test_a_tie_goes_by_hash() -> None:
+async def test_a_tied_vote_is_decided_by_hash() -> None:
     steps = (
         "A: enter protocols=sticky",
         "A: sync",
@@ -58,7 +58,7 @@ async def test_a_tie_goes_by_hash() -> None:
     assert first != second
 
 
-async def test_an_unsynced_static_member_that_restarts_costs_a_rebalance() -> None:
+async def test_an_unsynced_static_member_that_restarts_causes_a_rebalance() -> None:
     steps = (
         "A: enter instance=i-a rebalance=1000",
         "B: enter instance=i-b rebalance=1000",
@@ -75,7 +75,7 @@ async def test_an_unsynced_static_member_that_restarts_costs_a_rebalance() -> No
     assert (await told(KafkaWays, *steps)).endswith("A <- heartbeat REBALANCE_IN_PROGRESS\n")
 
 
-async def test_a_refused_commit_leaves_a_group_that_nobody_need_show() -> None:
+async def test_a_refused_commit_leaves_a_group_that_may_be_hidden() -> None:
     story = Story("told", "topics t1=3\nA: commit t1/0=1:x*4097\nA: list\nA: describe\nA: offset-delete t1/0\n")
     outcome, worlds = await play(story, {"kafka": (KafkaWays, KafkaWays), "other": (KafkaWays, KafkaWays)})
     assert outcome.difference is None
@@ -83,7 +83,7 @@ async def test_a_refused_commit_leaves_a_group_that_nobody_need_show() -> None:
     assert worlds[0].core.ways.unseen() == {"g"} == worlds[1].core.ways.unseen()
 
 
-async def test_a_member_that_joins_again_under_another_instance_id_leaves_the_rest_open() -> None:
+async def test_a_rejoin_under_another_instance_id_leaves_the_history_open() -> None:
     joins = "A: consumer-heartbeat epoch=0 owned=none rebalance=30000 topics=t1 instance="
     for second, opened_by in (("i-b", RENAMED), ("i-a", "")):
         story = Story("told", f"topics t1=3\n{joins}i-a\n{joins}{second}\n")
@@ -91,7 +91,7 @@ async def test_a_member_that_joins_again_under_another_instance_id_leaves_the_re
         assert worlds[0].core.ways.open_by == opened_by
 
 
-async def test_a_forgotten_group_may_still_check_who_fetches_offsets() -> None:
+async def test_a_removed_group_may_still_check_fetches_of_offsets() -> None:
     joins = "topics t1=3\nA: consumer-heartbeat owned=none rebalance=30000 topics=t1\n"
     forgotten = f"{joins}A: consumer-heartbeat epoch=-1\nA: join\n"
     for asked, opened_by in (("fetch epoch=1 t1/1", FORGOTTEN), ("fetch t1/1", "")):
@@ -101,7 +101,7 @@ async def test_a_forgotten_group_may_still_check_who_fetches_offsets() -> None:
         assert worlds[0].core.ways.open_by == opened_by
 
 
-async def test_cores_with_kafkas_ways_and_with_our_own_are_both_explained() -> None:
+async def test_histories_of_both_cores_are_explained() -> None:
     opened = replies = alike = 0
     for seed in range(12):
         story = history(seed, {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "100"})

@@ -22,14 +22,14 @@ def _imported() -> None:
 
 
 @pytest.mark.parametrize("seed", CHAPTERS)
-def test_hostile_bytes_hurt_nobody(seed: int) -> None:
+def test_hostile_bytes_do_not_affect_other_clients(seed: int) -> None:
     chapter = played(seed)
     assert not chapter.faults, told(chapter)
     assert chapter.counts["answers"] > 1_000
     assert chapter.counts["commits of innocents"] > 30
 
 
-def test_a_seed_is_a_chapter() -> None:
+def test_a_seed_always_gives_the_same_hostile_bytes() -> None:
     one, other = Chapter(5, 400), Chapter(5, 400)
     one.run()
     other.run()
@@ -52,14 +52,14 @@ def _fault_of(monkeypatch: pytest.MonkeyPatch, handle: Any) -> str:
     return chapter.faults[0]
 
 
-def test_a_handler_that_fails_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_fails_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise KeyError("never thought of")
 
     assert "a handler failed: KeyError('never thought of')" in _fault_of(monkeypatch, fail)
 
 
-def test_a_handler_that_holds_the_loop_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_holds_the_event_loop_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def hold() -> None:
         end = time.thread_time() + 0.07
         while time.thread_time() < end:
