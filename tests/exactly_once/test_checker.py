@@ -93,7 +93,7 @@ def directory(tmp_path: Path) -> Directory:
     return Directory(tmp_path)
 
 
-def test_nothing_is_wrong(directory: Directory) -> None:
+def test_the_checker_finds_no_fault_in_sound_segments(directory: Directory) -> None:
     directory.numbers(2)
     directory.transaction(0)
     directory.transaction(1)
@@ -172,7 +172,9 @@ def not_in_the_index(directory: Directory) -> None:
         (not_in_the_index, "its transaction index names []"),
     ],
 )
-def test_it_is_found(directory: Directory, break_it: Callable[[Directory], None], told: str) -> None:
+def test_the_checker_detects_each_kind_of_damage(
+    directory: Directory, break_it: Callable[[Directory], None], told: str
+) -> None:
     break_it(directory)
     assert any(told in fault for fault in Checker(directory.path).faults)
 
@@ -186,7 +188,7 @@ def test_it_is_found(directory: Directory, break_it: Callable[[Directory], None]
         (b"0:7:7:w", None, "1 records were never counted"),
     ],
 )
-def test_an_application_that_counts_wrongly_is_found(
+def test_a_wrong_count_of_the_application_is_detected(
     directory: Directory, value: bytes | None, offset: int | None, told: str
 ) -> None:
     directory.numbers(2)
@@ -197,7 +199,7 @@ def test_an_application_that_counts_wrongly_is_found(
     assert any(told in fault for fault in judge(checker, "g", "numbers", "counted"))
 
 
-def test_offsets_of_another_transaction_than_its_records_are_found(directory: Directory) -> None:
+def test_offsets_and_records_in_different_transactions_are_detected(directory: Directory) -> None:
     directory.numbers(2)
     directory.transaction(0, offset=0)
     directory.transaction(1)

@@ -43,7 +43,7 @@ def test_a_record_is_counted_once_when_coordinators_and_leaders_move(tmp_path: P
 
 
 @pytest.mark.timeout(120)
-async def test_a_commit_that_is_broken_off_between_its_markers(tmp_path: Path) -> None:
+async def test_a_commit_interrupted_between_its_markers_is_completed(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     assert await sweep.run([2], [True], first=11, step=3, moments=["after"]) == []
     assert sweep.deaths == 2

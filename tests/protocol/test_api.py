@@ -53,7 +53,7 @@ def test_messages_are_imported_at_first_use() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_the_pieces_of_a_large_answer_join_to_the_same_bytes() -> None:
+def test_the_pieces_of_a_large_response_have_the_same_bytes() -> None:
     rows = [MetadataResponseTopic(name=f"topic-{i}", partitions=[MetadataResponsePartition()]) for i in range(3_000)]
     served = api_named("Metadata")
     pieces = served.encode_response_parts(12, MetadataResponse(topics=rows))

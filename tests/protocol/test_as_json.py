@@ -11,7 +11,7 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataV
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 
 
-def test_names() -> None:
+def test_field_names_are_written_in_camel_case() -> None:
     assert [camel(name) for name in ("epoch", "metadata_hash", "current_state_timestamp")] == [
         "epoch",
         "metadataHash",
@@ -19,7 +19,7 @@ def test_names() -> None:
     ]
 
 
-def test_a_version_has_its_own_fields_and_tagged_ones_only_when_they_say_something() -> None:
+def test_json_has_the_fields_of_the_version_and_tagged_fields_only_when_set() -> None:
     value = OffsetCommitValue(5, 3, "m", 7, 9)
     assert as_json(value, 0) == {"offset": 5, "metadata": "m", "commitTimestamp": 7}
     assert as_json(value, 1) == {"offset": 5, "metadata": "m", "commitTimestamp": 7, "expireTimestamp": 9}
@@ -34,7 +34,7 @@ def group(protocol_type: str, subscription: bytes) -> GroupMetadataValue:
     return GroupMetadataValue(protocol_type, 1, "range", "m", 3, [member])
 
 
-def test_what_consumers_embed_is_read_where_it_can_be() -> None:
+def test_embedded_metadata_of_consumers_is_decoded_if_possible() -> None:
     data = encode_subscription(ConsumerProtocolSubscription(["t"]), 1)
     assert group_metadata_as_json(group("consumer", data), 3)["members"][0]["subscription"] == {
         "topics": ["t"],

@@ -56,31 +56,31 @@ STATES = {
 
 
 @pytest.mark.parametrize("name", ASSIGNMENTS)
-def test_assignments_are_kafkas_bytes(name: str) -> None:
+def test_connect_assignments_have_the_bytes_of_kafka(name: str) -> None:
     version, assignment, hexadecimal = ASSIGNMENTS[name]
     assert encode_assignment(assignment, version).hex() == hexadecimal
     assert decode_assignment(bytes.fromhex(hexadecimal)) == (version, assignment)
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_worker_states_are_kafkas_bytes(name: str) -> None:
+def test_connect_worker_states_have_the_bytes_of_kafka(name: str) -> None:
     version, state, hexadecimal = STATES[name]
     assert encode_worker_state(state, version).hex() == hexadecimal
     assert decode_worker_state(bytes.fromhex(hexadecimal)) == (version, state)
 
 
-def test_a_null_list_reads_as_none_assigned() -> None:
+def test_a_null_list_is_read_as_an_empty_assignment() -> None:
     data = bytes.fromhex("0001000000000000ffffffffffffffffffffffffffffffff00000000")
     assert decode_assignment(data) == (1, ConnectAssignment())
 
 
-def test_bytes_left_over_are_ignored() -> None:
+def test_remaining_bytes_of_connect_messages_are_ignored() -> None:
     data = bytes.fromhex(ASSIGNMENTS["compatible"][2])
     assert decode_assignment(data + b"more") == (1, FULL)
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_every_truncation_is_refused_with_a_path(name: str) -> None:
+def test_each_truncated_connect_message_is_refused_with_the_field(name: str) -> None:
     data = bytes.fromhex(STATES[name][2])
     for size in range(len(data)):
         with pytest.raises(MalformedMessage, match=r"^Connect"):
@@ -94,19 +94,19 @@ def test_giant_and_negative_counts_are_refused_before_anything_is_made(count: st
         decode_assignment(data)
 
 
-def test_bad_text_is_refused() -> None:
+def test_invalid_text_in_connect_messages_is_refused() -> None:
     with pytest.raises(MalformedMessage, match=r"ConnectWorkerState\.url: not UTF-8"):
         decode_worker_state(bytes.fromhex("00000001ff0000000000000007"))
     with pytest.raises(MalformedMessage, match=r"ConnectWorkerState\.url: is null"):
         decode_worker_state(bytes.fromhex("0000ffff0000000000000007"))
 
 
-def test_a_negative_version_is_refused() -> None:
+def test_a_negative_connect_version_is_refused() -> None:
     with pytest.raises(MalformedMessage, match="version: is -1"):
         decode_assignment(b"\xff\xff")
 
 
-def test_what_version_0_cannot_say_is_refused() -> None:
+def test_fields_missing_in_version_0_are_refused() -> None:
     with pytest.raises(UnrepresentableField):
         encode_assignment(FULL, 0)
     with pytest.raises(UnrepresentableField):

@@ -23,7 +23,7 @@ SUBSCRIPTION = ConsumerProtocolSubscription(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_subscription_says_what_its_version_can(version: int) -> None:
+def test_a_subscription_has_the_fields_of_its_version(version: int) -> None:
     claimed, seen = consumer.decode_subscription(consumer.encode_subscription(SUBSCRIPTION, version))
     assert claimed == version
     assert (seen.topics, seen.user_data) == (["a", "b"], b"u")
@@ -33,12 +33,12 @@ def test_a_subscription_says_what_its_version_can(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_assignments_read_back(version: int) -> None:
+def test_consumer_assignments_are_unchanged_after_encoding_and_decoding(version: int) -> None:
     assignment = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("a", [0, 2])], b"u")
     assert consumer.decode_assignment(consumer.encode_assignment(assignment, version)) == (version, assignment)
 
 
-def test_known_bytes() -> None:
+def test_the_consumer_protocol_has_known_bytes() -> None:
     plain = ConsumerProtocolSubscription(["t"], None)
     assert consumer.encode_subscription(plain, 0).hex() == "0000" + "00000001" + "000174" + "ffffffff"
     assigned = ConsumerProtocolAssignment([ConsumerProtocolAssignmentTopicPartition("t", [3])], None)
@@ -52,14 +52,14 @@ def test_a_higher_version_is_read_as_the_highest_known() -> None:
     assert consumer.decode_subscription(newer) == (7, SUBSCRIPTION)
 
 
-def test_bytes_left_over_are_ignored() -> None:
+def test_remaining_bytes_of_a_subscription_are_ignored() -> None:
     for version in range(4):
         data = consumer.encode_subscription(SUBSCRIPTION, version)
         assert consumer.decode_subscription(data + b"more") == consumer.decode_subscription(data)
 
 
 @pytest.mark.parametrize("claimed", [0, 1, 3, 7, -1])
-def test_topics_are_read_as_version_0_whatever_is_claimed(claimed: int) -> None:
+def test_the_topics_of_a_subscription_are_read_in_any_version(claimed: int) -> None:
     data = claimed.to_bytes(2, "big", signed=True) + consumer.encode_subscription(SUBSCRIPTION, 0)[2:]
     assert consumer.subscribed_topics(data) == SUBSCRIPTION.topics
     for size in range(len(data)):
@@ -68,19 +68,19 @@ def test_topics_are_read_as_version_0_whatever_is_claimed(claimed: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_truncation_is_refused(version: int) -> None:
+def test_each_truncated_subscription_is_refused(version: int) -> None:
     data = consumer.encode_subscription(SUBSCRIPTION, version)
     for size in range(len(data)):
         with pytest.raises(MalformedMessage, match=r"^ConsumerProtocolSubscription"):
             consumer.decode_subscription(data[:size])
 
 
-def test_a_negative_version_is_refused() -> None:
+def test_a_negative_consumer_protocol_version_is_refused() -> None:
     with pytest.raises(MalformedMessage, match="negative version -1"):
         consumer.decode_assignment(b"\xff\xff\x00\x00\x00\x00")
 
 
-def test_what_cannot_be_written_is_refused() -> None:
+def test_fields_that_cannot_be_encoded_are_refused() -> None:
     with pytest.raises(UnrepresentableField, match="has no version 4"):
         consumer.encode_subscription(SUBSCRIPTION, 4)
     with pytest.raises(UnrepresentableField, match="does not fit"):

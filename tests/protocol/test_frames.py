@@ -97,7 +97,7 @@ def test_a_response_frame_is_read_again(version: int) -> None:
     assert HEARTBEAT.decode_response(version, data, body) == response
 
 
-def test_a_large_answer_is_not_copied_behind_its_header() -> None:
+def test_a_large_response_is_not_copied_behind_its_header() -> None:
     members = [JoinGroupResponseMember(f"member-{i}", None, bytes(200)) for i in range(1000)]
     parts = frames.response_frame(api_named("JoinGroup"), 9, 1, JoinGroupResponse(members=members))
     assert len(parts) == 2
@@ -105,7 +105,7 @@ def test_a_large_answer_is_not_copied_behind_its_header() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12, 18])
-def test_record_batches_leave_uncopied(version: int) -> None:
+def test_record_batches_are_sent_without_a_copy(version: int) -> None:
     records = memoryview(bytes(range(256)) * 100)
     small = b"small"
     response = FetchResponse(
@@ -150,7 +150,7 @@ def contents(found: list[frames.Frame]) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(bodies=st.lists(st.binary(max_size=20), max_size=6), data=st.data())
-def test_frames_are_found_for_any_cut_of_the_stream(bodies: list[bytes], data: st.DataObject) -> None:
+def test_frames_are_found_however_the_stream_is_divided(bodies: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     splitter = FrameSplitter()

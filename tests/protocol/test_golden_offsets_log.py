@@ -49,7 +49,7 @@ def assert_says(ours: Any, kafkas: Any, where: str) -> None:
         assert ours == kafkas, where
 
 
-def test_records_keep_their_bytes_and_say_what_kafka_says() -> None:
+def test_recorded_offsets_records_decode_as_in_kafka_and_keep_their_bytes() -> None:
     expected = golden.expected_records()
     types = set()
     count = 0

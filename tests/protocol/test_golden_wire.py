@@ -13,7 +13,7 @@ from tests.support import hub
 
 
 @pytest.mark.parametrize("recording", golden.RECORDINGS, ids=lambda path: path.name.split(".")[0])
-def test_every_frame_survives_the_round_trip(recording: Path) -> None:
+def test_each_recorded_frame_is_unchanged_after_decoding_and_encoding(recording: Path) -> None:
     count = 0
     for frame in golden.frames(recording):
         data, served = frame.data, api(frame.key)
@@ -36,5 +36,5 @@ def test_every_frame_survives_the_round_trip(recording: Path) -> None:
     assert count > 20
 
 
-def test_all_recordings_are_there() -> None:
+def test_all_recordings_of_frames_exist() -> None:
     assert len(golden.RECORDINGS) == 11

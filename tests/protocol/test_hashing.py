@@ -45,7 +45,9 @@ GROUPS = [
 
 
 @pytest.mark.parametrize(("group_id", "hash_code", "of_50", "of_3", "of_7"), GROUPS)
-def test_groups_lie_where_kafka_puts_them(group_id: str, hash_code: int, of_50: int, of_3: int, of_7: int) -> None:
+def test_groups_have_the_partition_that_kafka_gives_them(
+    group_id: str, hash_code: int, of_50: int, of_3: int, of_7: int
+) -> None:
     assert java_string_hash(group_id) == hash_code
     assert [group_partition(group_id, n) for n in (50, 3, 7)] == [of_50, of_3, of_7]
 
@@ -56,7 +58,7 @@ def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("length", [255, 256, 257, 511, 512, 700])
-def test_the_hash_of_a_long_string_is_that_of_its_definition(length: int) -> None:
+def test_the_hash_of_a_long_string_equals_its_definition(length: int) -> None:
     text = "".join(chr(0x61 + i * 7 % 26) for i in range(length))
     for long in (text, text[:-1] + "\u00e9"):
         h = 0

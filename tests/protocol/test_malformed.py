@@ -90,7 +90,7 @@ def join(version: int, at: bytes, instead: bytes) -> str:
     return str(refused.value)
 
 
-def test_the_path_names_the_field() -> None:
+def test_the_error_of_a_malformed_message_names_the_field() -> None:
     assert join(9, b"\x07sticky", b"\x07st\xffcky") == (
         "JoinGroupRequest.protocols[1].name: not UTF-8: invalid start byte at byte 2"
     )

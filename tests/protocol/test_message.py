@@ -36,7 +36,7 @@ def test_a_message_shows_its_fields() -> None:
     assert repr(HeartbeatResponse(error_code=5)) == "HeartbeatResponse(throttle_time_ms=0, error_code=5)"
 
 
-def test_errors_say_where_and_why() -> None:
+def test_codec_errors_name_the_field_and_the_reason() -> None:
     error = MalformedMessage("JoinGroupRequest.protocols[3].name", "is null")
     assert str(error) == "JoinGroupRequest.protocols[3].name: is null"
     assert (error.path, error.reason) == ("JoinGroupRequest.protocols[3].name", "is null")
@@ -53,7 +53,7 @@ def test_error_codes_are_kafkas() -> None:
     assert (error_name(9999), error_message(9999), is_retriable(9999)) == ("UNKNOWN(9999)", "", False)
 
 
-def test_a_large_message_is_let_go_of_bit_by_bit() -> None:
+def test_a_large_message_is_freed_in_steps() -> None:
     partitions = [[*range(700)] for _ in range(3)]
     topics = [OffsetFetchRequestTopics("t", partition_indexes=one) for one in partitions] * 300
     groups = [OffsetFetchRequestGroup("g", topics=topics), OffsetFetchRequestGroup("all", topics=None)]

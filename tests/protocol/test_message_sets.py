@@ -45,7 +45,7 @@ def old_part(data: bytes) -> bytes:
     return data[:at]
 
 
-def test_what_kafka_wrote_is_read_as_kafka_reads_it() -> None:
+def test_message_sets_of_kafka_are_read_as_kafka_reads_them() -> None:
     lines = [json.loads(line) for line in (GOLDEN / "expected.jsonl").read_text().splitlines()]
     expected = [
         Row(
@@ -61,13 +61,13 @@ def test_what_kafka_wrote_is_read_as_kafka_reads_it() -> None:
 
 
 @given(sets())
-def test_what_aiokafka_built_is_read_as_it_was(made: tuple[bytes, list[Row]]) -> None:
+def test_message_sets_of_aiokafka_are_read_unchanged(made: tuple[bytes, list[Row]]) -> None:
     data, expected = made
     assert rows_in(data) == expected
 
 
 @given(sets())
-def test_as_aiokafkas_own_reader_reads_it(made: tuple[bytes, list[Row]]) -> None:
+def test_message_sets_are_read_as_by_aiokafka(made: tuple[bytes, list[Row]]) -> None:
     data = made[0]
     at, found = 0, []
     while at < len(data):
@@ -86,7 +86,7 @@ def test_as_aiokafkas_own_reader_reads_it(made: tuple[bytes, list[Row]]) -> None
 
 
 @given(sets(), st.data())
-def test_a_changed_byte_is_found(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
+def test_a_changed_byte_in_a_message_set_is_detected(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
     """Only the offset in front is outside of the CRC, as in every format."""
     data = made[0]
     head = head_of(data, 0)
@@ -100,7 +100,7 @@ def test_a_changed_byte_is_found(made: tuple[bytes, list[Row]], drawn: st.DataOb
 
 
 @given(sets(), st.data())
-def test_bytes_that_end_too_early_are_no_messages(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
+def test_truncated_message_sets_are_refused(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
     data = made[0]
     head = head_of(data, 0)
     assert head is not None
@@ -109,7 +109,7 @@ def test_bytes_that_end_too_early_are_no_messages(made: tuple[bytes, list[Row]],
 
 
 @given(st.integers(0, 1), st.binary(max_size=200))
-def test_whatever_a_compressed_message_holds_is_read_or_refused(magic: int, inside: bytes) -> None:
+def test_any_content_of_a_compressed_message_is_read_or_refused(magic: int, inside: bytes) -> None:
     try:
         rows_in(wrapped(magic, 50, GZIP, gzip_encode(inside)))
     except MalformedMessageSet:
@@ -145,7 +145,7 @@ PLAIN = messages(1, rows_of(1, 0, 3))
     # not by the data: gzip writes the time into it, and processes that share the tests must name them alike
     ids=["no-value", "nested", "cut", "cut-short", "other-bytes", "before-zero", "out-of-order", "no-message"],
 )
-def test_what_cannot_be_messages_is_refused(data: bytes, why: str) -> None:
+def test_impossible_message_sets_are_refused(data: bytes, why: str) -> None:
     with pytest.raises(MalformedMessageSet, match=why):
         rows_in(data)
 
@@ -172,7 +172,7 @@ def test_plain_messages_of_one_kind_share_a_batch() -> None:
     assert rows_in(messages(1, large, append_time_ms=77)) == stamped(large, 77)
 
 
-def test_lz4_of_magic_0_whose_header_has_any_checksum() -> None:
+def test_lz4_of_magic_0_is_read_with_any_header_checksum() -> None:
     rows = rows_of(0, 3, 9)
     data = messages(0, rows, LZ4)
     value = data[26:]
@@ -181,12 +181,12 @@ def test_lz4_of_magic_0_whose_header_has_any_checksum() -> None:
     assert rows_in(data) == rows
 
 
-def test_a_frame_with_the_right_checksum_stays_as_it_is() -> None:
+def test_an_lz4_frame_with_the_right_checksum_is_not_changed() -> None:
     for size in (0, 5, 70_000):
         frame = bytes(cramjam.lz4.compress(b"x" * size))
         assert message_sets._with_right_checksum(frame) == frame
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x68\x40", b"something else"])
-def test_what_is_no_frame_of_lz4_is_left_to_the_codec(frame: bytes) -> None:
+def test_bytes_that_are_no_lz4_frame_are_not_changed(frame: bytes) -> None:
     assert message_sets._with_right_checksum(frame) == frame

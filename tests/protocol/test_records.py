@@ -32,7 +32,7 @@ ROWS = [(log, key) for log in LOGS for key in getattr(records_table, log)]
 
 
 @pytest.mark.parametrize(("log", "record_type"), ROWS)
-def test_every_record_reads_back(log: str, record_type: int) -> None:
+def test_each_record_is_unchanged_after_encoding_and_decoding(log: str, record_type: int) -> None:
     codec: KeyedRecords = LOGS[log]
     name, _, first, last = getattr(records_table, log)[record_type]
     assert codec.type_name(record_type) == name
@@ -49,7 +49,7 @@ def test_every_record_reads_back(log: str, record_type: int) -> None:
 
 
 @pytest.mark.parametrize("record_type", records_table.METADATA)
-def test_every_metadata_record_reads_back(record_type: int) -> None:
+def test_each_metadata_record_is_unchanged_after_encoding_and_decoding(record_type: int) -> None:
     name, _, first, last = records_table.METADATA[record_type]
     for version in range(first, last + 1):
         record = draw(random.Random(version), LAYOUTS[name], version)
@@ -60,7 +60,7 @@ def test_every_metadata_record_reads_back(record_type: int) -> None:
     assert decode_metadata(encode_metadata(newest))[1] == last
 
 
-def test_known_bytes() -> None:
+def test_records_of_internal_topics_have_known_bytes() -> None:
     assert OFFSETS.encode_key(OffsetCommitKey("g", "t", 3)).hex() == "00010001670001740000" + "0003"
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9)
     assert (
@@ -81,7 +81,7 @@ def test_known_bytes() -> None:
         (ClassicMemberMetadata(5), "0000010101010101ffffffff0101000701000000050100"),
     ],
 )
-def test_a_tagged_struct_that_may_be_null(classic: ClassicMemberMetadata | None, data: str) -> None:
+def test_a_nullable_tagged_struct_is_encoded(classic: ClassicMemberMetadata | None, data: str) -> None:
     value = ConsumerGroupMemberMetadataValue(instance_id=None, rack_id=None, classic_member_metadata=classic)
     value.client_id = value.client_host = ""
     # Kafka's program wrote "" where its default is "", not null.
@@ -92,7 +92,7 @@ def test_a_tagged_struct_that_may_be_null(classic: ClassicMemberMetadata | None,
     assert OFFSETS.decode_value(5, encoded) == (0, value)
 
 
-def test_unknown_types_and_versions_are_told_apart_from_damage() -> None:
+def test_unknown_record_types_are_distinguished_from_damage() -> None:
     with pytest.raises(UnknownRecord) as unknown:
         OFFSETS.decode_key(b"\x03\xe7rest")
     assert (unknown.value.type, unknown.value.version) == (999, None)
@@ -115,7 +115,7 @@ def test_unknown_types_and_versions_are_told_apart_from_damage() -> None:
             decode_metadata(data)
 
 
-def test_what_is_no_record_of_a_log_is_refused() -> None:
+def test_values_that_are_no_record_of_a_log_are_refused() -> None:
     with pytest.raises(UnrepresentableField, match="is no record of __consumer_offsets"):
         OFFSETS.encode_key(TransactionLogKey("tx"))
     with pytest.raises(UnrepresentableField, match="is no record of __cluster_metadata"):

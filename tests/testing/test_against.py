@@ -42,7 +42,7 @@ def each_verb(against: Muster, records: int) -> None:
     against.topic("more").delete()
 
 
-def test_connections_that_were_closed_while_nobody_asked(cluster: Muster, against: Muster) -> None:
+def test_verbs_work_after_idle_connections_were_closed(cluster: Muster, against: Muster) -> None:
     each_verb(against, 0)
     for node in cluster.nodes:
         node.stop()
@@ -51,7 +51,7 @@ def test_connections_that_were_closed_while_nobody_asked(cluster: Muster, agains
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_node_that_is_gone(cluster: Muster, against: Muster, how: str) -> None:
+def test_verbs_work_while_a_node_is_down(cluster: Muster, against: Muster, how: str) -> None:
     each_verb(against, 0)
     for number, node in enumerate(cluster.nodes, 1):
         getattr(node, how)()
@@ -59,7 +59,7 @@ def test_a_node_that_is_gone(cluster: Muster, against: Muster, how: str) -> None
         node.return_()
 
 
-def test_a_cluster_that_is_started_again(cluster: Muster, against: Muster) -> None:
+def test_verbs_work_after_a_restart_of_the_cluster(cluster: Muster, against: Muster) -> None:
     each_verb(against, 0)
     cluster.stop()
     with pytest.raises(CannotBeDone, match="cannot be reached") as failed:
@@ -69,7 +69,7 @@ def test_a_cluster_that_is_started_again(cluster: Muster, against: Muster) -> No
     each_verb(against, 6)
 
 
-def test_any_of_the_bootstrap_servers_will_do(cluster: Muster) -> None:
+def test_any_reachable_bootstrap_server_suffices(cluster: Muster) -> None:
     cluster.nodes[0].stop()
     with Muster(runner=Against(f" {cluster.bootstrap_servers.replace(',', ' , ')},")) as against:
         each_verb(against, 0)
@@ -78,7 +78,7 @@ def test_any_of_the_bootstrap_servers_will_do(cluster: Muster) -> None:
         Muster(runner=Against(cluster.bootstrap_servers)).start()
 
 
-def test_what_is_not_there(against: Muster) -> None:
+def test_verbs_on_a_missing_topic_or_partition_are_refused(against: Muster) -> None:
     with pytest.raises(CannotBeDone, match="there is no topic nothing"):
         against.topic("nothing").records()
     with pytest.raises(CannotBeDone, match="there is no partition orders-7"):
@@ -87,7 +87,7 @@ def test_what_is_not_there(against: Muster) -> None:
         against.topic("orders").produce("x", partition=7)
 
 
-def test_a_node_that_stands_still(cluster: Muster, against: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbs_work_while_a_node_is_paused(cluster: Muster, against: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.client.kafka_client.FIRST_TIMEOUT_S", 0.3)
     each_verb(against, 0)
     for number, node in enumerate(cluster.nodes, 1):

@@ -12,7 +12,7 @@ def outcomes(pytester: pytest.Pytester, *options: str) -> dict[str, int]:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).parseoutcomes()
 
 
-def test_they_run_on_a_loop_of_their_own(pytester: pytest.Pytester) -> None:
+def test_asynchronous_tests_run_on_an_event_loop_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import asyncio, contextlib, pytest
@@ -43,7 +43,7 @@ def test_they_run_on_a_loop_of_their_own(pytester: pytest.Pytester) -> None:
     assert outcomes(pytester) == {"passed": 3, "failed": 2}
 
 
-def test_what_has_the_mark_of_a_plugin_is_left_to_it(pytester: pytest.Pytester) -> None:
+def test_asynchronous_tests_of_another_plugin_are_left_to_that_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest, pytest_asyncio

@@ -43,7 +43,7 @@ def tidied(server: Muster) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_client_gets_over_a_coordinator_that_has_moved(server: Muster, client: str) -> None:
+def test_each_client_recovers_from_a_move_of_its_coordinator(server: Muster, client: str) -> None:
     attempts(client, lambda group_id: gets_over_a_move(server, client, group_id))
 
 
@@ -61,7 +61,7 @@ def gets_over_a_move(server: Muster, client: str, group_id: str) -> None:
     assert "moved" in repr(fault)
 
 
-async def test_the_answer_to_a_commit_is_lost(server: Muster) -> None:
+async def test_a_lost_answer_to_a_commit_is_injected(server: Muster) -> None:
     topic, group = await server.aio.topic("lost").create(1), server.group("lost").aio
     await topic.produce("x")
     async with consuming(server.bootstrap_servers, "lost", group_id="lost") as consumer:
@@ -75,7 +75,7 @@ async def test_the_answer_to_a_commit_is_lost(server: Muster) -> None:
     assert (await server.aio.faults.log())[-1]["rule"] == fault.id
 
 
-async def test_answers_are_held_and_released(server: Muster) -> None:
+async def test_answers_are_delayed_until_the_release(server: Muster) -> None:
     seen: list[str] = []
     faults = server.aio.faults
     async with consuming(server.bootstrap_servers, "orders", group_id="held") as consumer:
@@ -98,7 +98,7 @@ async def test_answers_are_held_and_released(server: Muster) -> None:
     await fault.remove()
 
 
-def test_a_rule_that_only_notes(server: Muster) -> None:
+def test_a_rule_without_an_action_only_records_matches(server: Muster) -> None:
     with server.faults.add(Match(api="Metadata")) as fault:
         assert fault.hits == 0
         assert fault.held == 0
@@ -111,7 +111,7 @@ def test_a_rule_that_only_notes(server: Muster) -> None:
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "confluent", "kafka-python"])
-def test_time_ends_a_session(server: Muster, client: str) -> None:
+def test_advancing_time_expires_a_session(server: Muster, client: str) -> None:
     attempts(client, lambda group_id: time_ends_a_session(server, client, group_id))
 
 
@@ -130,7 +130,7 @@ def time_ends_a_session(server: Muster, client: str, group_id: str) -> None:
         assert not server.time.thaw().frozen
 
 
-async def test_time_runs_until_a_group_is_stable() -> None:
+async def test_time_advances_until_a_group_is_stable() -> None:
     async with (
         Muster(topics={"orders": 2}, group_initial_rebalance_delay_ms=60_000) as server,
         asyncio.TaskGroup() as tasks,
@@ -156,7 +156,7 @@ async def test_time_runs_until_a_group_is_stable() -> None:
         await joining
 
 
-async def test_a_scenario_by_its_name(server: Muster) -> None:
+async def test_a_scenario_is_run_by_its_name(server: Muster) -> None:
     group = server.group("scenario").aio
     async with consuming(server.bootstrap_servers, "orders", group_id="scenario", client_id="c"):
         before = await group.wait_stable(members=1)
@@ -170,7 +170,7 @@ async def test_a_scenario_by_its_name(server: Muster) -> None:
         assert slow.steps
 
 
-def test_a_cluster_that_is_there_has_neither(server: Muster) -> None:
+def test_an_existing_cluster_refuses_faults_and_time(server: Muster) -> None:
     with Muster(runner=Against(server.bootstrap_servers)) as cluster:
         for only in (
             cluster.faults.clear,
@@ -182,7 +182,7 @@ def test_a_cluster_that_is_there_has_neither(server: Muster) -> None:
                 only()
 
 
-def test_a_wait_in_vain_that_runs_time(server: Muster) -> None:
+def test_a_failed_wait_that_advances_time_ends_with_the_reason(server: Muster) -> None:
     failures: list[BaseException] = []
 
     def run() -> None:

@@ -39,7 +39,7 @@ def told_by_a_child(ask: Callable[[], object]) -> Any:
 
 
 @pytest.mark.parametrize("process", MODES)
-def test_a_forked_process_is_told_whose_the_server_is(process: bool) -> None:
+def test_verbs_in_a_forked_process_are_refused_with_the_reason(process: bool) -> None:
     with Muster(topics=["a"], process=process) as muster:
         for ask in (lambda: muster.topics, lambda: muster.group("g").state, muster.start, muster.kill):
             assert told_by_a_child(ask) == f"CannotBeDone: {FORKED}"
@@ -49,7 +49,7 @@ def test_a_forked_process_is_told_whose_the_server_is(process: bool) -> None:
 
 
 @pytest.mark.parametrize("process", MODES)
-def test_a_forked_process_that_leaves_the_block_ends_no_server(process: bool) -> None:
+def test_a_forked_process_that_leaves_the_block_stops_no_server(process: bool) -> None:
     pid = 0
     try:
         with Muster(topics=["a"], process=process) as muster:
@@ -74,7 +74,7 @@ def test_a_forked_process_has_a_server_of_its_own() -> None:
         assert muster.topics == ["a"]
 
 
-def test_ports_and_connections_end_though_a_forked_process_goes_on() -> None:
+def test_ports_and_connections_are_closed_while_a_forked_process_runs() -> None:
     with Muster(topics=["a"], nodes=2) as muster:
         before = muster.bootstrap_servers
         host, port = before.split(",")[1].split(":")
@@ -100,7 +100,7 @@ def test_ports_and_connections_end_though_a_forked_process_goes_on() -> None:
 
 
 @pytest.mark.parametrize("process", MODES)
-def test_five_start_at_once(process: bool) -> None:
+def test_five_concurrent_starts_start_one_server(process: bool) -> None:
     muster = Muster(topics=["a"], process=process)
     gate = threading.Barrier(5)
     told: list[str] = []
@@ -128,7 +128,7 @@ def test_five_start_at_once(process: bool) -> None:
     assert not left & {"muster", "muster-against", "muster-lines"}
 
 
-def test_a_process_that_was_killed_from_outside() -> None:
+def test_a_server_process_killed_from_outside_can_be_restarted() -> None:
     with Muster(process=True, topics=["a"]) as muster:
         muster.topic("a").produce("x")
         os.kill(muster.runner.pid, signal.SIGKILL)
@@ -149,7 +149,7 @@ def test_a_process_that_was_killed_from_outside() -> None:
         assert muster.topics == ["a"]
 
 
-def test_a_process_that_is_killed_while_something_is_waited_for() -> None:
+def test_a_wait_ends_when_the_server_process_is_killed() -> None:
     with Muster(process=True) as muster:
         threading.Timer(0.3, os.kill, (muster.runner.pid, signal.SIGKILL)).start()
         with pytest.raises(CannotBeDone, match="has ended: it was killed by SIGKILL"):

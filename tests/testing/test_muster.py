@@ -34,7 +34,7 @@ def test_the_package_exports_its_documented_names() -> None:
         _ = muster.testing.nothing
 
 
-def test_a_server_from_start_to_stop() -> None:
+def test_a_server_starts_and_stops_without_leftover_threads() -> None:
     before = threading.active_count()
     server = Muster(
         {"group.max.size": 2}, topics=["orders", "other:2"], num_partitions=4, auto_create_topics_enable=False
@@ -98,7 +98,7 @@ def test_a_port_that_is_taken_is_an_error(server: Muster) -> None:
         assert not second.is_running
 
 
-def test_a_process_draws_its_ids_itself() -> None:
+def test_a_server_process_refuses_a_seed() -> None:
     with pytest.raises(ValueError, match="no seed"):
         Muster(process=True, seed=7)
 
@@ -126,7 +126,7 @@ def test_a_test_waits_for_members_of_each_client(server: Muster) -> None:
     assert set(server.groups) == {"confluent", "kafka-python"}
 
 
-async def test_verbs_are_awaited_where_the_consumers_live(server: Muster) -> None:
+async def test_verbs_can_be_awaited_on_the_loop_of_the_consumers(server: Muster) -> None:
     both = server.aio
     topic = await both.topic("async").create(2, configs={"retention.ms": "60000"})
     async with consuming(both.bootstrap_servers, "async", group_id="a", client_id="c") as consumer:
@@ -160,7 +160,7 @@ async def test_verbs_are_awaited_where_the_consumers_live(server: Muster) -> Non
     assert (await both.coordinator("a")).id == both.nodes[0].id
 
 
-async def test_an_asynchronous_context(tmp_path: Path) -> None:
+async def test_muster_works_as_an_asynchronous_context_manager(tmp_path: Path) -> None:
     async with Muster(directory=tmp_path / "data", topics={"t": 1}) as server:
         await server.topic("t").produce("x")
         await server.restart()
@@ -225,7 +225,7 @@ async def test_nodes_are_stopped_killed_paused_and_return() -> None:
         assert server.bootstrap_servers == ports
 
 
-def test_the_log_of_the_server_is_kept_and_nobody_else_s(server: Muster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_log_lines_of_the_server_are_kept(server: Muster, capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.text == "listening" for line in server.lines.since(0))
     assert capsys.readouterr().out == ""
     log = structlog.get_logger("mine")
@@ -239,7 +239,7 @@ def test_the_log_of_the_server_is_kept_and_nobody_else_s(server: Muster, capsys:
     assert server.lines.since(server.lines.count) == []
 
 
-def test_a_failure_can_be_sent_to_another_process(server: Muster) -> None:
+def test_a_failed_wait_can_be_pickled(server: Muster) -> None:
     with pytest.raises(WaitFailed) as failed:
         server.group("nobody").wait_stable(timeout=0)
     again = pickle.loads(pickle.dumps(failed.value))
@@ -388,7 +388,7 @@ print("done")
 """
 
 
-def test_nothing_is_printed_by_what_the_server_imports_when_it_first_needs_it() -> None:
+def test_late_imports_of_the_server_print_nothing() -> None:
     """Its loggers are replaced before they have said anything. In a process of its own: here all is imported."""
     done = subprocess.run(
         [sys.executable, "-c", SAYS_NOTHING], capture_output=True, text=True, timeout=120, check=False

@@ -81,7 +81,7 @@ async def a_day_at_work(muster: AsyncMuster) -> dict[str, Any]:
     }
 
 
-def test_a_run_is_played_again_and_with_another_seed_there_is_another_order() -> None:
+def test_a_seed_always_gives_the_same_run_of_a_play() -> None:
     runs = {seed: Muster(topics={"orders": 6}, seed=seed).play(a_day_at_work) for seed in range(3)}
     assert len(runs[0]["read"]) == 20
     assert len(runs[0]["events"]) > 15
@@ -90,7 +90,7 @@ def test_a_run_is_played_again_and_with_another_seed_there_is_another_order() ->
     assert len({tuple(run["members"]) for run in runs.values()}) == len(runs)
 
 
-def test_time_passes_by_itself_and_nobody_waits_for_it() -> None:
+def test_a_play_does_not_wait_in_real_time() -> None:
     async def story(muster: AsyncMuster) -> float:
         loop = asyncio.get_running_loop()
         began, before = loop.time(), await muster.time.now()
@@ -106,7 +106,7 @@ def test_time_passes_by_itself_and_nobody_waits_for_it() -> None:
     assert time.process_time() - began < 300  # and not 2,400 s
 
 
-def test_a_server_in_a_play_is_killed_and_restarted_and_its_nodes_go_and_come() -> None:
+def test_servers_and_nodes_in_a_play_are_killed_and_restarted() -> None:
     async def story(muster: AsyncMuster) -> list[str]:
         assert muster.bootstrap_servers == "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
         read, group = Read(), muster.group("billing")
@@ -135,7 +135,7 @@ def test_a_server_in_a_play_is_killed_and_restarted_and_its_nodes_go_and_come() 
     assert Muster(topics={"orders": 3}, nodes=3).play(story) == ["a"]
 
 
-def test_faults_scenarios_and_moved_time_are_there_too() -> None:
+def test_faults_scenarios_and_time_work_in_a_play() -> None:
     async def story(muster: AsyncMuster) -> None:
         read, group = Read(), muster.group("billing")
         async with working(muster, "a", read):
@@ -160,7 +160,7 @@ def test_faults_scenarios_and_moved_time_are_there_too() -> None:
     Muster(topics={"orders": 3}, group_min_session_timeout_ms=100).play(story)
 
 
-def test_what_never_ends_is_ended_and_says_where_it_was() -> None:
+def test_a_play_that_never_ends_fails_with_its_position() -> None:
     async def story(_: AsyncMuster) -> None:
         await asyncio.Event().wait()  # here
 
@@ -177,7 +177,7 @@ def test_what_never_ends_is_ended_and_says_where_it_was() -> None:
     loop.close()
 
 
-def test_what_a_story_raises_comes_out_and_what_it_leaves_open_is_ended() -> None:
+def test_errors_of_a_play_are_raised_and_open_clients_closed() -> None:
     async def story(muster: AsyncMuster) -> None:
         consumer = AIOKafkaConsumer("orders", bootstrap_servers=muster.bootstrap_servers, group_id="billing")
         with pytest.raises(ZeroDivisionError):
@@ -194,7 +194,7 @@ def test_what_a_story_raises_comes_out_and_what_it_leaves_open_is_ended() -> Non
     assert client.time is time
 
 
-def test_what_a_play_has_not(tmp_path: Path) -> None:
+def test_unsupported_verbs_of_a_play_are_refused(tmp_path: Path) -> None:
     async def story(muster: AsyncMuster) -> None:
         producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
         with pytest.raises(KafkaConnectionError):
@@ -213,7 +213,7 @@ def test_what_a_play_has_not(tmp_path: Path) -> None:
         Muster().play(5)
 
 
-async def test_a_play_is_not_called_from_a_loop() -> None:
+async def test_a_play_inside_an_event_loop_is_refused() -> None:
     with pytest.raises(RuntimeError, match="event loop of its own"):
         Muster().play(a_day_at_work)
 
@@ -244,7 +244,7 @@ class Keeps(asyncio.Protocol):
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_a_wire(end: str) -> None:
+def test_a_connection_in_virtual_time_delivers_and_closes(end: str) -> None:
     async def story() -> None:
         loop: Any = asyncio.get_running_loop()
         loop.process.listeners[9092] = listener = Far()

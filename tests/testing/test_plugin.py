@@ -41,7 +41,7 @@ def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return suite.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
-def test_the_server_of_the_session_and_names_of_each_test(suite: pytest.Pytester) -> None:
+def test_tests_share_a_server_and_have_names_of_their_own(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         CONSUMER
         + """
@@ -79,7 +79,7 @@ def test_last(muster):
     run(suite).assert_outcomes(passed=6)
 
 
-def test_a_server_of_its_own(suite: pytest.Pytester) -> None:
+def test_a_marked_test_has_a_server_of_its_own(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import pytest
@@ -111,7 +111,7 @@ def test_session(muster):
     run(suite).assert_outcomes(passed=5)
 
 
-def test_fixtures_of_a_session(suite: pytest.Pytester) -> None:
+def test_the_session_fixture_serves_other_session_fixtures(suite: pytest.Pytester) -> None:
     suite.makeconftest(
         """
 import pytest
@@ -135,7 +135,7 @@ def test_it(orders, muster, muster_session):
     run(suite).assert_outcomes(passed=1)
 
 
-def test_a_mark_that_cannot_be_read(suite: pytest.Pytester) -> None:
+def test_an_invalid_mark_is_refused(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import pytest
@@ -150,7 +150,7 @@ def test_it(muster):
     result.stdout.fnmatch_lines(["*the mark is muster(fresh=False, nodes=1*"])
 
 
-def test_the_report_of_a_failure(suite: pytest.Pytester) -> None:
+def test_a_failed_test_reports_the_groups_and_the_log(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         CONSUMER
         + """
@@ -269,7 +269,7 @@ def test_it(muster, muster_topic, muster_group, worker_id, number):
     result.assert_outcomes(passed=4)
 
 
-def test_nothing_of_the_server_is_imported_where_no_test_needs_one(suite: pytest.Pytester) -> None:
+def test_the_server_is_not_imported_without_a_test_that_uses_it(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import sys
@@ -312,7 +312,7 @@ class Fresh(MusterTestCase):
     run(suite).assert_outcomes(passed=4)
 
 
-def test_a_test_sees_nothing_of_the_test_before(suite: pytest.Pytester) -> None:
+def test_groups_and_topics_of_an_earlier_test_are_removed(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import pytest

@@ -75,7 +75,7 @@ def test_after_it(muster):
 """
 
 
-def test_topics_of_the_mark_are_of_this_test(suite: pytest.Pytester) -> None:
+def test_topics_of_the_mark_belong_to_one_test(suite: pytest.Pytester) -> None:
     suite.makepyfile(COUNTS)
     run(suite).assert_outcomes(passed=5, failed=1)
 
@@ -95,7 +95,7 @@ def test_it(muster, muster_topic, muster_group, number):
 """
 
 
-def test_the_same_cluster_twice(suite: pytest.Pytester, cluster: Muster) -> None:
+def test_two_runs_on_one_cluster_do_not_collide(suite: pytest.Pytester, cluster: Muster) -> None:
     suite.makepyfile(NAMES)
     for _ in range(2):
         run(suite, f"--muster-against={cluster.bootstrap_servers}").assert_outcomes(passed=3)
@@ -103,7 +103,7 @@ def test_the_same_cluster_twice(suite: pytest.Pytester, cluster: Muster) -> None
     assert all(name.startswith("remember-test_it-") for name in cluster.topics)
 
 
-def test_workers_take_turns_with_a_topic_of_a_cluster(cluster: Muster) -> None:
+def test_workers_use_a_topic_of_a_cluster_one_after_another(cluster: Muster) -> None:
     """Each of them is a process with a connection of its own, as the threads here have one."""
     entered: list[str] = []
     others = threading.Event()
@@ -132,7 +132,7 @@ def test_workers_take_turns_with_a_topic_of_a_cluster(cluster: Muster) -> None:
     assert cluster.topics == []
 
 
-def test_a_topic_of_a_cluster_that_no_test_has_made(suite: pytest.Pytester, cluster: Muster) -> None:
+def test_an_existing_topic_of_a_cluster_is_not_changed(suite: pytest.Pytester, cluster: Muster) -> None:
     suite.makepyfile(NAMES)
     against = f"--muster-against={cluster.bootstrap_servers}"
     topic = cluster.topic("orders").create(2)
@@ -152,7 +152,7 @@ def test_a_topic_of_a_cluster_that_no_test_has_made(suite: pytest.Pytester, clus
     assert len(cluster.topic("orders").end_offsets()) == 5
 
 
-def test_a_topic_that_a_killed_test_has_left(suite: pytest.Pytester, cluster: Muster) -> None:
+def test_a_topic_left_by_a_killed_test_is_removed(suite: pytest.Pytester, cluster: Muster) -> None:
     suite.makepyfile(
         test_killed="""
 import os
@@ -172,7 +172,7 @@ def test_it(muster):
     assert "orders" not in cluster.topics
 
 
-def test_what_a_fixture_cannot_do_on_a_cluster_is_skipped(suite: pytest.Pytester, cluster: Muster) -> None:
+def test_tests_with_verbs_unsupported_on_a_cluster_are_skipped(suite: pytest.Pytester, cluster: Muster) -> None:
     suite.makepyfile(
         ASK
         + """
@@ -187,7 +187,7 @@ def test_it(slow):
     run(suite, f"--muster-against={cluster.bootstrap_servers}").assert_outcomes(skipped=1)
 
 
-def test_recordings_do_not_meet(suite: pytest.Pytester, tmp_path: Path) -> None:
+def test_recordings_of_two_tests_are_separate(suite: pytest.Pytester, tmp_path: Path) -> None:
     suite.makepyfile(
         """
 import pytest
@@ -217,7 +217,7 @@ def test_session(muster):
     assert texts == {"a/b", "a b", "long" * 100}
 
 
-def test_the_report_of_fixtures_that_fail(suite: pytest.Pytester) -> None:
+def test_a_failing_fixture_reports_the_server_log(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         ASK
         + """
@@ -272,7 +272,7 @@ def test_last(late):
         assert ("warning muster.server: something is wrong what=it" in section) == (rule == "late")
 
 
-def test_the_log_of_faults_is_of_this_test(suite: pytest.Pytester) -> None:
+def test_the_log_of_faults_belongs_to_one_test(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         ASK
         + """
@@ -289,7 +289,7 @@ def test_it(muster, number):
     run(suite).assert_outcomes(passed=2)
 
 
-def test_what_the_code_of_a_test_raises_in_a_rule_fails_the_test(suite: pytest.Pytester) -> None:
+def test_an_error_raised_in_a_fault_rule_fails_the_test(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         ASK
         + """
@@ -363,7 +363,7 @@ def test_after_it(muster):
     assert "and a function of a rule of faults raised AssertionError" in text
 
 
-def test_a_topic_of_a_test_that_kills_the_server(suite: pytest.Pytester) -> None:
+def test_a_topic_is_removed_after_a_test_that_kills_the_server(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 def test_kills(muster, muster_topic):
@@ -401,7 +401,7 @@ def test_it(muster):
     run(suite).assert_outcomes(passed=1)
 
 
-def test_a_test_that_forks_and_leaves_disturbs_nobody(suite: pytest.Pytester) -> None:
+def test_a_test_that_forks_and_exits_does_not_affect_the_session(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
 import os, sys
@@ -424,7 +424,7 @@ def test_after_it(muster, muster_topic):
     assert done.returncode == 0, done.stdout.decode()
 
 
-def test_a_cluster_has_what_against_needs(cluster: Muster) -> None:
+def test_the_test_cluster_answers_each_request_of_against(cluster: Muster) -> None:
     with Muster(runner=Against(cluster.bootstrap_servers)) as against:
         topics = against.verbs().topics
         first = against.topic("t").create(2)

@@ -146,7 +146,7 @@ def test_all_nodes_are_named_and_keep_their_ports_and_data(monkeypatch: pytest.M
     assert not directory.exists()
 
 
-def test_a_directory_of_its_own_is_gone_with_a_test_that_was_killed() -> None:
+def test_the_temporary_directory_of_a_killed_test_is_removed() -> None:
     program = (
         "import sys\nfrom muster.testing import Muster\n"
         "with Muster(process=True) as muster:\n    print(muster.runner._directory, flush=True)\n    sys.stdin.read()\n"
@@ -167,7 +167,7 @@ def eventually(is_so: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill", "pause"])
-def test_verbs_work_whichever_node_is_gone(server: Muster, how: str) -> None:
+def test_verbs_work_while_any_one_node_is_down(server: Muster, how: str) -> None:
     undo = "resume" if how == "pause" else "return_"
     name = f"gone-{how}"
     server.topic(name).create(2)
@@ -186,7 +186,7 @@ def test_verbs_work_whichever_node_is_gone(server: Muster, how: str) -> None:
     assert name not in server.topics
 
 
-def test_ctrl_c_in_a_terminal_is_for_the_test_alone(server: Muster) -> None:
+def test_ctrl_c_in_a_terminal_does_not_reach_the_server_process(server: Muster) -> None:
     """A terminal sends SIGINT to all processes of the session in front."""
     assert os.getsid(server.runner.pid) != os.getsid(0)
 
@@ -208,7 +208,7 @@ def test_records_read_from_a_server_process_are_those_produced(server: Muster) -
     topic.delete()
 
 
-def test_held_joins_are_waited_for(server: Muster) -> None:
+def test_held_joins_are_awaited_and_released(server: Muster) -> None:
     group = server.group("held")
     group.hold_joins()
     with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "held", "one"):

@@ -25,27 +25,27 @@ def paste(pytester: pytest.Pytester) -> int:
     return RECIPES + 1
 
 
-def test_the_recipes_and_the_first_example(pytester: pytest.Pytester) -> None:
+def test_the_recipes_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:
     """As for who has pytest-asyncio, and has set nothing: its mode is strict."""
     count = paste(pytester)
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=count)
 
 
 @pytest.mark.parametrize("mode", [("-p", "no:asyncio"), ("-o", "asyncio_mode=auto")])
-def test_a_recipe_in_the_other_modes(pytester: pytest.Pytester, mode: tuple[str, ...]) -> None:
+def test_recipes_pass_in_the_other_modes_of_pytest_asyncio(pytester: pytest.Pytester, mode: tuple[str, ...]) -> None:
     paste(pytester)
     quiet = ("-W", "ignore:The configuration option")
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *mode, *quiet, "-k", "static_member or first")
     result.assert_outcomes(passed=2, deselected=RECIPES - 1)
 
 
-def test_the_file_of_recipes_has_the_consumer_of_the_page() -> None:
+def test_the_recipes_file_has_the_consumer_of_the_testing_page() -> None:
     [shared] = blocks(PAGE, "python", name="shared")
     consumer = shared.text[shared.text.index("@contextlib") :]
     assert consumer in MORE.read_text(encoding="utf-8")
 
 
-def test_every_block_of_python_is_run() -> None:
+def test_each_python_block_of_the_testing_page_is_run() -> None:
     assert {block.name for block in blocks(PAGE, "python")} == {"first", "alone", "shared", "recipe"}
 
 
@@ -53,5 +53,5 @@ ALONE = blocks(PAGE, "python", name="alone")
 
 
 @pytest.mark.parametrize("block", ALONE, ids=[str(one.line) for one in ALONE])
-def test_the_examples_without_pytest(block: Block) -> None:
+def test_the_examples_without_pytest_run(block: Block) -> None:
     exec(block.text, {})

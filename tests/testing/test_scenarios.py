@@ -47,7 +47,7 @@ CASES = [(scenario, client) for scenario in SCENARIOS for client in CLIENTS if c
 
 
 @pytest.mark.parametrize(("scenario", "client"), [one for one in CASES if one not in UNSURE])
-def test_consumers_get_over_it(server: Muster, scenario: str, client: str) -> None:
+def test_consumers_recover_from_each_scenario(server: Muster, scenario: str, client: str) -> None:
     attempts(client, lambda group_id: gets_over_it(server, client, scenario, f"{scenario}-{group_id}"))
 
 

@@ -12,7 +12,7 @@ import pytest
     "module",
     ["muster.testcontrol.faults.engine", "muster.postgres.membership", "muster.coordinator.net.connection"],
 )
-def test_lines_of_a_module_are_kept_that_was_loaded_before_the_server(module: str) -> None:
+def test_log_lines_of_modules_loaded_before_the_server_are_kept(module: str) -> None:
     """A program under test may have loaded any part of Muster already."""
     code = f"""
 import {module} as loaded

@@ -40,14 +40,14 @@ def run(command: str, server: Muster) -> str:
     return done.stdout
 
 
-def test_the_server_is_as_the_page_starts_it(server: Muster) -> None:
+def test_the_page_starts_a_server_with_the_test_control(server: Muster) -> None:
     [block] = blocks(PAGE, "sh", name="serve")
     [command] = block.commands
     assert run(f"{command} --check", server)
     assert f"--control {CONTROL}" in command
 
 
-def test_the_commands(server: Muster) -> None:
+def test_the_control_commands_of_the_page_work(server: Muster) -> None:
     [block] = blocks(PAGE, "sh", name="commands")
     for command in block.commands:
         run(command, server)
@@ -56,7 +56,7 @@ def test_the_commands(server: Muster) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-def test_curl(server: Muster) -> None:
+def test_the_curl_commands_of_the_page_work(server: Muster) -> None:
     [block] = blocks(PAGE, "sh", name="curl")
     for command in block.commands:
         server.group("payments").wait_stable(members=3)
@@ -64,5 +64,5 @@ def test_curl(server: Muster) -> None:
     assert server.time.now().frozen
 
 
-def test_every_block_of_a_shell_is_run() -> None:
+def test_each_shell_block_of_the_test_control_page_is_run() -> None:
     assert [block.name for block in blocks(PAGE) if block.language in ("", "sh")] == ["serve", "commands", "curl"]

@@ -17,7 +17,7 @@ def server() -> Iterator[Muster]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_verb_works_in_both_forms(server: Muster, client: str) -> None:
+def test_each_group_verb_works_with_each_client_in_both_forms(server: Muster, client: str) -> None:
     attempts(client, lambda group_id: every_verb(server, client, group_id))
 
 

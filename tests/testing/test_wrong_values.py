@@ -49,7 +49,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Muster]:
         yield running
 
 
-def test_each_verb(server: Muster) -> None:
+def test_each_verb_refuses_wrong_values_in_one_sentence(server: Muster) -> None:
     for ask, words in CASES:
         with pytest.raises(WrongValue) as wrong:
             ask(server)
@@ -70,7 +70,7 @@ def test_each_verb(server: Muster) -> None:
         ({"group_max_size": []}, "group.max.size is []; a text, a number, True or False"),
     ],
 )
-def test_a_server_of_wrong_arguments(given: dict[str, Any], words: str) -> None:
+def test_a_server_with_wrong_arguments_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(WrongValue) as wrong:
         Muster(**given)
     assert str(wrong.value).startswith(words)

@@ -32,7 +32,7 @@ def described() -> DescribeDelegationTokenResponse:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("key", [ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN])
-def test_the_requester_is_told_from_version_3_on(key: int, version: int) -> None:
+def test_the_requester_of_a_delegation_token_is_shown_from_version_3_on(key: int, version: int) -> None:
     answer: Message = made() if key == ApiKey.CREATE_DELEGATION_TOKEN else described()
     lowered = lower_response(key, version, answer)
     read = api(key).decode_response(version, api(key).encode_response(version, lowered))

@@ -84,7 +84,7 @@ def test_join_group_0_takes_the_session_timeout_for_the_rebalance() -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_join_group_answers_no_protocol_as_the_version_can(version: int) -> None:
+def test_join_group_without_a_protocol_is_answered_as_the_version_allows(version: int) -> None:
     response = join_group.JoinGroupResponse(
         error_code=25, protocol_type="consumer", protocol_name=None, skip_assignment=True, member_id="m"
     )
@@ -128,7 +128,7 @@ def test_leave_group_says_the_only_members_error_at_the_top(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_offset_commit_says_errors_in_known_words(version: int) -> None:
+def test_offset_commit_answers_errors_that_the_version_knows(version: int) -> None:
     partitions = [offset_commit.OffsetCommitResponsePartition(i, code) for i, code in enumerate((0, 69, 113, 25))]
     topic = offset_commit.OffsetCommitResponseTopic("t", bytes(range(16)), partitions)
     seen = lowered("OffsetCommit", version, offset_commit.OffsetCommitResponse(topics=[topic]))
@@ -179,7 +179,7 @@ def test_offset_fetch_answers_one_group_at_the_top(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_offset_fetch_says_a_failed_group_where_the_version_looks(version: int) -> None:
+def test_offset_fetch_puts_a_failed_group_where_the_version_expects_it(version: int) -> None:
     asked = offset_fetch.OffsetFetchRequestGroup(
         "g", topics=[offset_fetch.OffsetFetchRequestTopics("t", partition_indexes=[0, 1])]
     )

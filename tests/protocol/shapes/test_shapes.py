@@ -15,7 +15,7 @@ LAYOUTS = layouts()
 
 
 @pytest.mark.parametrize("key", CONVERTERS)
-def test_a_converter_has_the_directions_that_its_row_names(key: int) -> None:
+def test_a_converter_has_the_directions_of_its_row(key: int) -> None:
     raised_below, lowered_below, name = CONVERTERS[key]
     module = import_module(f"muster.protocol.shapes.{name}")
     assert hasattr(module, "raise_request") == (raised_below > 0)
@@ -23,7 +23,7 @@ def test_a_converter_has_the_directions_that_its_row_names(key: int) -> None:
 
 
 @pytest.mark.parametrize("served", all_apis(), ids=lambda a: a.name)
-def test_default_answers_can_be_said_in_every_version(served: object) -> None:
+def test_default_responses_can_be_encoded_in_each_version(served: object) -> None:
     known = api(served.key)  # type: ignore[attr-defined]  # an Api
     layout = LAYOUTS[known.name + "Response"]
     for version in range(known.min_version, known.max_version + 1):
@@ -31,7 +31,7 @@ def test_default_answers_can_be_said_in_every_version(served: object) -> None:
 
 
 @pytest.mark.parametrize("key", CONVERTERS)
-def test_raised_requests_can_be_said_in_the_newest_version(key: int) -> None:
+def test_raised_requests_can_be_encoded_in_the_newest_version(key: int) -> None:
     known = api(key)
     layout = LAYOUTS[known.name + "Request"]
     rng = random.Random(key)

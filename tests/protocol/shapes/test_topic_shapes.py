@@ -36,7 +36,7 @@ def test_metadata_of_a_topic_known_by_id_only(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch_tells_a_replica_by_its_state(version: int) -> None:
+def test_fetch_has_the_replica_id_in_its_state(version: int) -> None:
     assert raised("Fetch", version, fetch.FetchRequest()).replica_state is None
     if version < 15:
         seen = raised("Fetch", version, fetch.FetchRequest(replica_id=3))
@@ -45,7 +45,7 @@ def test_fetch_tells_a_replica_by_its_state(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch_tells_the_leader_where_it_can(version: int) -> None:
+def test_fetch_names_the_leader_in_versions_that_allow_it(version: int) -> None:
     row = fetch.PartitionData(error_code=6, current_leader=fetch.LeaderIdAndEpoch(1, 2), preferred_read_replica=4)
     row.diverging_epoch = fetch.EpochEndOffset(1, 2)
     response = fetch.FetchResponse(
@@ -61,7 +61,7 @@ def test_fetch_tells_the_leader_where_it_can(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_produce_tells_the_leader_where_it_can(version: int) -> None:
+def test_produce_names_the_leader_in_versions_that_allow_it(version: int) -> None:
     row = produce.PartitionProduceResponse(error_code=6, current_leader=produce.LeaderIdAndEpoch(1, 2))
     response = produce.ProduceResponse(
         responses=[produce.TopicProduceResponse("t", ID, [row])], node_endpoints=[produce.NodeEndpoint(1, "h", 9092)]
@@ -73,7 +73,7 @@ def test_produce_tells_the_leader_where_it_can(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_list_offsets_tells_the_leader_epoch_where_it_can(version: int) -> None:
+def test_list_offsets_has_the_leader_epoch_in_versions_that_allow_it(version: int) -> None:
     row = list_offsets.ListOffsetsPartitionResponse(0, 0, 1, 2, 3)
     response = list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [row])])
     seen = lowered("ListOffsets", version, response).topics[0].partitions[0]
@@ -119,7 +119,7 @@ def test_add_partitions_to_txn_answers_one_transaction_at_the_top(version: int) 
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_producer_fenced_in_the_words_of_the_version(version: int) -> None:
+def test_producer_fenced_is_answered_with_the_error_of_the_version(version: int) -> None:
     seen = lowered("InitProducerId", version, init_producer_id.InitProducerIdResponse(error_code=90))
     assert seen.error_code == (90 if version >= 4 else 47)
     row = txn_offset_commit.TxnOffsetCommitResponsePartition(0, 90)
