@@ -66,7 +66,7 @@ SHARED_OUT ?= -n 2 --dist loadfile --no-loadscope-reorder
 CORE := tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
 CORE_TESTS = export PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage; \
 	$(BIN)/python -m coverage run -m pytest -q $(CORE) && $(BIN)/python -m coverage report && \
-	$(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_story_on_the_core tests/protocol/test_generated.py
+	$(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_each_story_on_the_core_is_as_recorded tests/protocol/test_generated.py
 
 # No decision may follow set or hash order: what could is run under a second hash seed.
 # What pytest compiles is kept, also where Python is told to keep nothing: each process would compile all tests anew.

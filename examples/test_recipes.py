@@ -183,7 +183,7 @@ async def test_a_consumer_survives_a_move_of_its_coordinator(muster, muster_grou
         assert (await group.describe()).offsets["orders"][0] == 1
 
 
-async def test_a_rolling_deploy_of_static_members_causes_no_rebalance(muster, muster_topic, muster_group):
+async def test_a_rolling_deploy_causes_no_rebalance(muster, muster_topic, muster_group):
     names, group = ["app-1", "app-2", "app-3"], muster_group.aio
     async with contextlib.AsyncExitStack() as stack:
         running = {}

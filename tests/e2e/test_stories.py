@@ -81,7 +81,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             [
                 item.callspec.params["story"]
                 for item in request.session.items
-                if isinstance(item, pytest.Function) and item.function is test_story_over_tcp
+                if isinstance(item, pytest.Function) and item.function is test_each_story_over_tcp_is_as_recorded
             ]
         )
         yield servers
@@ -91,7 +91,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("story", TIMELESS, ids=[story.name for story in TIMELESS])
-def test_story_over_tcp(played: StoryServers, story: Story) -> None:
+def test_each_story_over_tcp_is_as_recorded(played: StoryServers, story: Story) -> None:
     text = played.texts[story.name]
     if isinstance(text, Exception):
         raise text

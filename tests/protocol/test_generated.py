@@ -31,7 +31,7 @@ def test_the_tree_is_fresh(files: dict[str, str]) -> None:
     assert generate.stale(files) == []
 
 
-def test_check_tells_what_is_stale(
+def test_check_names_the_stale_generated_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], files: dict[str, str]
 ) -> None:
     monkeypatch.setattr(generate, "OUT", tmp_path)
@@ -77,7 +77,7 @@ def test_clashing_struct_names_carry_their_message() -> None:
     ("text", "inside", "outside"),
     [("3", [3], [2, 4]), ("2-5", [2, 5], [1, 6]), ("4+", [4, 99], [3]), ("none", [], [0, 1]), (None, [], [0, 1])],
 )
-def test_version_ranges(text: str | None, inside: list[int], outside: list[int]) -> None:
+def test_version_ranges_of_messages_are_parsed(text: str | None, inside: list[int], outside: list[int]) -> None:
     versions = schema.Versions.parse(text)
     assert all(v in versions for v in inside)
     assert not any(v in versions for v in outside)
@@ -148,13 +148,13 @@ def test_the_table_knows_which_messages_carry_records() -> None:
         assert served.response_has_parts == carries_records(LAYOUTS[served.name + "Response"]), served
 
 
-def test_defaults_are_kafkas() -> None:
+def test_default_values_of_messages_are_kafkas() -> None:
     request = join_group.JoinGroupRequest()
     assert (request.rebalance_timeout_ms, request.group_instance_id, request.protocols) == (-1, None, ())
     assert offset_commit.OffsetCommitRequest().generation_id_or_member_epoch == -1
 
 
-def test_what_a_version_cannot_say_is_refused_with_the_field_and_version() -> None:
+def test_fields_missing_in_a_version_are_refused_by_name() -> None:
     served = api_named("JoinGroup")
     request = join_group.JoinGroupRequest("g", group_instance_id="i")
     with pytest.raises(UnrepresentableField) as refused:

@@ -24,7 +24,7 @@ def requests_of(story: Story) -> set[str]:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
-def test_story_on_a_node(story: Story) -> None:
+def test_each_story_on_a_node_is_as_recorded(story: Story) -> None:
     assert NodeDriver(story).run() == story.text
 
 
@@ -33,7 +33,7 @@ OF_THE_CORE = [story for story in STORIES if "txn" not in story.tags and request
 
 
 @pytest.mark.parametrize("story", OF_THE_CORE, ids=[story.name for story in OF_THE_CORE])
-def test_story_on_the_core(story: Story) -> None:
+def test_each_story_on_the_core_is_as_recorded(story: Story) -> None:
     driver = VirtualDriver(story)
     assert driver.run() == story.text
     assert persisted(driver.replayed(), driver.core) == persisted(driver.core, driver.core)

@@ -146,7 +146,7 @@ def test_cancelled_timers_are_freed() -> None:
     assert clock.next_due_ms == 9_000
 
 
-def test_of_repeated_work_only_the_last_time_before_something_else_is_kept() -> None:
+def test_a_jump_skips_all_but_the_last_repeated_timer() -> None:
     clock, _ = movable()
     clock.freeze()
     fired: list[tuple[str, int]] = []

@@ -37,7 +37,7 @@ def committed(found: ServerControl, group_id: str = "g") -> Any:
     return found.groups.describe(group_id).offsets.get("orders", {}).get(0)
 
 
-async def test_a_slow_coordinator(one: ServerControl) -> None:
+async def test_a_slow_coordinator_delays_answers_until_it_ends(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g") as consumer:
         scenario = await one.scenarios.start("slow-coordinator", {"group": "g", "ms": 50})
         await consumer.commit({FIRST: 3})
@@ -48,7 +48,7 @@ async def test_a_slow_coordinator(one: ServerControl) -> None:
     assert (scenario.is_done, one.faults.rules) == (True, [])
 
 
-async def test_lost_answers_of_commits(one: ServerControl) -> None:
+async def test_answers_to_commits_are_lost(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g") as consumer:
         scenario = await one.scenarios.start("lost-commit-answers", {"group": "g", "times": 1})
         await consumer.commit({FIRST: 3})  # it tries again by itself
@@ -56,7 +56,7 @@ async def test_lost_answers_of_commits(one: ServerControl) -> None:
         assert [hit["did"] for hit in one.faults.log.after()] == ["the answer was lost, and the connection cut"]
 
 
-async def test_a_flapping_member(one: ServerControl) -> None:
+async def test_a_flapping_member_leaves_and_joins_repeatedly(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g", client_id="flaps"):
         before = (await one.groups.wait_stable("g", members=1)).generation
         scenario = await one.scenarios.start("flapping-member", {"group": "g", "member": "flaps", "every": 2})
@@ -83,7 +83,7 @@ async def test_a_zombie_goes_on_and_its_commit_is_refused(one: ServerControl) ->
         one.scenarios.end(scenario.id)
 
 
-async def test_a_zombie_of_the_consumer_protocol_is_told_that_all_is_well(one: ServerControl) -> None:
+async def test_a_zombie_of_the_consumer_protocol_gets_successful_heartbeats(one: ServerControl) -> None:
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from tests.support.muster import connected
 
@@ -101,7 +101,7 @@ async def test_a_zombie_of_the_consumer_protocol_is_told_that_all_is_well(one: S
         assert (told.error_code, told.member_epoch, told.member_id) == (0, joined.member_epoch, "m-1")
 
 
-async def test_a_rebalance_storm(one: ServerControl) -> None:
+async def test_a_rebalance_storm_forces_repeated_rebalances(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g"):
         before = (await one.groups.wait_stable("g", members=1)).generation
         scenario = await one.scenarios.start("rebalance-storm", {"group": "g", "times": 3, "every_ms": 200})
@@ -111,7 +111,7 @@ async def test_a_rebalance_storm(one: ServerControl) -> None:
         assert len(scenario.steps) == 3
 
 
-async def test_a_coordinator_that_says_it_is_none(one: ServerControl) -> None:
+async def test_a_coordinator_refuses_commits_with_not_coordinator(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g") as consumer:
         scenario = await one.scenarios.start("coordinator-moves", {"group": "g", "times": 2})
         await consumer.commit({FIRST: 3})
@@ -119,7 +119,7 @@ async def test_a_coordinator_that_says_it_is_none(one: ServerControl) -> None:
         assert committed(one) == 3
 
 
-async def test_a_coordinator_moves_and_the_group_stays(three: ServerControl) -> None:
+async def test_a_coordinator_moves_without_a_rebalance(three: ServerControl) -> None:
     async with consuming(bootstrap(three), "orders", group_id="g") as consumer:
         before = await three.groups.wait_stable("g", members=1)
         scenario = await three.scenarios.start("coordinator-moves", {"group": "g"})
@@ -130,7 +130,7 @@ async def test_a_coordinator_moves_and_the_group_stays(three: ServerControl) -> 
         assert (committed(three), three.groups.describe("g").generation) == (3, before.generation)
 
 
-async def test_a_rolling_restart(three: ServerControl) -> None:
+async def test_a_rolling_restart_causes_no_rebalance(three: ServerControl) -> None:
     async with consuming(bootstrap(three), "orders", group_id="g") as consumer:
         before = await three.groups.wait_stable("g", members=1)
         scenario = await three.scenarios.start("rolling-restart", {"pause_ms": 20})
@@ -142,13 +142,13 @@ async def test_a_rolling_restart(three: ServerControl) -> None:
         assert (committed(three), group.generation) == (3, before.generation)
 
 
-async def test_a_rolling_restart_needs_several(one: ServerControl) -> None:
+async def test_a_rolling_restart_needs_several_brokers(one: ServerControl) -> None:
     with pytest.raises(CannotBeDone, match="needs several brokers"):
         await one.scenarios.start("rolling-restart")
     assert one.scenarios.running == []
 
 
-async def test_a_network_is_cut(three: ServerControl) -> None:
+async def test_a_network_cut_separates_nodes_from_the_others(three: ServerControl) -> None:
     await three.topics.produce("orders", [NewRecord(b"a", partition=index) for index in range(3)])
     async with consuming(bootstrap(three), group_id=None) as consumer:
         consumer.assign([TopicPartition("orders", index) for index in range(3)])
@@ -185,7 +185,7 @@ async def test_an_unclean_leader_loses_records(nodes: int) -> None:
 
 @pytest.mark.parametrize("name", ["disk-full", "read-only-disk"])
 @pytest.mark.parametrize("in_memory", [True, False])
-async def test_a_disk_that_takes_nothing(name: str, in_memory: bool, tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_writes(name: str, in_memory: bool, tmp_path: Path) -> None:
     data_dir = None if in_memory else tmp_path / "data"
     async with (
         controlled(data_dir=data_dir, topics=["orders:1"]) as found,
@@ -203,7 +203,7 @@ async def test_a_disk_that_takes_nothing(name: str, in_memory: bool, tmp_path: P
             assert refused.result().offset == 1
 
 
-async def test_what_there_is_and_what_is_wrong(one: ServerControl) -> None:
+async def test_scenarios_are_listed_and_wrong_ones_refused(one: ServerControl) -> None:
     kinds = {kind["name"]: kind for kind in one.scenarios.kinds()}
     assert set(kinds) == {kind.name for kind in KINDS}
     assert len(kinds) == 11

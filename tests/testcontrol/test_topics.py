@@ -20,7 +20,7 @@ async def topics() -> AsyncIterator[Topics]:
         yield Topics(server)
 
 
-async def test_topics_come_grow_and_go(topics: Topics) -> None:
+async def test_topics_are_created_grown_and_deleted(topics: Topics) -> None:
     await topics.create("new", 2, {"cleanup.policy": "compact"})
     assert "new" in topics.names()
     assert topics.end_offsets("new") == {0: 0, 1: 0}
@@ -30,7 +30,7 @@ async def test_topics_come_grow_and_go(topics: Topics) -> None:
     assert "new" not in topics.names()
 
 
-async def test_what_kafka_refuses_cannot_be_done(topics: Topics) -> None:
+async def test_requests_that_kafka_refuses_fail(topics: Topics) -> None:
     with pytest.raises(CannotBeDone, match="already exists"):
         await topics.create("orders")
     with pytest.raises(CannotBeDone):
@@ -75,7 +75,7 @@ async def test_records_are_produced_and_read(topics: Topics) -> None:
     assert sum(topics.end_offsets("orders").values()) == 5
 
 
-async def test_clients_see_them_and_what_clients_send_is_seen(topics: Topics) -> None:
+async def test_topics_and_records_are_visible_to_clients_and_to_the_control(topics: Topics) -> None:
     bound = topics._server.bound[0]
     bootstrap = f"{bound.host}:{bound.port}"
     async with consuming(bootstrap, "orders", group_id="g") as consumer:
@@ -88,7 +88,7 @@ async def test_clients_see_them_and_what_clients_send_is_seen(topics: Topics) ->
     assert topics.end_offsets("orders")[0] == 2  # behind the marker
 
 
-async def test_many_large_records_become_batches_that_the_topic_takes() -> None:
+async def test_many_large_records_are_divided_into_allowed_batches() -> None:
     async with controlled() as found:
         values = [b"%d" % number + b"x" * 400_000 for number in range(5)]
         placed = await found.topics.produce("orders", [NewRecord(value, partition=1) for value in values])

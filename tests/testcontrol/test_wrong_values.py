@@ -38,11 +38,11 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def test_there_are_bodies() -> None:
+def test_the_contract_gives_bodies_to_test() -> None:
     assert len(list(bodies())) > 10
 
 
-async def test_no_body_makes_the_control_fail() -> None:
+async def test_no_wrong_body_makes_the_control_fail() -> None:
     async with with_control() as (control, found):
         for method, path, schema in bodies():
             at = path.replace("{topic}", "orders").replace("{group}", "g").replace("{scenario}", "slow-coordinator")
@@ -101,7 +101,7 @@ RULES: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("make", "words"), RULES)
-def test_a_rule_of_wrong_parts(make: Callable[[], object], words: str) -> None:
+def test_a_rule_with_wrong_parts_is_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(WrongFault) as wrong:
         make()
     assert str(wrong.value).startswith(words)
@@ -138,7 +138,7 @@ VERBS: list[tuple[Callable[[ServerControl], Any], str]] = [
 ]  # fmt: skip
 
 
-async def test_a_verb_with_a_wrong_value() -> None:
+async def test_a_verb_with_a_wrong_value_is_refused() -> None:
     async with controlled() as found:
         for ask, words in VERBS:
             with pytest.raises(WrongValue) as wrong:
@@ -148,7 +148,7 @@ async def test_a_verb_with_a_wrong_value() -> None:
             await found.groups.reset_offsets("g", 0, "none")
 
 
-async def test_values_that_are_as_good_as_others() -> None:
+async def test_equivalent_values_are_accepted() -> None:
     async with controlled() as found:
         await found.topics.create("kept", 1, {"retention.ms": 1000, "preallocate": True})
         partition = found.server.topics.open.partition("kept", 0)

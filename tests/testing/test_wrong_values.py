@@ -76,7 +76,7 @@ def test_a_server_with_wrong_arguments_is_refused(given: dict[str, Any], words: 
     assert str(wrong.value).startswith(words)
 
 
-async def test_rules_are_listed_and_say_what_they_hit(server: Muster) -> None:
+async def test_rules_are_listed_with_their_hits(server: Muster) -> None:
     group = server.group("listed")
     before = len(server.faults.log())
     with server.faults.add(Match(group="listed", api="Heartbeat"), Error("NOT_COORDINATOR"), once(), name="a") as rule:

@@ -29,7 +29,7 @@ ERROR = {"do": "error", "error": "NOT_COORDINATOR"}
         ({"until_released": True}, "11111111"),
     ],
 )
-def test_when(when: dict[str, Any], hits: str) -> None:
+def test_a_hit_counter_hits_as_its_rule_says(when: dict[str, Any], hits: str) -> None:
     turns = HitCounter(When.of(when))
     drawn = "".join(str(int(turns.hits_next())) for _ in hits)
     assert drawn == hits or "seed" in when
@@ -56,7 +56,7 @@ def test_when(when: dict[str, Any], hits: str) -> None:
         {"then": {"do": "older-broker", "release": "2.4"}},
     ],
 )
-def test_a_rule_is_told_as_it_was_given(rule: dict[str, Any]) -> None:
+def test_a_rule_is_shown_as_it_was_given(rule: dict[str, Any]) -> None:
     shown = Rule.of(rule).to_json()
     for part, value in {"match": {}, "when": {}, "name": "", **rule}.items():
         assert shown[part] == value
@@ -93,18 +93,18 @@ def test_a_rule_is_told_as_it_was_given(rule: dict[str, Any]) -> None:
         ({"then": ERROR, "when": {"sometimes": True}}, "sometimes is none of once"),
     ],
 )
-def test_what_is_wrong_with_a_rule_is_said(rule: dict[str, Any], words: str) -> None:
+def test_an_invalid_rule_is_refused_with_the_reason(rule: dict[str, Any], words: str) -> None:
     with pytest.raises(WrongFault) as wrong:
         Rule.of(rule)
     assert words in str(wrong.value)
 
 
-def test_what_only_python_has_is_told_too() -> None:
+def test_rules_with_python_code_are_shown_too() -> None:
     rule = Rule(Match(predicate=lambda _: True), Call(print), When())
     assert (rule.to_json()["match"], rule.to_json()["then"]) == ({}, {"do": "call"})
 
 
-def test_the_newest_release_serves_what_muster_serves() -> None:
+def test_the_newest_release_has_the_versions_of_muster() -> None:
     table = releases()
     assert {key: table["4.3"]["versions"][str(key)] for key in SERVED} == {
         key: served.max_version for key, served in SERVED.items()

@@ -76,7 +76,7 @@ def is_shut(server: ServerControl) -> bool:
     return all(point.intercept is None for point in server.server.intercept_points.values())
 
 
-async def test_an_error_in_place_of_the_handler_and_of_what_is_prepared(server: ServerControl, client: Client) -> None:
+async def test_an_error_replaces_the_handler_and_cached_answers(server: ServerControl, client: Client) -> None:
     for offset in range(1, 5):
         assert await commits(client, offset) == 0
     rule = server.faults.add(Match(api="OffsetCommit", group="g"), Error("NOT_COORDINATOR"), times(2), name="gone")
@@ -105,7 +105,7 @@ async def test_every_api_of_groups_transactions_and_records_can_be_refused(serve
     assert [hit["api"] for hit in server.faults.log.after()] == [name]
 
 
-async def test_a_rule_hits_only_what_fits(server: ServerControl, client: Client) -> None:
+async def test_a_rule_hits_only_matching_requests(server: ServerControl, client: Client) -> None:
     faults = server.faults
     seen: list[Request] = []
 
@@ -132,7 +132,7 @@ async def test_a_rule_hits_only_what_fits(server: ServerControl, client: Client)
     assert (faults.rules, is_shut(server)) == ([], True)
 
 
-async def test_topics_by_id_and_in_a_fetch_session(server: ServerControl, client: Client) -> None:
+async def test_a_rule_matches_topics_by_id_and_in_a_fetch_session(server: ServerControl, client: Client) -> None:
     metadata = await client.ask(MetadataRequest([MetadataRequestTopic(name="orders")]))
     topic_id = metadata.topics[0].topic_id
     asked = FetchTopic("", topic_id, [FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)])
@@ -145,14 +145,14 @@ async def test_topics_by_id_and_in_a_fetch_session(server: ServerControl, client
     assert (rule.hits, other.hits) == (2, 0)
 
 
-async def test_an_answer_is_lost_after_the_handler_did_its_work(server: ServerControl, client: Client) -> None:
+async def test_an_answer_is_lost_after_the_handler_has_finished(server: ServerControl, client: Client) -> None:
     server.faults.add(COMMIT, LoseAnswer(), once())
     client.send(commit(5), 8)
     assert await client.closed()
     assert committed(server) == 5
 
 
-async def test_a_client_waits_in_vain_for_a_lost_answer(server: ServerControl, client: Client) -> None:
+async def test_a_lost_answer_can_leave_the_connection_open(server: ServerControl, client: Client) -> None:
     server.faults.add(COMMIT, LoseAnswer(cut=False), once())
     client.send(commit(5), 8)
     await until(lambda: committed(server) == 5)
@@ -162,7 +162,9 @@ async def test_a_client_waits_in_vain_for_a_lost_answer(server: ServerControl, c
 
 
 @pytest.mark.parametrize("where", ["before", "middle", "after"])
-async def test_a_connection_is_cut(server: ServerControl, client: Client, where: str) -> None:
+async def test_a_connection_is_cut_before_or_after_the_handler(
+    server: ServerControl, client: Client, where: str
+) -> None:
     whole = len(await exchange(client, commit(4)))
     server.faults.add(COMMIT, Cut(where), once())
     client.send(commit(5), 8)
@@ -178,7 +180,7 @@ async def exchange(client: Client, request: Any, version: int = 8) -> bytes:
     return size + await client.reader.readexactly(int.from_bytes(size, "big"))
 
 
-async def test_an_answer_comes_some_bytes_at_a_time(server: ServerControl, client: Client) -> None:
+async def test_an_answer_is_sent_in_small_pieces(server: ServerControl, client: Client) -> None:
     whole = await exchange(client, commit(4))
     server.faults.add(COMMIT, Trickle(size=3, every_ms=1), once())
     client.send(commit(5), 8)
@@ -192,7 +194,7 @@ async def test_an_answer_comes_some_bytes_at_a_time(server: ServerControl, clien
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-async def test_it_is_held_until_it_is_released(server: ServerControl, client: Client, where: str) -> None:
+async def test_a_held_request_waits_until_the_release(server: ServerControl, client: Client, where: str) -> None:
     rule = server.faults.add(COMMIT, Hold(where), until_released())
     asked = client.send(commit(5), 8)
     await until(lambda: rule.held == 1)
@@ -203,7 +205,7 @@ async def test_it_is_held_until_it_is_released(server: ServerControl, client: Cl
     assert (committed(server), rule.held, rule.is_spent, is_shut(server)) == (5, 0, True, True)
 
 
-async def test_who_has_gone_is_not_held(server: ServerControl, client: Client) -> None:
+async def test_a_closed_connection_is_not_held(server: ServerControl, client: Client) -> None:
     rule = server.faults.add(COMMIT, Hold("before"))
     client.send(commit(5), 8)
     await until(lambda: rule.held == 1)
@@ -216,7 +218,7 @@ async def test_who_has_gone_is_not_held(server: ServerControl, client: Client) -
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-async def test_a_delay_lets_others_pass(server: ServerControl, client: Client, where: str) -> None:
+async def test_a_delayed_request_does_not_delay_others(server: ServerControl, client: Client, where: str) -> None:
     server.faults.add(Match(api="OffsetCommit", group="slow"), Delay(100, where))
     asked = client.send(commit(5, "slow"), 8)
     async with connected(server.server) as other:
@@ -228,7 +230,7 @@ async def test_a_delay_lets_others_pass(server: ServerControl, client: Client, w
     assert committed(server, "slow") == 5
 
 
-async def test_throttle_time(server: ServerControl, client: Client) -> None:
+async def test_a_rule_sets_the_throttle_time(server: ServerControl, client: Client) -> None:
     server.faults.add(EVERYTHING, Throttle(1234))
     assert (await client.ask(commit(5), 8)).throttle_time_ms == 1234
     assert committed(server) == 5
@@ -248,9 +250,7 @@ async def test_several_rules_hit_one_request(server: ServerControl, client: Clie
 
 
 class TestOlderBroker:
-    async def test_old_enough_not_to_know_the_version_of_api_versions(
-        self, server: ServerControl, client: Client
-    ) -> None:
+    async def test_an_older_broker_refuses_a_newer_api_versions(self, server: ServerControl, client: Client) -> None:
         server.faults.add(EVERYTHING, OlderBroker("2.3"))
         _, _, number = client.send(ApiVersionsRequest("c", "1"), 4)
         refused = await client.receive((ApiKey.API_VERSIONS, 0, number))
@@ -263,7 +263,7 @@ class TestOlderBroker:
         client.send(MetadataRequest(), 9)
         assert await client.closed()
 
-    async def test_one_that_lists_itself_and_has_features(self, server: ServerControl, client: Client) -> None:
+    async def test_an_older_broker_lists_its_versions_and_features(self, server: ServerControl, client: Client) -> None:
         rule = server.faults.add(EVERYTHING, OlderBroker("3.9"))
         answer = await client.ask(ApiVersionsRequest("c", "1"), 4)
         assert {one.name: one.max_version_level for one in answer.finalized_features} == {"metadata.version": 21}
@@ -276,7 +276,7 @@ class TestOlderBroker:
         answer = await client.ask(ApiVersionsRequest("c", "1"), 3)
         assert (list(answer.finalized_features), answer.finalized_features_epoch) == ([], -1)
 
-    async def test_it_is_older_for_one_client_only(self, server: ServerControl, client: Client) -> None:
+    async def test_an_older_broker_can_be_shown_to_one_client(self, server: ServerControl, client: Client) -> None:
         server.faults.add(Match(client_id="old"), OlderBroker("2.4"))
         assert max(row.max_version for row in (await client.ask(ApiVersionsRequest("c", "1"), 4)).api_keys) == 18
         async with connected(server.server, "old") as old:
@@ -285,7 +285,7 @@ class TestOlderBroker:
             assert [(row.api_key, row.max_version) for row in refused.api_keys] == [(18, 3)]
 
 
-async def test_what_fails_in_an_action_costs_the_connection_only(server: ServerControl, client: Client) -> None:
+async def test_a_failing_action_closes_only_its_connection(server: ServerControl, client: Client) -> None:
     class Broken(Action):
         name = "broken"
 

@@ -18,7 +18,7 @@ CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("key", SERVED)
-def test_every_version_can_say_an_error(key: int) -> None:
+def test_each_version_can_be_answered_with_an_error(key: int) -> None:
     served = SERVED[key]
     for version in range(served.served_from, served.max_version + 1):
         route = Route(key, version, b"", b"", "")
@@ -30,7 +30,7 @@ def test_every_version_can_say_an_error(key: int) -> None:
         assert CODE in codes or partitions, (api(key).name, version, answer)
 
 
-def test_rows_are_named_as_they_were_asked_about() -> None:
+def test_rows_of_an_error_answer_name_the_requested_partitions() -> None:
     produced = ProduceRequest(
         topic_data=[TopicProduceData("orders", bytes(16), [PartitionProduceData(i) for i in (3, 5)])]
     )
@@ -47,6 +47,6 @@ def test_rows_are_named_as_they_were_asked_about() -> None:
     assert (topic.partitions[0].partition_index, topic.partitions[0].error_code) == (7, CODE)
 
 
-def test_a_member_gets_its_own_id_back() -> None:
+def test_an_error_answer_has_the_member_id_of_the_request() -> None:
     answer = error_answer(11, 9, JoinGroupRequest("g", member_id="m"), ErrorCode.UNKNOWN_MEMBER_ID)
     assert (answer.member_id, answer.generation_id, answer.protocol_name) == ("m", -1, None)
