@@ -420,13 +420,15 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
+                if not core.counted_bytes:
+                    self._charge_memory()  # small requests wait behind the present one
 
     def _charge_memory(self) -> None:
-        """Count the received bytes of large requests, and the bytes not needed any more (queued.max.request.bytes)."""
+        """Count the received bytes of requests, and the bytes not needed any more (queued.max.request.bytes)."""
         core = self.core
         if core.has_ended:
             return
-        whole, received, missing = core.large_requests()
+        whole, received, missing = core.bytes_to_count()
         may_read_on = self._limits.memory.charge(self, whole, received, missing)
         core.counted(whole + received, may_read_on=may_read_on)
 

@@ -22,7 +22,9 @@ _length: Final = Struct(">i").unpack_from
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
 """No further request is handled while this much of earlier answers is unsent."""
 SMALL_BYTES: Final = 64 * 1024
-"""Requests of at most so many bytes need no grant of memory: a heartbeat never waits for one."""
+"""A larger request needs a grant of memory from its first byte on."""
+UNCOUNTED_BYTES: Final = 16 * 1024
+"""A smaller one needs a grant when it is unfinished and more than this has arrived: a heartbeat never does."""
 
 WAITING: Final = "waiting"
 """The server already has max.connections. A little is read, and no request is handled until another connection ends."""
@@ -295,20 +297,17 @@ class ConnectionCore:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether `large_requests` has any bytes."""
-        return self.counted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
-
-    def large_requests(self) -> tuple[int, int, int]:
-        """Bytes of large requests: of complete ones, and received and missing bytes of the one that is arriving."""
-        whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
+        """Whether the request that is arriving counts, or bytes are counted that may be gone."""
         splitter = self._splitter
-        awaited, received = splitter.awaited, 0
-        if awaited > SMALL_BYTES:
-            received = splitter.buffered
-            awaited -= received
-        else:
-            awaited = 0
-        return whole + self._decoding_bytes, received, awaited
+        return self.counted_bytes > 0 or splitter.awaited > SMALL_BYTES or splitter.buffered > UNCOUNTED_BYTES
+
+    def bytes_to_count(self) -> tuple[int, int, int]:
+        """The bytes of complete requests, when they are many, and received and missing bytes of the arriving one."""
+        whole = self._requests_bytes if self._requests_bytes > SMALL_BYTES else 0
+        awaited, received = self._splitter.awaited, self._splitter.buffered
+        if awaited > SMALL_BYTES or received > UNCOUNTED_BYTES:
+            return whole + self._decoding_bytes, received, awaited - received
+        return whole + self._decoding_bytes, 0, 0
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
         """So many bytes are counted. A connection that may not read on waits for `MEMORY`."""

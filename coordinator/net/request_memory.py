@@ -1,4 +1,4 @@
-"""The memory of large requests (queued.max.request.bytes): who may send more, and who ends when others need it.
+"""The memory of requests (queued.max.request.bytes): who may send more, and who ends when others need it.
 
 Only received bytes count, so that nobody waits for bytes that another client has not sent. This module reads no socket.
 `api.unsent` limits answers.
@@ -36,7 +36,7 @@ AT_ONCE: Final = 100
 
 
 class Holder(Protocol):
-    """A connection with large requests (more than `connection_core.SMALL_BYTES`). Smaller ones are not counted."""
+    """A connection whose requests wait: large ones, or many bytes of small ones (`ConnectionCore.bytes_to_count`)."""
 
     core: ConnectionCore
     host: str

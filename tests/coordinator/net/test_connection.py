@@ -16,7 +16,13 @@ from muster.coordinator.api.context import Channel
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.net import connection as connection_module
 from muster.coordinator.net.connection import REQUESTS_AT_ONCE, Connection, Shared
-from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, PEER, SMALL_BYTES
+from muster.coordinator.net.connection_core import (
+    INPUT_HIGH_BYTES,
+    OUTPUT_HIGH_BYTES,
+    PEER,
+    SMALL_BYTES,
+    UNCOUNTED_BYTES,
+)
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import CHECK_EVERY_MS, PATIENCE_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
@@ -455,7 +461,7 @@ class Traffic:
         core = self.connection.core
         return (
             self.harness.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
-            core.has_requests, core.is_answering, core.large_requests(), self.harness.limits.memory.left,
+            core.has_requests, core.is_answering, core.bytes_to_count(), self.harness.limits.memory.left,
         )  # fmt: skip
 
 
@@ -653,6 +659,43 @@ class TestBackPressure:
         harness.echo.release()
         await turn()
         assert harness.echo.seen == [b"read", b"b" * 150_000]
+
+    async def test_small_requests_that_do_not_end_are_counted(self) -> None:
+        harness = ConnectionHarness(queued_max_request_bytes=1_000_000)
+        half = frame(b"b" * 60_000)[:50_000]
+        strangers = [harness.connect()[0] for _ in range(30)]
+        for stranger in strangers:
+            stranger.data_received(half[:UNCOUNTED_BYTES])
+        assert harness.limits.memory.left == 1_000_000, "so little costs nothing"
+        for stranger in strangers:
+            stranger.data_received(half[UNCOUNTED_BYTES:])
+        assert harness.limits.memory.left == 1_000_000 - 30 * len(half)
+        small, transport, echo = harness.connect()
+        small.data_received(frame(b"b" * 60_000)[:50_000])
+        assert reads(transport), "it is finished"
+        small.data_received(frame(b"b" * 60_000)[50_000:] + frame(b"beat"))
+        assert echo.seen == [b"b" * 60_000, b"beat"]
+        with capture_logs():
+            for _ in range(2):
+                harness.connect()[0].data_received(frame(b"b" * 900_000)[:100_000])
+            harness.clock.advance(STALLED_MS + PATIENCE_MS + 3 * CHECK_EVERY_MS)
+        assert any(stranger.core.has_ended for stranger in strangers), "others wait for their memory"
+        for stranger in strangers:
+            stranger.connection_lost(None)
+        assert harness.limits.memory.left >= 800_000
+
+    async def test_small_requests_behind_the_present_one_are_counted_when_they_are_many(self) -> None:
+        harness = ConnectionHarness(queued_max_request_bytes=1_000_000)
+        one = frame(b"b" * 10_000)
+        harness.receive(b"park")
+        harness.connection.data_received(6 * one)
+        assert (harness.reads(), harness.limits.memory.left) == (True, 1_000_000)
+        harness.connection.data_received(4 * one)
+        assert (harness.reads(), harness.limits.memory.left) == (False, 900_000)
+        harness.echo.release()
+        await turn()
+        assert len(harness.echo.seen) == 11
+        assert (harness.reads(), harness.limits.memory.left) == (True, 1_000_000)
 
     async def test_a_connection_that_ends_releases_its_memory(self) -> None:
         harness = ConnectionHarness(queued_max_request_bytes=100_000)

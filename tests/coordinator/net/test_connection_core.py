@@ -125,7 +125,7 @@ class TestStates:
         assert core.next_request() is None
         assert not core.has_requests
         assert core.data_to_send() == []
-        assert core.large_requests()[2] == 0
+        assert core.bytes_to_count()[2] == 0
         core.close()
 
     def test_earlier_answers_are_sent_at_a_close_but_not_at_an_abort(self) -> None:
@@ -232,22 +232,22 @@ class TestInput:
         assert core.needs_memory, "with its size it is larger"
         core.receive_data(frame(b"x" * SMALL_BYTES)[10:])
         core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[:10])
-        assert core.large_requests() == (0, 10, 2 * SMALL_BYTES + 4 - 10)
+        assert core.bytes_to_count() == (0, 10, 2 * SMALL_BYTES + 4 - 10)
         core.counted(10, may_read_on=False)
         assert not core.wants_input
         assert core.reads_on
         core.wait_no_more(MEMORY)
         assert core.wants_input
         core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[10:])
-        assert core.large_requests() == (2 * SMALL_BYTES, 0, 0), "whole requests are counted without their size"
+        assert core.bytes_to_count() == (3 * SMALL_BYTES, 0, 0), "whole requests are counted without their size"
         assert core.next_request() is not None
         core.answered(None)
         assert core.next_request() is not None
         core.decoding(2 * SMALL_BYTES)
         assert core.is_decoding
-        assert core.large_requests() == (2 * SMALL_BYTES, 0, 0)
+        assert core.bytes_to_count() == (2 * SMALL_BYTES, 0, 0)
         core.decoding(0)
-        assert core.large_requests() == (0, 0, 0)
+        assert core.bytes_to_count() == (0, 0, 0)
         assert core.needs_memory, "until it was counted that it has none"
         core.counted(0, may_read_on=True)
         assert not core.needs_memory
