@@ -77,7 +77,7 @@ async def _version(connection: Any) -> int:
 
 
 async def _prove(connection: Any) -> None:
-    """Write something: when the write is answered, the rows that were visible before are durable (`read_barrier`)."""
+    """Write something: when the write is answered, the rows that were visible before are durable (`lease`)."""
     await connection.execute("UPDATE muster_schema SET about = about")
 
 

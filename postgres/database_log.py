@@ -20,13 +20,7 @@ from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction, encode
 from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
-from muster.postgres.store import (
-    LIVE,
-    Changes,
-    Checkpoint,
-    SegmentFacts,
-    SegmentRow,
-)
+from muster.postgres.store import LIVE, Changes, Checkpoint, SegmentFacts, SegmentRow
 from muster.postgres.unsent_data import UnsentData, Upload
 
 if TYPE_CHECKING:
@@ -57,7 +51,7 @@ class LogWriter(Protocol):
 
 
 class DatabaseLog:
-    """The `log.durability.LogDurability` of one log."""
+    """The `log.durability.Durability` of one log."""
 
     waits_for_sync = True
     is_copied = True

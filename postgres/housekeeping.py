@@ -20,6 +20,7 @@ from muster.postgres.figures import ClusterFigures
 from muster.postgres.settings import ClusterSettings
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NO_SNAPSHOT, NodeRegistration, Snapshot, Store, StoreAway, StoreRefused
+from muster.postgres.tasks import cancel_all
 
 CLEAN_MS: Final = 60_000
 """How often the node looks for logs of deleted topics."""
@@ -80,8 +81,7 @@ class Housekeeping:
             await self._check_log()
 
     async def _clean(self) -> None:
-        state = self._metadata_log.topics.state
-        deleted = state.deleted
+        deleted = self._metadata_log.topics.state.deleted
         deleted_logs = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
         for row in deleted_logs[:DROPPED_AT_ONCE]:
             self._writer.pending.drop(row, await self._store.segments(row.log_no))
@@ -148,7 +148,5 @@ class Housekeeping:
 
     async def stop(self) -> None:
         """Write no more."""
-        task = self._writing
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._writing is not None:
+            await cancel_all([self._writing])

@@ -150,13 +150,8 @@ class ReadBarrier:
                 requests = self._asked
                 self._sent += 1
                 number = self._sent
-                if not await self._store.barrier(
-                    self._registration.node_id,
-                    self._registration.epoch,
-                    number,
-                    after=self.number,
-                    write_no=self.write_no,
-                ):
+                node_id, epoch = self._registration.node_id, self._registration.epoch
+                if not await self._store.barrier(node_id, epoch, number, after=self.number, write_no=self.write_no):
                     self.lost(LOST)
                     raise StoreAway(LOST)
                 self.number, self._session = number, session

@@ -187,12 +187,10 @@ class LedPartitions:
             wanted, since_ms = self._waiting.pop(0), self._clock.mono_ms()
             try:
                 is_here = await self._fetch(wanted)
-            except (StoreAway, OSError) as error:
+            except (StoreAway, OSError, LogOffline) as error:
                 self._try_later(wanted, str(error))
             except DamagedLog as error:
                 self._is_damaged(wanted, error)
-            except LogOffline as error:
-                self._try_later(wanted, str(error))
             # a fault of ours: this node gives up its registration, and others lead the partition
             except Exception as error:
                 log.error(

@@ -23,21 +23,12 @@ from muster.coordinator.log.segments.absence import SegmentFigures
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID
-from muster.postgres.store import (
-    LIVE,
-    BatchRow,
-    Checkpoint,
-    Identity,
-    LogRow,
-    MetadataRow,
-    SegmentRow,
-    Store,
-)
+from muster.postgres.store import LIVE, BatchRow, Checkpoint, Identity, LogRow, MetadataRow, SegmentRow, Store
 
 PART: Final = 256 * 1024
 """Bytes that are written and checked in one step."""
 MARK: Final = "muster-cluster-copy"
-"""The file that marks a directory as a local replica, which holds nothing that would be missed."""
+"""A directory with this file is a local replica. It may be emptied, because the database has all of it."""
 
 
 _logger = structlog.get_logger("muster.cluster")

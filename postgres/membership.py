@@ -113,7 +113,7 @@ class Membership:
         renew: Callable[[str, int], object],
         histories: Histories | None = None,
     ) -> Job[None]:
-        """See `nodes.membership.Membership`. Raises `ApiError`."""
+        """See `nodes.common.Membership`. Raises `ApiError`."""
         self._histories = histories
         self.peers.take_over = self._take_over
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew

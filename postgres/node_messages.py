@@ -57,7 +57,7 @@ class _Question(NamedTuple):
 
 
 class NodeMessages:
-    """The messages of one node: its `transaction_coordinator.peers.Peers`."""
+    """The messages of one node: its `transaction_coordinator.markers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
         """`is_over`: whether the lease is over. Then other nodes lead what this node led, and it answers nobody."""

@@ -27,7 +27,6 @@ class PostgresStore(PostgresConnection):
     """The store of one cluster in one database."""
 
     async def identity(self) -> Identity:
-
         async def ask(_: Any) -> Identity:
             return self._identity
 
@@ -38,7 +37,6 @@ class PostgresStore(PostgresConnection):
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> NodeRegistration | None:
-
         async def ask(connection: Any) -> NodeRegistration | None:
             no = self._cluster_no
             await connection.execute(sql.OLD_MAIL, no)
@@ -188,7 +186,6 @@ class PostgresStore(PostgresConnection):
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-
         async def ask(connection: Any) -> None:
             self._owed |= {f"muster_{self._cluster_no}_{node_id}": None for node_id, _ in to}
             rows = [(node_id, *mail) for node_id, mail in to]

@@ -108,7 +108,7 @@ class SegmentCache:
     # -- fetching
 
     def fetch(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
-        """See `log.segments.absence.Bring`; `number`: of the segment in the database."""
+        """See `log.segments.absence.FetchSegment`; `number`: of the segment in the database."""
         if self._stopped:
             then(LogOffline(segment.file.path, "this node stops"))
             return lambda: None

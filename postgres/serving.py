@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +34,19 @@ def serving(
     None: a temporary one that is removed at the end. `metrics`: host and port of the metrics; None: they are not
     served.
     """
-    return partial(_serve, url, name, directory, metrics)
+
+    async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
+        with (
+            tempfile.TemporaryDirectory(prefix="muster-cluster-")
+            if directory is None
+            else nullcontext(directory) as place
+        ):
+            await _serve(url, name, Path(place), metrics, config, ready)
+
+    return serve
 
 
 async def _serve(
-    url: str,
-    name: str,
-    directory: Path | None,
-    metrics: tuple[str, int] | None,
-    config: Config,
-    ready: Callable[[str, int], None],
-) -> None:
-    if directory is not None:
-        await _serve_from(url, name, directory, metrics, config, ready)
-        return
-    with tempfile.TemporaryDirectory(prefix="muster-cluster-") as made:
-        await _serve_from(url, name, Path(made), metrics, config, ready)
-
-
-async def _serve_from(
     url: str,
     name: str,
     directory: Path,

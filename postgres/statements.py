@@ -178,17 +178,8 @@ ABORTED: Final = (
     f"WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
 )
 WRITE_STATEMENTS: Final = (
-    EXTEND_LEASE,
-    NEW_LOGS,
-    NEW_SEGMENTS,
-    NEW_BATCHES,
-    STARTS,
-    STATE,
-    DROP,
-    CLEAN,
-    FACTS,
-    CHECKPOINTS,
-)
+    EXTEND_LEASE, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, CLEAN, FACTS, CHECKPOINTS,
+)  # fmt: skip
 """The statements for a database write of several statements."""
 
 

@@ -11,7 +11,7 @@ whose answer was lost.
 
 **Visible is not durable.** Only what the database has answered is durable. A visible row may belong to a database
 session that ended while it waited for a synchronous standby. A write that was only seen is proven by the answer to a
-later write. A `read_barrier.ReadBarrier` proves what a node has read.
+later write. A `lease.ReadBarrier` proves what a node has read.
 
 **The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
 seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
@@ -63,7 +63,7 @@ class NodeRegistration(NamedTuple):
     remaining_ms: int
     """The rest of the lease, by the clock of the database. Negative: the registration is free."""
     barrier: int = 0
-    """The last number of its `read_barrier.ReadBarrier`."""
+    """The last number of its `lease.ReadBarrier`."""
 
 
 class Identity(NamedTuple):

@@ -19,11 +19,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from muster.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from muster.simulation.actor import Actor, Script
 

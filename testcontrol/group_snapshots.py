@@ -12,7 +12,6 @@ from muster.coordinator.groups.common.committed_offsets import position_of
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer.group import topics_of
 from muster.coordinator.groups.consumer.target import preferred_assignor
-from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
@@ -64,9 +63,13 @@ def describe(server: Server, group_id: str) -> GroupView:
         protocol = group.protocol_name if group.state == STABLE else None
         members = tuple(_classic(group, one) for one in group.members.values())
     elif group.kind == CONSUMER:
-        generation = group.epoch
-        members, protocol = _consumers(core, group)
-    offsets = _offsets(core, group_id)
+        generation, protocol = group.epoch, preferred_assignor(group, core.state.settings)
+        timeout_ms = core.state.configs.of(group_id).session_timeout_ms
+        members = tuple(_consumer(group, one, core.state.image, timeout_ms) for one in group.members.values())
+    offsets = {
+        topic: {partition: position_of(packed)[0] for partition, packed in sorted(rows.items())}
+        for topic, rows in core.state.offsets.topics(group_id).items()
+    }
     ends, starts = _ends(server, offsets, members)
     state = getattr(group, "state", "")
     return GroupView(group_id, group.kind, state, generation, protocol, members, offsets, ends, starts, found[0])
@@ -138,15 +141,6 @@ def read_subscription(data: bytes) -> tuple[str, ...]:
         return ()
 
 
-def _consumers(core: GroupCore, group: Any) -> tuple[tuple[MemberView, ...], str | None]:
-    image = core.state.image
-    configs = core.state.configs.of(group.group_id)
-    return (
-        tuple(_consumer(group, one, image, configs.session_timeout_ms) for one in group.members.values()),
-        preferred_assignor(group, core.state.settings),
-    )
-
-
 _WORDS: Final[Mapping[int, str]] = {
     0: "has come to its target",
     1: "is to give partitions up",
@@ -182,13 +176,6 @@ def _consumer(group: Any, member: Any, image: TopicsImage, session_timeout_ms: i
 def _named(rows: Iterable[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Owned:
     names = {image.by_id[topic_id].name: partitions for topic_id, partitions in rows if topic_id in image.by_id}
     return dict(sorted(names.items()))
-
-
-def _offsets(core: GroupCore, group_id: str) -> Offsets:
-    return {
-        topic: {partition: position_of(packed)[0] for partition, packed in sorted(rows.items())}
-        for topic, rows in core.state.offsets.topics(group_id).items()
-    }
 
 
 def _ends(server: Server, offsets: Offsets, members: Iterable[MemberView]) -> tuple[Offsets, Offsets]:

@@ -137,14 +137,8 @@ class Groups:
             return group if condition.holds(group) else None
 
         try:
-            return await until(
-                self._server,
-                group_id,
-                check,
-                timeout_s,
-                topics=lambda: condition.topics,
-                also=self._joins.when_changed,
-            )
+            also = self._joins.when_changed
+            return await until(self._server, group_id, check, timeout_s, topics=condition.topics, also=also)
         except TimeIsOver:
             raise await self.failed(group_id, condition.what, timeout_s) from None
 

@@ -56,7 +56,7 @@ class VirtualTime:
     """See the module. Call from the server's event loop only."""
 
     def __init__(self, server: Server) -> None:
-        """`server`: its machine is a `testcontrol.seeded.ControlledMachine`."""
+        """`server`: its machine is a `testcontrol.machine.ControlledMachine`."""
         self._server = server
 
     @property

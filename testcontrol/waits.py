@@ -148,22 +148,22 @@ async def until(
     check: Callable[[], T | None],
     timeout_s: float,
     *,
-    topics: Callable[[], Iterable[str]] = tuple,
-    also: Callable[[Callable[[], object]], Callable[[], object]] | None = None,
+    topics: Iterable[str],
+    also: Callable[[Callable[[], object]], Callable[[], object]],
 ) -> T:
     """What `check` returns, as soon as it is not None. Raises TimeIsOver, and what `check` raises.
 
-    `topics`: the names of topics whose records wake the wait. `also(wake)`: registers another source of events, and
-    returns a function that ends it.
+    `topics`: records of these topics wake the wait. `also(wake)`: registers another source of events, and returns a
+    function that ends it.
     """
     clock = server.clock.machine
     due_ms = clock.mono_ms() + round(timeout_s * 1000)
     while True:
         woken = asyncio.Event()
-        watched = list(_watched(server, group_id, topics()))
+        watched = list(_watched(server, group_id, topics))
         for partition in watched:
             partition.wait(woken, lambda _, woken=woken: woken.set())  # type: ignore[misc]  # bound now
-        ends = also(woken.set) if also is not None else _nothing
+        ends = also(woken.set)
         timer: Timer | None = None
         try:
             found = check()
@@ -191,7 +191,3 @@ def _watched(server: Server, group_id: str, topics: Iterable[str]) -> Iterable[P
             if partition is not None:
                 yield partition
     yield from group_snapshots.partitions_of(server, topics)
-
-
-def _nothing() -> None:
-    pass

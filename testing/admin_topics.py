@@ -15,11 +15,7 @@ from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from muster.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
+from muster.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -14,18 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from muster.testcontrol.errors import NoSuchFault, WrongFault
-from muster.testcontrol.faults.actions import (
-    Action,
-    Call,
-    Cut,
-    Delay,
-    Error,
-    Hold,
-    LoseAnswer,
-    Note,
-    Throttle,
-    Trickle,
-)
+from muster.testcontrol.faults.actions import Action, Call, Cut, Delay, Error, Hold, LoseAnswer, Note, Throttle, Trickle
 from muster.testcontrol.faults.matching import Match, Request
 from muster.testcontrol.faults.older_broker import OlderBroker
 from muster.testcontrol.faults.rule import When, every, on_call, once, times, until_released, with_probability

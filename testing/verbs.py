@@ -66,7 +66,7 @@ class Verbs(Protocol):
 
     @property
     def scenarios(self) -> Any:
-        """As `testcontrol.scenarios.running.Scenarios`."""
+        """As `testcontrol.scenarios.scenario.Scenarios`."""
 
     @property
     def time(self) -> Any:

@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from muster.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from muster.simulation.consumer import NO_ID, Offsets
 from muster.simulation.sample.world import World
 

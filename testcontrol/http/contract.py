@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, TypeVar
@@ -229,12 +230,5 @@ def offsets_json(view: GroupView) -> dict[str, Any]:
 
 def node_json(view: NodeView) -> dict[str, Any]:
     """The contract's `Node`."""
-    return {
-        "node": view.node_id,
-        "state": view.state,
-        "rack": view.rack,
-        "addresses": list(view.addresses),
-        "connections": view.connections,
-        "leads": view.leads,
-        "coordinates": view.coordinates,
-    }
+    fields = asdict(view)
+    return {"node": fields.pop("node_id"), **fields}

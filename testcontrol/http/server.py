@@ -21,7 +21,7 @@ from muster.coordinator.server import THIS_MACHINE, Serve, serve
 from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WaitFailed, WrongValue
 from muster.testcontrol.faults.rule import Rule
-from muster.testcontrol.http import group_verbs, verbs
+from muster.testcontrol.http import verbs
 from muster.testcontrol.http.contract import (
     DONE,
     Failure,
@@ -33,7 +33,6 @@ from muster.testcontrol.http.contract import (
     offsets_json,
     topic_json,
 )
-from muster.testcontrol.http.group_verbs import member
 from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.virtual_time import RanInVain
@@ -50,16 +49,16 @@ OPERATIONS: Final[Mapping[str, Verb]] = {
     "growTopic": verbs.grow_topic,
     "produce": verbs.produce,
     "records": verbs.records,
-    "listGroups": group_verbs.list_groups,
-    "group": group_verbs.group,
+    "listGroups": verbs.list_groups,
+    "group": verbs.group,
     "offsets": lambda control, call: offsets_json(control.groups.describe(call.path["group"])),
-    "history": group_verbs.history,
-    "waitStable": group_verbs.wait_stable,
-    "waitConsumed": group_verbs.wait_consumed,
+    "history": verbs.history,
+    "waitStable": verbs.wait_stable,
+    "waitConsumed": verbs.wait_consumed,
     "rebalance": verbs.done(lambda control, call: control.groups.rebalance(call.path["group"])),
-    "expireMember": verbs.done(lambda control, call: control.groups.expire(call.path["group"], member(call))),
-    "removeMember": verbs.done(lambda control, call: control.groups.remove(call.path["group"], member(call))),
-    "resetOffsets": group_verbs.reset_offsets,
+    "expireMember": verbs.done(lambda control, call: control.groups.expire(call.path["group"], verbs.member(call))),
+    "removeMember": verbs.done(lambda control, call: control.groups.remove(call.path["group"], verbs.member(call))),
+    "resetOffsets": verbs.reset_offsets,
     "holdJoins": verbs.done(lambda control, call: control.groups.hold_joins(call.path["group"])),
     "releaseJoins": lambda control, call: {**DONE, "released": control.groups.release(call.path["group"])},
     "listFaults": lambda control, _: {"rules": [rule.to_json() for rule in control.faults.rules]},

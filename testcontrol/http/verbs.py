@@ -1,4 +1,6 @@
-"""The verbs of the control about the server, its nodes, topics, faults and time. Knows no socket."""
+"""The verbs of the control: each is the operation of the same name in `openapi.json`, which says what it does. This
+module knows no socket.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
 from muster.testcontrol import checks
+from muster.testcontrol.errors import CannotBeDone, WrongValue
 from muster.testcontrol.http.contract import (
     DONE,
     Answer,
@@ -16,13 +19,16 @@ from muster.testcontrol.http.contract import (
     Fields,
     Verb,
     VerbCall,
+    group_json,
     node_json,
+    offsets_json,
     query_number,
     record_json,
     topic_json,
 )
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
+from muster.testcontrol.views import GroupView
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
 from muster.version import VERSION
 
@@ -40,7 +46,6 @@ def done(act: Callable[[ServerControl, VerbCall], Any]) -> Verb:
 
 
 def server(control: ServerControl, _: VerbCall) -> Answer:
-    """Show the `Server`."""
     running = control.server
     firsts = [node.bound[0] for node in running.nodes if node.bound]
     return {
@@ -54,7 +59,6 @@ def server(control: ServerControl, _: VerbCall) -> Answer:
 
 
 def list_nodes(control: ServerControl, _: VerbCall) -> Answer:
-    """List the brokers."""
     nodes = control.nodes
     return {"nodes": [node_json(nodes.describe(one)) for one in nodes.ids()]}
 
@@ -86,7 +90,6 @@ PAIR: Final = 2
 
 
 async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
-    """Create a topic."""
     name, partitions = call.body.required("name", str), call.body.number("partitions", least=1)
     configs = call.body.optional("configs", dict, {})
     call.body.end()
@@ -95,7 +98,6 @@ async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
 
 
 async def grow_topic(control: ServerControl, call: VerbCall) -> Answer:
-    """Add partitions."""
     partitions = call.body.required("partitions", int)
     call.body.end()
     await control.topics.grow(call.path["topic"], partitions)
@@ -103,7 +105,6 @@ async def grow_topic(control: ServerControl, call: VerbCall) -> Answer:
 
 
 async def produce(control: ServerControl, call: VerbCall) -> Answer:
-    """Append records."""
     given = call.body.required("records", list)
     if len(given) > MAX_PRODUCED:
         raise Failure("bad-request", f"there are {len(given)} records; at most {MAX_PRODUCED} were expected")
@@ -148,7 +149,6 @@ def _decoded(name: str, encoded: Any) -> bytes:
 
 
 def records(control: ServerControl, call: VerbCall) -> Answer:
-    """Show records of a partition."""
     name, query = call.path["topic"], call.query
     partition = query_number(query, "partition", 0)
     since, most = query_number(query, "offset", 0), query_number(query, "limit", 100)
@@ -163,44 +163,37 @@ def records(control: ServerControl, call: VerbCall) -> Answer:
 
 
 def clear_faults(control: ServerControl, _: VerbCall) -> Answer:
-    """Remove all rules."""
     control.scenarios.end_all()
     control.faults.clear()
     return DONE
 
 
 def fault_log(control: ServerControl, call: VerbCall) -> Answer:
-    """List the hits."""
     log = control.faults.log
     return {"hits": log.after(query_number(call.query, "after", 0)), "forgotten": log.forgotten}
 
 
 def scenarios(control: ServerControl, _: VerbCall) -> Answer:
-    """List the kinds of scenarios, and the running ones."""
     return {"kinds": control.scenarios.kinds(), "running": [one.to_json() for one in control.scenarios.running]}
 
 
 async def start_scenario(control: ServerControl, call: VerbCall) -> Answer:
-    """Start a scenario."""
     found: Answer = (await control.scenarios.start(call.path["scenario"], call.body.given)).to_json()
     return found
 
 
 def end_scenario(control: ServerControl, call: VerbCall) -> Answer:
-    """End a running scenario."""
     control.scenarios.end(call.path["scenario"])
     return DONE
 
 
 async def advance(control: ServerControl, call: VerbCall) -> Answer:
-    """Advance time at once."""
     ms = call.body.required("ms", int)
     call.body.end()
     return (await control.time.advance(ms))._asdict()
 
 
 async def run_until(control: ServerControl, call: VerbCall) -> Answer:
-    """Advance time until a condition holds."""
     body = call.body
     condition, group_id = body.required("condition", str), body.optional("group", str)
     members, name = body.number("members"), body.optional("partitions", str)
@@ -213,3 +206,104 @@ async def run_until(control: ServerControl, call: VerbCall) -> Answer:
     if (condition == "idle") != (group_id is None) or condition not in ("idle", "stable"):
         raise Failure("bad-request", "condition is to be idle, or stable with a group")
     return (await control.run_until(group_id, members, name, **pace))._asdict()
+
+
+# ---- groups
+
+WAIT_MS: Final = 30_000
+"""The default limit of a wait."""
+
+
+def list_groups(control: ServerControl, _: VerbCall) -> Answer:
+    groups = control.groups
+    return {"groups": [group_json(control, groups.describe(one)) for one in groups.ids()]}
+
+
+def group(control: ServerControl, call: VerbCall) -> Answer:
+    group_id = call.path["group"]
+    view = control.groups.describe(group_id)
+    more = {
+        "coordinator": control.nodes.coordinator_of(group_id),
+        "view": view.as_fields(),
+        "waiting": control.joins.waiting(group_id),
+    }
+    return {**group_json(control, view), **more}
+
+
+async def history(control: ServerControl, call: VerbCall) -> Answer:
+    last = query_number(call.query, "last", None)
+    events = await control.groups.events(call.path["group"])
+    everything = bool(query_number(call.query, "everything", 0))
+    lines = await control.groups.history(call.path["group"], everything=everything)
+    return {"events": events if last is None else events[-last:] if last else [], "timeline": lines}
+
+
+async def wait_stable(control: ServerControl, call: VerbCall) -> Answer:
+    body = call.body
+    members, topic_name = body.number("members"), body.optional("partitions", str)
+    timeout_s = body.number("timeout_ms", WAIT_MS) / 1000
+    body.end()
+    group_id = call.path["group"]
+    view = await control.groups.wait_stable(group_id, members=members, partitions=topic_name, timeout_s=timeout_s)
+    return group_json(control, view)
+
+
+async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
+    body, group_id = call.body, call.path["group"]
+    name, lag = body.required("topic", str), body.number("lag", 0)
+    timeout_s = body.number("timeout_ms", WAIT_MS) / 1000
+    body.end()
+    starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
+    if not lag:
+        up_to = {(name, index): end for index, end in ends.items()}
+        return offsets_json(await control.groups.wait_consumed(group_id, name, up_to=up_to, timeout_s=timeout_s))
+
+    def is_near(view: GroupView) -> bool:
+        committed = view.offsets.get(name, {})
+        return sum(max(end - committed.get(index, starts[index]), 0) for index, end in ends.items()) <= int(lag)
+
+    what = f"has committed all but {lag} records of {name}"
+    view = await control.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_s)
+    return offsets_json(view)
+
+
+def member(call: VerbCall) -> str:
+    """The name of the member that the body names."""
+    names = [call.body.optional(name, str) for name in ("member", "member_id", "instance_id", "client_id")]
+    call.body.end()
+    given = [name for name in names if name is not None]
+    if len(given) != 1:
+        raise Failure("bad-request", "exactly one of member, member_id, instance_id, client_id is to be given")
+    return str(given[0])
+
+
+async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
+    body, group_id = call.body, call.path["group"]
+    name, to = body.required("topic", str), body.any("to")
+    ends = control.topics.end_offsets(name)
+    partitions = body.optional("partitions", list, sorted(ends))
+    body.end()
+    starts = control.topics.start_offsets(name)
+    for index in partitions:
+        checks.whole("a partition", index, most=checks.MAX_COUNT)
+    unknown = [index for index in partitions if index not in ends]
+    if unknown:
+        raise CannotBeDone(f"there is no partition {name}-{unknown[0]}")
+    if to == "earliest":
+        wanted = {one: starts[one] for one in partitions}
+    elif to == "latest":
+        wanted = {one: ends[one] for one in partitions}
+    elif isinstance(to, int) and not isinstance(to, bool):
+        wanted = dict.fromkeys(partitions, checks.whole("to", to))
+    elif isinstance(to, dict) and list(to) == ["timestamp_ms"]:
+        stamp_ms = checks.whole("to: timestamp_ms", to["timestamp_ms"])
+        wanted = {one: _offset_at(control, name, one, stamp_ms, ends[one]) for one in partitions}
+    else:
+        raise WrongValue(checks.sentence("to", to, "earliest, latest, an offset or a timestamp_ms"))
+    await control.groups.reset_offsets(group_id, {(name, one): offset for one, offset in wanted.items()})
+    return offsets_json(control.groups.describe(group_id))
+
+
+def _offset_at(control: ServerControl, name: str, partition: int, timestamp_ms: int, end: int) -> int:
+    found = control.topics.records(name, partition)
+    return next((one.offset for one in found if one.timestamp_ms >= timestamp_ms), end)

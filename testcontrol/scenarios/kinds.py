@@ -1,8 +1,9 @@
-"""The scenarios, by name: failures of groups, of nodes and of the disk."""
+"""The scenarios, by name: failures of groups, of nodes and of the disk. Each `Kind` says what its function does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from muster.coordinator.system.jobs import to_its_end
@@ -19,6 +20,7 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.faults.actions import Action, Call, Cut, Delay, Error, Flow, LoseAnswer, Proceed
 from muster.testcontrol.faults.matching import Match, Request
 from muster.testcontrol.faults.rule import every, times, until_released
+from muster.testcontrol.machine import Disk
 from muster.testcontrol.scenarios.scenario import Kind, Parameter, Scenario
 
 _HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
@@ -30,20 +32,17 @@ _BEAT_MS: Final = 100
 
 
 async def slow_coordinator(scenario: Scenario) -> None:
-    """Delay every request of the group."""
     scenario.rule(Match(api="groups", group=scenario.text("group")), Delay(scenario.number("ms")))
     scenario.step(f"requests of group {scenario.text('group')} wait for {scenario.number('ms')} ms")
 
 
 async def lost_commit_answers(scenario: Scenario) -> None:
-    """Do commits, and lose their answers."""
     match = Match(api=("OffsetCommit", "TxnOffsetCommit"), group=scenario.text("group"))
     scenario.rule(match, LoseAnswer(), times(scenario.number("times")))
     scenario.step(f"the next {scenario.number('times')} answers to commits are lost")
 
 
 async def flapping_member(scenario: Scenario) -> None:
-    """End a member's session again and again; the member joins again each time."""
     group_id, groups = scenario.text("group"), scenario.parts.groups
     wanted = _member(scenario)
 
@@ -62,7 +61,6 @@ async def flapping_member(scenario: Scenario) -> None:
 
 
 async def zombie(scenario: Scenario) -> None:
-    """Cut a member off from its coordinator without its knowledge. Its session ends, and the member continues."""
     group_id, wanted = scenario.text("group"), _member(scenario)
     match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
     scenario.rule(match, _AllIsWell())
@@ -73,7 +71,6 @@ async def zombie(scenario: Scenario) -> None:
 
 
 async def rebalance_storm(scenario: Scenario) -> None:
-    """Cause one rebalance after the other."""
     group_id, groups = scenario.text("group"), scenario.parts.groups
 
     async def storm() -> None:
@@ -172,7 +169,6 @@ _GROUP_KINDS: Final = (
 
 
 async def coordinator_moves(scenario: Scenario) -> None:
-    """Move the group to another broker. A single broker answers for a while that it is not the coordinator."""
     parts, group_id = scenario.parts, scenario.text("group")
     topics = parts.server.topics
     if len(parts.nodes.ids()) > 1:
@@ -201,7 +197,6 @@ async def _change_leader(scenario: Scenario, place: Place, decide: Callable[[], 
 
 
 async def rolling_restart(scenario: Scenario) -> None:
-    """Stop one broker after the other in order, and start it again."""
     nodes = scenario.parts.nodes
     ids = nodes.ids()
     if len(ids) < 2:
@@ -219,7 +214,6 @@ async def rolling_restart(scenario: Scenario) -> None:
 
 
 async def network_cut(scenario: Scenario) -> None:
-    """Cut clients off from some brokers, which still reach each other."""
     given = scenario.text("nodes").replace(" ", "").split(",")
     known = scenario.parts.nodes.ids()
     if not all(one.isdigit() and int(one) in known for one in given):
@@ -235,7 +229,6 @@ async def network_cut(scenario: Scenario) -> None:
 
 
 async def unclean_leader(scenario: Scenario) -> None:
-    """Give a partition a leader without its newest records: these are lost."""
     topics, name, index = scenario.parts.server.topics, scenario.text("topic"), scenario.number("partition")
     partition = topics.open.partition(name, index)
     state = topics.state.topics.get(name)
@@ -284,17 +277,7 @@ _NODE_KINDS: Final = (
 )
 
 
-async def disk_full(scenario: Scenario) -> None:
-    """Refuse all writes: the disk is full."""
-    _refuse(scenario, scenario.parts.disk.FULL, "the disk is full")
-
-
-async def read_only_disk(scenario: Scenario) -> None:
-    """Refuse all writes: the disk is mounted read-only."""
-    _refuse(scenario, scenario.parts.disk.READ_ONLY, "the disk is read-only")
-
-
-def _refuse(scenario: Scenario, error: int, words: str) -> None:
+async def _refuse_writes(error: int, words: str, scenario: Scenario) -> None:
     disk = scenario.parts.disk
 
     def mend() -> None:
@@ -306,8 +289,16 @@ def _refuse(scenario: Scenario, error: int, words: str) -> None:
 
 
 _DISK_KINDS: Final = (
-    Kind("disk-full", "nothing can be written until the scenario ends: no space left on device", disk_full),
-    Kind("read-only-disk", "nothing can be written until the scenario ends: read-only file system", read_only_disk),
+    Kind(
+        "disk-full",
+        "nothing can be written until the scenario ends: no space left on device",
+        partial(_refuse_writes, Disk.FULL, "the disk is full"),
+    ),
+    Kind(
+        "read-only-disk",
+        "nothing can be written until the scenario ends: read-only file system",
+        partial(_refuse_writes, Disk.READ_ONLY, "the disk is read-only"),
+    ),
 )
 
 KINDS: Final = (*_GROUP_KINDS, *_NODE_KINDS, *_DISK_KINDS)
