@@ -54,8 +54,8 @@ def _print_version() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
-        # Until the server serves (`collector.begin`), a collection finds nothing. A walk through all imported objects
-        # takes a twentieth of a start.
+        # Until the server serves (`memory.limit_collections`), a collection finds nothing. A walk through all imported
+        # objects takes a twentieth of a start.
         gc.disable()
     try:
         module, function = options.run.split(":")

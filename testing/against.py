@@ -43,14 +43,14 @@ class Against:
         self,
         bootstrap_servers: str,
         open_verbs: Callable[[KafkaClient], ClusterVerbs] | None = None,
-        portal: LoopBridge | None = None,
+        bridge: LoopBridge | None = None,
     ) -> None:
         """`bootstrap_servers`: HOST:PORT, with commas; one that answers is used. `open_verbs`: makes the verbs.
-        `portal`: given by a runner that starts the cluster again and again, and connects to it anew.
+        `bridge`: given by a runner that starts the cluster again and again, and connects to it anew.
         """
         self._open: Callable[[KafkaClient], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.portal = LoopBridge(refused) if portal is None else portal
+        self.bridge = LoopBridge(refused) if bridge is None else bridge
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None
@@ -75,7 +75,7 @@ class Against:
             verbs = self._open(KafkaClient(addresses))
         except RequestFailed as failure:
             raise _without_option(failure) from failure
-        self.portal.open(thread.start(_nothing, _nothing))
+        self.bridge.open(thread.start(_nothing, _nothing))
         self._thread, self._verbs = thread, verbs
         self._life.began()
 
@@ -87,7 +87,7 @@ class Against:
             thread, verbs = self._thread, self._verbs
             if thread is not None and verbs is not None:
                 self._thread = self._verbs = None
-                self.portal.close()
+                self.bridge.close()
                 thread.end()
                 verbs.cluster.close()
                 self._life.ended()

@@ -37,14 +37,14 @@ class Control:
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
-            told: dict[str, Any] = json.loads(answer.read())
+            content: dict[str, Any] = json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoAnswer(f"the control at {self._address} does not answer: {error}") from error
         finally:
             connection.close()
         if answer.status == http.client.OK:
-            return told
-        code, message = told["error"]["code"], told["error"]["message"]
+            return content
+        code, message = content["error"]["code"], content["error"]["message"]
         raise _RAISED.get(code, CannotBeDone)(message)
 
 
@@ -58,10 +58,10 @@ _RAISED: Final[Mapping[str, type[Exception]]] = {
 class ControlledRule:
     """A rule in force, read from the control at each use."""
 
-    def __init__(self, control: Control, rule_id: str, told: Mapping[str, Any]) -> None:
+    def __init__(self, control: Control, rule_id: str, fields: Mapping[str, Any]) -> None:
         self.id = rule_id
         self._control = control
-        self._last = dict(told)
+        self._last = dict(fields)
 
     def to_json(self) -> dict[str, Any]:
         with suppress(NoSuchFault, CannotBeDone):  # it was removed
@@ -127,11 +127,11 @@ class ControlledFaults:
 class ControlledScenario:
     """A scenario, as the last answer described it."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self._told = told
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
 
     def to_json(self) -> dict[str, Any]:
-        return self._told
+        return self._fields
 
 
 class ControlledScenarios:
@@ -141,8 +141,8 @@ class ControlledScenarios:
         self._control = control
 
     async def start(self, name: str, parameters: Mapping[str, Any]) -> ControlledScenario:
-        told = await asyncio.to_thread(self._control.ask, "POST", f"/v1/scenarios/{quote(name, safe='')}", parameters)
-        return ControlledScenario(told)
+        fields = await asyncio.to_thread(self._control.ask, "POST", f"/v1/scenarios/{quote(name, safe='')}", parameters)
+        return ControlledScenario(fields)
 
     def find(self, scenario_id: str) -> ControlledScenario:
         return ControlledScenario(self._control.ask("GET", f"/v1/scenarios/{scenario_id}"))

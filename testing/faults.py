@@ -62,8 +62,8 @@ AsyncFaultList = list["AsyncFault"]
 
 
 class _FaultVerbs(Handle):
-    def __init__(self, portal: LoopBridge, behind: Behind, rule: Any) -> None:
-        super().__init__(portal, behind)
+    def __init__(self, bridge: LoopBridge, behind: Behind, rule: Any) -> None:
+        super().__init__(bridge, behind)
         self.id: str = rule.id
         self._rule = rule
 
@@ -114,7 +114,7 @@ class Fault(_FaultVerbs, Blocking):
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
-        if self._portal.is_open:
+        if self._bridge.is_open:
             self.remove()
             raise_failure(self._take_failure(), error)
 
@@ -128,7 +128,7 @@ class AsyncFault(_FaultVerbs, Awaited):
     async def __aexit__(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        if self._portal.is_open:
+        if self._bridge.is_open:
             await self.remove()
             raise_failure(await self._take_failure(), error)
 
@@ -161,17 +161,17 @@ class Faults(_FaultsVerbs, Blocking):
     @property
     def aio(self) -> AsyncFaults:
         """The same for asynchronous tests."""
-        return AsyncFaults(self._portal, self._behind)
+        return AsyncFaults(self._bridge, self._behind)
 
     def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
         """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
         WrongFault.
         """
-        return Fault(self._portal, self._behind, self._add(match, then, when, name))
+        return Fault(self._bridge, self._behind, self._add(match, then, when, name))
 
     def list(self) -> FaultList:
         """All rules in the order in which they were added, also spent ones and those of scenarios."""
-        return [Fault(self._portal, self._behind, rule) for rule in self._rules()]
+        return [Fault(self._bridge, self._behind, rule) for rule in self._rules()]
 
 
 class AsyncFaults(_FaultsVerbs, Awaited):
@@ -181,8 +181,8 @@ class AsyncFaults(_FaultsVerbs, Awaited):
         self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = ""
     ) -> AsyncFault:
         """See `Faults.add`."""
-        return AsyncFault(self._portal, self._behind, await self._add(match, then, when, name))
+        return AsyncFault(self._bridge, self._behind, await self._add(match, then, when, name))
 
     async def list(self) -> AsyncFaultList:
         """See `Faults.list`."""
-        return [AsyncFault(self._portal, self._behind, rule) for rule in await self._rules()]
+        return [AsyncFault(self._bridge, self._behind, rule) for rule in await self._rules()]

@@ -32,8 +32,8 @@ Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
 
 
 class _TopicVerbs(Handle):
-    def __init__(self, portal: LoopBridge, behind: Behind, name: str) -> None:
-        super().__init__(portal, behind)
+    def __init__(self, bridge: LoopBridge, behind: Behind, name: str) -> None:
+        super().__init__(bridge, behind)
         self.name = text("the name of a topic", name)
 
     def __repr__(self) -> str:
@@ -96,7 +96,7 @@ class Topic(_TopicVerbs, Blocking):
     @property
     def aio(self) -> AsyncTopic:
         """The same for asynchronous tests."""
-        return AsyncTopic(self._portal, self._behind, self.name)
+        return AsyncTopic(self._bridge, self._behind, self.name)
 
     def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
         """Create it; `partitions` None: as `num.partitions` says. Raises CannotBeDone where Kafka would refuse."""
@@ -105,8 +105,8 @@ class Topic(_TopicVerbs, Blocking):
 
 
 class _GroupVerbs(Handle):
-    def __init__(self, portal: LoopBridge, behind: Behind, group_id: str) -> None:
-        super().__init__(portal, behind)
+    def __init__(self, bridge: LoopBridge, behind: Behind, group_id: str) -> None:
+        super().__init__(bridge, behind)
         self.id = text("the id of a group", group_id)
 
     def __repr__(self) -> str:
@@ -221,7 +221,7 @@ class Group(_GroupVerbs, Blocking):
     @property
     def aio(self) -> AsyncGroup:
         """The same for asynchronous tests."""
-        return AsyncGroup(self._portal, self._behind, self.id)
+        return AsyncGroup(self._bridge, self._behind, self.id)
 
     @property
     def state(self) -> str:
@@ -257,8 +257,8 @@ class Group(_GroupVerbs, Blocking):
 
 
 class _NodeVerbs(Handle):
-    def __init__(self, portal: LoopBridge, behind: Behind, node_id: int) -> None:
-        super().__init__(portal, behind)
+    def __init__(self, bridge: LoopBridge, behind: Behind, node_id: int) -> None:
+        super().__init__(bridge, behind)
         self.id = node_id
 
     def __repr__(self) -> str:
@@ -307,7 +307,7 @@ class Node(_NodeVerbs, Blocking):
     @property
     def aio(self) -> AsyncNode:
         """The same for asynchronous tests."""
-        return AsyncNode(self._portal, self._behind, self.id)
+        return AsyncNode(self._bridge, self._behind, self.id)
 
     @property
     def state(self) -> str:

@@ -50,8 +50,8 @@ class InProcess(Runner):
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         # one for all starts, because a test keeps its topics and groups
-        self._portal = LoopBridge(self._why_not)
-        self._against = Against("", portal=self._portal)
+        self._bridge = LoopBridge(self._why_not)
+        self._against = Against("", bridge=self._bridge)
         self._ports: list[int] = []
         self._control = ""
         self._life = Lifecycle()
@@ -59,8 +59,8 @@ class InProcess(Runner):
         self._config = config_of(given, directory)
 
     @property
-    def portal(self) -> LoopBridge:
-        return self._portal
+    def bridge(self) -> LoopBridge:
+        return self._bridge
 
     @property
     def lines(self) -> ServerLines:
@@ -120,8 +120,8 @@ class InProcess(Runner):
         before = self._lines.count
         self._reader = threading.Thread(target=self._read, args=(process.stderr,), name="muster-lines", daemon=True)
         self._reader.start()
-        told = process.stdout.readline().decode().split()
-        if told[:2] != ["muster", "ready"]:
+        words = process.stdout.readline().decode().split()
+        if words[:2] != ["muster", "ready"]:
             self._end()
             raise OSError("\n".join(["muster serve did not start:", *map(str, self._lines.since(before))]))
         control = self._control = self._control_of(before)
@@ -129,7 +129,7 @@ class InProcess(Runner):
         rows = asked.ask("GET", "/v1/nodes")["nodes"]
         self._ports = ports_to_keep(self._config, [[_port(one) for one in row["addresses"]] for row in rows])
         where = asked.ask("GET", "/v1/server")["bootstrap_servers"]
-        self._against = Against(where, lambda cluster: ControlledVerbs(cluster, control), self._portal)
+        self._against = Against(where, lambda cluster: ControlledVerbs(cluster, control), self._bridge)
         self._against.start()
 
     def _words(self) -> list[str]:

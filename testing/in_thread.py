@@ -67,7 +67,7 @@ class InThread:
 
     def __init__(self, given: Given, directory: Path | None, seed: int | None) -> None:
         """Raises ConfigError."""
-        self.portal = LoopBridge()
+        self.bridge = LoopBridge()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
@@ -95,7 +95,7 @@ class InThread:
             self._machine.ports = list(self._ports)
             control = ServerControl(config, machine=self._machine)
             thread = self._thread = LoopThread(_loop_factory(), "muster")
-            self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
+            self.bridge.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
             try:
                 thread.run(control.server.start())
             except BaseException:
@@ -132,7 +132,7 @@ class InThread:
             self._end()
 
     def _end(self) -> None:
-        self.portal.close()
+        self.bridge.close()
         if self._thread is not None:
             self._thread.end()
             self._thread = None
@@ -142,7 +142,7 @@ class InThread:
         failure, self._failure = self._failure, None
         control = self._control
         if failure is None and control is not None and self.is_running:
-            failure = self.portal.call(control.take_failure)
+            failure = self.bridge.call(control.take_failure)
         return failure
 
     def verbs(self) -> Verbs:

@@ -76,12 +76,12 @@ def _empty(server: Muster, name: str, partitions: int | None, note: IO[str]) -> 
     _check(server, name, partitions)
     yield
     # it was empty, so all its records are of this test
-    server.portal.call(lambda: server.verbs().topics.trim(name))
+    server.bridge.call(lambda: server.verbs().topics.trim(name))
 
 
 def _check(server: Muster, name: str, partitions: int | None) -> None:
     ends: dict[int, int] = server.topic(name).end_offsets()
-    starts: dict[int, int] = server.portal.call(lambda: server.verbs().topics.start_offsets(name))
+    starts: dict[int, int] = server.bridge.call(lambda: server.verbs().topics.start_offsets(name))
     records = sum(end - starts[one] for one, end in ends.items())
     if not records and partitions in (None, len(ends)):
         return
@@ -93,7 +93,7 @@ def _check(server: Muster, name: str, partitions: int | None) -> None:
 
 
 def _id(server: Muster, name: str) -> str:
-    found: bytes = server.portal.call(lambda: server.verbs().topics.topic_id(name))
+    found: bytes = server.bridge.call(lambda: server.verbs().topics.topic_id(name))
     return found.hex()
 
 

@@ -190,7 +190,7 @@ def _ready_for_the_next(server: Muster, used: Used, left: str) -> None:
             server.topic(left).delete()
         return
     server.tidy()
-    if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MAX_AHEAD_MS:
+    if abs(server.bridge.call(lambda: server.verbs().ahead_ms)) > MAX_AHEAD_MS:
         server.restart()  # time never goes back: the next test has a clock of its own
 
 

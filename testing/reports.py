@@ -39,7 +39,7 @@ class Used:
 
     def _interventions(self) -> list[str]:
         muster = self.muster
-        found: list[str] = muster.portal.call(lambda: muster.verbs().interventions())
+        found: list[str] = muster.bridge.call(lambda: muster.verbs().interventions())
         return found
 
     def _sections(self) -> Sections:

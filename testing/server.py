@@ -168,9 +168,9 @@ class Muster:
         return self._runner.lines
 
     @property
-    def portal(self) -> LoopBridge:
+    def bridge(self) -> LoopBridge:
         """The way to the event loop on which its verbs run."""
-        return self._runner.portal
+        return self._runner.bridge
 
     @property
     def aio(self) -> AsyncMuster:
@@ -178,16 +178,16 @@ class Muster:
         return AsyncMuster(self)
 
     def verbs(self) -> Verbs:
-        """All verbs of the server, on the event loop behind `portal`. Raises CannotBeDone when it does not run."""
+        """All verbs of the server, on the event loop behind `bridge`. Raises CannotBeDone when it does not run."""
         return self._runner.verbs()
 
     def topic(self, name: str) -> Topic:
         """A topic by its name, whether it exists or not."""
-        return Topic(self.portal, self.verbs, name)
+        return Topic(self.bridge, self.verbs, name)
 
     def group(self, group_id: str) -> Group:
         """A group by its id, whether it exists or not."""
-        return Group(self.portal, self.verbs, group_id)
+        return Group(self.bridge, self.verbs, group_id)
 
     @property
     def faults(self) -> Faults:
@@ -195,14 +195,14 @@ class Muster:
         # imported here, as below: most tests have none
         from muster.testing.faults import Faults
 
-        return Faults(self.portal, self.verbs)
+        return Faults(self.bridge, self.verbs)
 
     @property
     def time(self) -> Time:
         """The server's time, to be frozen and moved."""
         from muster.testing.time import Time
 
-        return Time(self.portal, self.verbs)
+        return Time(self.bridge, self.verbs)
 
     def scenario(self, name: str, **parameters: Any) -> Scenario:
         """Start a scenario, a failure of real clusters, by its name (docs/testcontrol.md): `with
@@ -211,35 +211,35 @@ class Muster:
         """
         from muster.testing import scenarios
 
-        return scenarios.start(self.portal, self.verbs, name, parameters)
+        return scenarios.start(self.bridge, self.verbs, name, parameters)
 
     @property
     def groups(self) -> list[str]:
         """The ids of all groups."""
-        found: list[str] = self.portal.call(lambda: self.verbs().groups.ids())
+        found: list[str] = self.bridge.call(lambda: self.verbs().groups.ids())
         return found
 
     @property
     def topics(self) -> list[str]:
         """The names of all topics, without Kafka's internal topics; ascending."""
-        found: list[str] = self.portal.call(lambda: self.verbs().topics.names())
+        found: list[str] = self.bridge.call(lambda: self.verbs().topics.names())
         return [name for name in found if not name.startswith("__")]
 
     def tidy(self) -> None:
         """Release held joins, paused nodes and faults, and let time run, for the next test on this server."""
-        self.portal.call(lambda: self.verbs().tidy())
+        self.bridge.call(lambda: self.verbs().tidy())
 
     @property
     def nodes(self) -> list[Node]:
         """The brokers, in the order of their ids."""
-        ids: list[int] = self.portal.call(lambda: self.verbs().nodes.ids())
-        return [Node(self.portal, self.verbs, node_id) for node_id in ids]
+        ids: list[int] = self.bridge.call(lambda: self.verbs().nodes.ids())
+        return [Node(self.bridge, self.verbs, node_id) for node_id in ids]
 
     def coordinator(self, group_id: str) -> Node:
         """The node that coordinates a group."""
         checks.text("the id of a group", group_id)
-        found: int = self.portal.call(lambda: self.verbs().nodes.coordinator_of(group_id))
-        return Node(self.portal, self.verbs, found)
+        found: int = self.bridge.call(lambda: self.verbs().nodes.coordinator_of(group_id))
+        return Node(self.bridge, self.verbs, found)
 
 
 class AsyncMuster:
@@ -257,16 +257,16 @@ class AsyncMuster:
 
     def topic(self, name: str) -> AsyncTopic:
         """A topic by its name, whether it exists or not."""
-        return AsyncTopic(self.sync.portal, self.sync.verbs, name)
+        return AsyncTopic(self.sync.bridge, self.sync.verbs, name)
 
     def group(self, group_id: str) -> AsyncGroup:
         """A group by its id, whether it exists or not."""
-        return AsyncGroup(self.sync.portal, self.sync.verbs, group_id)
+        return AsyncGroup(self.sync.bridge, self.sync.verbs, group_id)
 
     @property
     def nodes(self) -> list[AsyncNode]:
         """The brokers, in the order of their ids."""
-        return [AsyncNode(self.sync.portal, self.sync.verbs, node.id) for node in self.sync.nodes]
+        return [AsyncNode(self.sync.bridge, self.sync.verbs, node.id) for node in self.sync.nodes]
 
     @property
     def faults(self) -> AsyncFaults:
@@ -282,18 +282,18 @@ class AsyncMuster:
         """See `Muster.scenario`: `async with await muster.scenario(…)`."""
         from muster.testing import scenarios
 
-        return await scenarios.start_aio(self.sync.portal, self.sync.verbs, name, parameters)
+        return await scenarios.start_aio(self.sync.bridge, self.sync.verbs, name, parameters)
 
     async def groups(self) -> list[str]:
         """The ids of all groups."""
-        found: list[str] = await self.sync.portal.awaited(lambda: self.sync.verbs().groups.ids())
+        found: list[str] = await self.sync.bridge.awaited(lambda: self.sync.verbs().groups.ids())
         return found
 
     async def coordinator(self, group_id: str) -> AsyncNode:
         """The node that coordinates a group."""
         checks.text("the id of a group", group_id)
-        found: int = await self.sync.portal.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
-        return AsyncNode(self.sync.portal, self.sync.verbs, found)
+        found: int = await self.sync.bridge.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
+        return AsyncNode(self.sync.bridge, self.sync.verbs, found)
 
     async def start(self) -> AsyncMuster:
         """Start the server."""

@@ -63,4 +63,4 @@ class Time(_TimeVerbs, Blocking):
     @property
     def aio(self) -> AsyncTime:
         """The same for asynchronous tests."""
-        return AsyncTime(self._portal, self._behind)
+        return AsyncTime(self._bridge, self._behind)

@@ -1,4 +1,4 @@
-"""The interface between `muster.testing` and the server behind its `portal`. That is a server in this process, or one
+"""The interface between `muster.testing` and the server behind its `bridge`. That is a server in this process, or one
 that is reached by Kafka's protocol. Both have verbs of the same names.
 
 A method with the decorator `verb` or `wait` runs on the server's event loop. It is defined once. Classes of `Blocking`
@@ -94,7 +94,7 @@ class Runner(Protocol):
     """What runs a server: a thread, a process or a play."""
 
     @property
-    def portal(self) -> LoopBridge:
+    def bridge(self) -> LoopBridge:
         """The bridge to the event loop on which the verbs run."""
 
     @property
@@ -168,8 +168,8 @@ def wait(body: Callable[Concatenate[Any, P], R]) -> Verb[P, R]:
 class Handle:
     """A thing of the server that verbs act on."""
 
-    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
-        self._portal = portal
+    def __init__(self, bridge: LoopBridge, behind: Behind) -> None:
+        self._bridge = bridge
         self._behind = behind
 
 
@@ -205,8 +205,8 @@ def _blocking(found: Verb[Any, Any]) -> Any:
             return body(self, *given, **named)
 
         if found.waits:
-            return self._portal.wait(call, named.get("timeout", DEFAULT_TIMEOUT))
-        return self._portal.call(call)
+            return self._bridge.wait(call, named.get("timeout", DEFAULT_TIMEOUT))
+        return self._bridge.call(call)
 
     return run
 
@@ -216,7 +216,7 @@ def _awaited(found: Verb[Any, Any]) -> Any:
 
     @wraps(body)
     async def run(self: Handle, *given: Any, **named: Any) -> Any:
-        return await self._portal.awaited(lambda: body(self, *given, **named))
+        return await self._bridge.awaited(lambda: body(self, *given, **named))
 
     return run
 

@@ -4,7 +4,7 @@ times its bytes: each of 250,000 elements is an object.
 Requests that do not fit wait, and are decoded when others were answered. Addresses are served in turn. Small requests
 are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup and SyncGroup
 are counted until the group has them. A Fetch with many partitions ends early when others need its memory. (Requests of
-`routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+`registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations

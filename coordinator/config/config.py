@@ -85,7 +85,7 @@ class Config:
         self.users: tuple[tuple[str, str], ...] = ()
         """SCRAM users and their passwords, to create at the start."""
         self.assignors: Mapping[str, Assignor] | None = None
-        """The strategies of the server by name, if they are configured (`assignors.named`)."""
+        """The strategies of the server by name, if they are configured (`load.assignors_named`)."""
         node_id = self.value("node.id")
         self.node_id: int = node_id if isinstance(node_id, int) else 1
         self.cluster_id = self.text("muster.cluster.id")

@@ -44,7 +44,9 @@ class Ending(NamedTuple):
 
 
 class Timeouts(Due):
-    """The deadline of the next check for timeouts, and the progress of the present one (`timeouts.on_deadline`)."""
+    """The deadline of the next check for timeouts, and the progress of the present one
+    (`timeouts.on_timeouts_deadline`).
+    """
 
     __slots__ = ("first_ms", "left", "next_producer_id")
 

@@ -22,7 +22,7 @@ The last of these transactions is complete at the latest so long after the first
 """
 
 Part = dict[str, Any]
-"""A transaction in one partition of the offsets log (`sources.transaction_batches.PARTS`), or one event of a group."""
+"""A transaction in one partition of the offsets log (`sources.transactions.PARTS`), or one event of a group."""
 
 
 def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], counts: Iterable[Part]) -> Iterator[Row]:

@@ -114,7 +114,7 @@ class InPlay:
     """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
 
     def __init__(self, given: Given, loop: PlayLoop, seed: int) -> None:
-        self.portal = LoopBridge()
+        self.bridge = LoopBridge()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
@@ -134,7 +134,7 @@ class InPlay:
         elif self._control is not None:
             self._failure = self.take_failure()
             control, self._control = self._control, None
-            self.portal.close()
+            self.bridge.close()
             await (stop if how == "stop" else die)(control)
         elif how == "kill":
             raise CannotBeDone("the server does not run")
@@ -144,7 +144,7 @@ class InPlay:
             raise CannotBeDone("the server runs already")
         control = ServerControl(config_of(self._given, None), machine=self._machine)
         await control.server.start()
-        self.portal.open(self._loop)
+        self.bridge.open(self._loop)
         self._control = control
         bound = control.server.bound
         self._machine.ports = [one.port for one in bound]
@@ -211,10 +211,10 @@ def play(
 
 def _where(tasks: list[asyncio.Task[Any]]) -> list[str]:
     """The lines at which these tasks wait, through all that they await."""
-    told: list[str] = []
+    lines: list[str] = []
     for task in tasks:
         waiting: Any = task.get_coro()
         while waiting is not None and getattr(waiting, "cr_frame", None) is not None:
-            told += traceback.format_list(traceback.extract_stack(waiting.cr_frame, limit=1))
+            lines += traceback.format_list(traceback.extract_stack(waiting.cr_frame, limit=1))
             waiting = waiting.cr_await
-    return [line.rstrip() for line in told]
+    return [line.rstrip() for line in lines]

@@ -369,7 +369,7 @@ def test_a_wait_that_the_test_cancels_is_cancelled() -> None:
 
 def test_a_verb_that_hangs_is_reported() -> None:
     with Muster() as server, pytest.raises(CannotBeDone, match=r"not answered for 0\.05 s"):
-        server._runner.portal.call(lambda: asyncio.sleep(30), patience_s=0.05)
+        server._runner.bridge.call(lambda: asyncio.sleep(30), patience_s=0.05)
 
 
 SAYS_NOTHING = """\

@@ -164,7 +164,7 @@ async def test_it(muster, muster_topic):
     def warn():
         from muster.coordinator.server import process
         process.log.warning("something is wrong", what="it")
-    await muster.portal.awaited(warn)
+    await muster.bridge.awaited(warn)
     async with consuming(muster, muster_topic.name, "billing", client_id="lonely"):
         await muster.aio.group("billing").wait_stable(members=2, timeout=0.2)
 
@@ -332,7 +332,7 @@ def test_leaves_everything(muster, muster_group):
 def is_clean(muster, muster_topic, muster_group):
     now = muster.time.now()
     assert (muster.faults.list(), now.frozen, abs(now.ahead_ms) < 1_000) == ([], False, True)
-    assert not any(muster.portal.call(lambda: muster.verbs().joins.holds(one)) for one in muster.groups)
+    assert not any(muster.bridge.call(lambda: muster.verbs().joins.holds(one)) for one in muster.groups)
     assert muster_topic.produce("x")
 
 def test_after_it(muster, muster_topic, muster_group):

@@ -235,7 +235,7 @@ def late(muster):
     yield
     muster.faults.add(Match(api="ListGroups"), Delay(1), name="late")
     ask(muster)
-    muster.portal.call(warn)
+    muster.bridge.call(warn)
     assert False, "it did not end"
 
 def warn():

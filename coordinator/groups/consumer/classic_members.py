@@ -63,7 +63,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 
 class _Join(Protocol):
-    """A JoinGroup as the core gets it (`classic.join_command`)."""
+    """A JoinGroup as the core gets it (`classic.join.JoinCommand`)."""
 
     request: JoinGroupRequest
     respond: Respond

@@ -69,7 +69,7 @@ def none_of_them(_: Collection[int]) -> Collection[int]:
 
 
 class Observer(interfaces.Observer, Protocol):
-    """Gets the events of groups (`history.observers`)."""
+    """Gets the events of groups (`history.journal`)."""
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The groups were built from the log."""
