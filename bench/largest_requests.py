@@ -299,12 +299,12 @@ async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str)
     watch.turn_s = watch.wait_s = 0.0
     before, began = resident_mb("VmRSS"), time.monotonic()
     client.stdin.write(f"{port} {path}\n".encode())
-    told = (await client.stdout.readline()).decode().strip()
+    output = (await client.stdout.readline()).decode().strip()
     took_s = time.monotonic() - began
     grown = resident_mb("VmHWM") - before
     good = watch.turn_s * 1000 <= TURN_MS and grown <= MEMORY_MB
     return (
-        f"{case.name:<70} {size:>9} B {told:>12} {took_s:6.1f} s  turn {watch.turn_s * 1000:5.0f} ms  "
+        f"{case.name:<70} {size:>9} B {output:>12} {took_s:6.1f} s  turn {watch.turn_s * 1000:5.0f} ms  "
         f"wait {watch.wait_s * 1000:5.0f} ms  +{grown:4.0f} MB{'' if good else '  <<<'}"
     ), good
 

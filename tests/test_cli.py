@@ -241,17 +241,17 @@ def failed(result: subprocess.CompletedProcess[str]) -> str:
 def test_serve_reports_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = failed(run("serve", "--in-memory", "--listen", where))
-    assert told.startswith(f"muster serve: cannot listen on {where}: the port is in use")
+        output = failed(run("serve", "--in-memory", "--listen", where))
+    assert output.startswith(f"muster serve: cannot listen on {where}: the port is in use")
 
 
 @pytest.mark.parametrize("option", ["--metrics", "--control"])
 def test_serve_names_the_option_with_the_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = failed(run("serve", "--in-memory", "--listen", "127.0.0.1:0", option, where))
+        output = failed(run("serve", "--in-memory", "--listen", "127.0.0.1:0", option, where))
     why = "the port is in use; stop the program that has it, or give another with"
-    assert told == f"muster serve: cannot listen on {where} ({option}): {why} {option}"
+    assert output == f"muster serve: cannot listen on {where} ({option}): {why} {option}"
 
 
 def test_serve_names_the_listener_with_the_port_in_use() -> None:
@@ -259,44 +259,44 @@ def test_serve_names_the_listener_with_the_port_in_use() -> None:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         listeners = f"listeners=A://127.0.0.1:0,B://{where}"
         protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
-        told = failed(run("serve", "--in-memory", "--override", listeners, "--override", protocols))
-    assert told.startswith(f"muster serve: cannot listen on {where} (listener B): the port is in use; ")
-    assert told.endswith("give another with the property listeners")
+        output = failed(run("serve", "--in-memory", "--override", listeners, "--override", protocols))
+    assert output.startswith(f"muster serve: cannot listen on {where} (listener B): the port is in use; ")
+    assert output.endswith("give another with the property listeners")
 
 
 def test_serve_names_the_broker_with_the_port_in_use() -> None:
     port = free_port_pair()
     with socket.create_server(("127.0.0.1", port + 1)):
-        told = failed(run("serve", "--in-memory", "--nodes", "2", "--listen", f"127.0.0.1:{port}"))
-    assert told.startswith(
+        output = failed(run("serve", "--in-memory", "--nodes", "2", "--listen", f"127.0.0.1:{port}"))
+    assert output.startswith(
         f"muster serve: cannot listen on 127.0.0.1:{port + 1} (broker 2 of --nodes 2): the port is in"
     )
 
 
 def test_serve_refuses_an_address_of_another_machine() -> None:
-    told = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
-    assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: it is not an address of this machine")
+    output = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
+    assert output.startswith("muster serve: cannot listen on 192.0.2.1:0: it is not an address of this machine")
 
 
 def test_serve_refuses_a_data_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> None:
     data = tmp_path / "data"
     server = serving("--listen", "127.0.0.1:0", "--data-dir", str(data))
-    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
-    assert told.startswith(f"muster serve: the data directory {data} is in use by process {server.process.pid}")
+    output = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
+    assert output.startswith(f"muster serve: the data directory {data} is in use by process {server.process.pid}")
     server.stop()
 
 
 def test_serve_refuses_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
-    assert str(tmp_path / "data") in told
+    output = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert str(tmp_path / "data") in output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_serve_refuses_an_unwritable_data_directory(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
-    assert "Permission denied" in told
+    output = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert "Permission denied" in output
 
 
 def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotListen:

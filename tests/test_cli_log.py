@@ -129,16 +129,16 @@ class TestDump:
         path = tmp_path / "00000000000000000000.log"
         path.write_bytes(whole + later)
         assert main(["log", *dump, str(path)]) == 1
-        told = capsys.readouterr()
-        assert len(told.out.splitlines()) == 1
-        assert f"{path} is not readable at byte {len(whole)}: the batch at byte {len(whole)} has magic 3" in told.err
+        output = capsys.readouterr()
+        assert len(output.out.splitlines()) == 1
+        assert f"{path} is not readable at byte {len(whole)}: the batch at byte {len(whole)} has magic 3" in output.err
 
     def test_a_damaged_segment_is_reported_with_its_position(self, data: Path, capsys: Captured) -> None:
         path = damage(data)
         assert main(["log", "dump", str(path)]) == 1
-        told = capsys.readouterr()
-        assert len(told.out.splitlines()) == 2
-        assert f"{path} is damaged at byte 435" in told.err
+        output = capsys.readouterr()
+        assert len(output.out.splitlines()) == 2
+        assert f"{path} is damaged at byte 435" in output.err
 
     def test_a_directory_without_a_log_is_refused(self, tmp_path: Path, capsys: Captured) -> None:
         assert main(["log", "dump", str(tmp_path)]) == 2
@@ -171,9 +171,9 @@ class TestCheckAndRepair:
         content[16] = 7
         path.write_bytes(content)
         assert main(["log", "check", str(data)]) == 1
-        told = capsys.readouterr().out
-        assert f"__consumer_offsets-14: damage: {path} at byte 0: magic 7, only 0, 1 and 2 are known" in told
-        assert "__consumer_offsets-14: Stop the server and move the folder to one that can read it" in told
+        output = capsys.readouterr().out
+        assert f"__consumer_offsets-14: damage: {path} at byte 0: magic 7, only 0, 1 and 2 are known" in output
+        assert "__consumer_offsets-14: Stop the server and move the folder to one that can read it" in output
         assert main(["log", "check", str(data), "--json"]) == 1
         assert "move the folder" in json.loads(capsys.readouterr().out.splitlines()[0])["advice"]
         assert main(["log", "repair", str(data), "--partition", "14"]) == 1
@@ -184,17 +184,17 @@ class TestCheckAndRepair:
     def test_damage_is_found_and_repaired(self, data: Path, capsys: Captured) -> None:
         path = damage(data)
         assert main(["log", "check", str(data)]) == 1
-        told = capsys.readouterr().out
-        assert f"__consumer_offsets-14: damage: {path} at byte 435: the CRC" in told
-        assert f"muster log repair {data} --partition 14" in told
+        output = capsys.readouterr().out
+        assert f"__consumer_offsets-14: damage: {path} at byte 435: the CRC" in output
+        assert f"muster log repair {data} --partition 14" in output
         assert main(["log", "check", str(data / "__consumer_offsets-14"), "--json"]) == 1
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (rows[0]["file"], rows[0]["position"], rows[0]["severity"]) == (str(path), 435, "damage")
         assert rows[-1]["summary"]["damaged"] == ["__consumer_offsets-14"]
         assert main(["log", "repair", str(data), "--partition", "14"]) == 0
-        told = capsys.readouterr().out
-        assert "lost: offsets 2 to 3" in told
-        assert f"{path}.damaged" in told
+        output = capsys.readouterr().out
+        assert "lost: offsets 2 to 3" in output
+        assert f"{path}.damaged" in output
         assert main(["log", "check", str(data)]) == 0
         capsys.readouterr()
         assert main(["log", "repair", str(data), "--partition", "__consumer_offsets-14"]) == 0
@@ -211,9 +211,9 @@ class TestCheckAndRepair:
         as_written = path.read_text()
         path.write_text(content)
         assert main(["log", "check", str(tmp_path)]) == 1
-        told = capsys.readouterr().out
-        assert f"t-0: damage: {path}: it does not hold version 0 and a topic_id\n" in told
-        assert f"muster log repair {tmp_path} --partition t-0" in told
+        output = capsys.readouterr().out
+        assert f"t-0: damage: {path}: it does not hold version 0 and a topic_id\n" in output
+        assert f"muster log repair {tmp_path} --partition t-0" in output
         assert main(["log", "repair", str(tmp_path), "--partition", "t-0"]) == 0
         assert f"{path} was written anew" in capsys.readouterr().out
         assert path.read_text() == as_written
@@ -278,9 +278,9 @@ class TestCheckAndRepair:
             path.write_bytes(content[:-17] if how == "cut" else b"")
         capsys.readouterr()
         assert main(["log", "check", str(tmp_path)]) == 1
-        told = capsys.readouterr().out
-        assert "the last stop was clean" in told if how == "cut" else "3 records are gone" in told
-        assert f"muster log repair {tmp_path} --partition orders-0" in told
+        output = capsys.readouterr().out
+        assert "the last stop was clean" in output if how == "cut" else "3 records are gone" in output
+        assert f"muster log repair {tmp_path} --partition orders-0" in output
         assert main(["log", "repair", str(tmp_path), "--partition", "orders-0"]) == 0
         assert ("offsets 2 to 2" if how == "cut" else "offsets 0 to 2") in capsys.readouterr().out
         if how != "gone":

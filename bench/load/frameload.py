@@ -83,15 +83,15 @@ class FrameLoad:
         )
         if done.returncode:
             raise RuntimeError(f"frameload ended with status {done.returncode}: {done.stdout}{done.stderr}")
-        told = json.loads(done.stdout)
+        output = json.loads(done.stdout)
         load = Load(
-            told["requests"],
-            told["req_s"],
-            int(told["bytes"]),
-            told["cpu_ms"] * 1000,
-            told["errors"],
-            told["first_error"],
-            told["p99_us"],
+            output["requests"],
+            output["req_s"],
+            int(output["bytes"]),
+            output["cpu_ms"] * 1000,
+            output["errors"],
+            output["first_error"],
+            output["p99_us"],
         )
         if load.errors:
             raise RuntimeError(

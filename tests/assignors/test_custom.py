@@ -128,10 +128,10 @@ def raising() -> Any:
     ],
 )
 def test_a_wrong_custom_assignment_names_the_member_and_the_topic(answer: Any, said: str) -> None:
-    with pytest.raises(AssignmentError) as told:
+    with pytest.raises(AssignmentError) as raised:
         answering(answer).assign(MEMBERS, TOPICS)
-    assert str(told.value).startswith("strategy shop:Answers")
-    assert said in str(told.value)
+    assert str(raised.value).startswith("strategy shop:Answers")
+    assert said in str(raised.value)
 
 
 def test_an_error_of_a_custom_strategy_does_not_list_a_large_group() -> None:
@@ -155,6 +155,6 @@ def test_invalid_custom_user_data_is_refused(data: Any, said: str) -> None:
 
 def test_the_cause_of_a_custom_strategy_error_is_kept() -> None:
     fail: Callable[[], Any] = raising
-    with pytest.raises(AssignmentError) as told:
+    with pytest.raises(AssignmentError) as raised:
         answering(fail).assign(MEMBERS, TOPICS)
-    assert isinstance(told.value.__cause__, KeyError)
+    assert isinstance(raised.value.__cause__, KeyError)

@@ -20,9 +20,9 @@ def test_analyze_without_spark_names_the_package_to_install(
     for name in [name for name in sys.modules if name.startswith("pyspark.")]:
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["analyze", "muster-data"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("muster analyze: it needs Spark, and pyspark")
-    assert told.endswith("is not there: pip install 'muster-kafka[spark]'\n")
+    output = capsys.readouterr().err
+    assert output.startswith("muster analyze: it needs Spark, and pyspark")
+    assert output.endswith("is not there: pip install 'muster-kafka[spark]'\n")
 
 
 def test_a_wrong_option_is_refused_before_spark_is_imported(

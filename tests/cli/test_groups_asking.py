@@ -70,9 +70,9 @@ def test_a_port_without_a_listener_is_reported(capsys: Capture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert main(["groups", "list", "--bootstrap-server", f"127.0.0.1:{port}"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"muster groups list: 127.0.0.1:{port} cannot be reached: ")
-    assert told.endswith("is a server listening there? (--bootstrap-server HOST:PORT)\n")
+    output = capsys.readouterr().err
+    assert output.startswith(f"muster groups list: 127.0.0.1:{port} cannot be reached: ")
+    assert output.endswith("is a server listening there? (--bootstrap-server HOST:PORT)\n")
 
 
 def test_the_next_bootstrap_server_is_asked_after_a_failure(capsys: Capture) -> None:

@@ -140,8 +140,8 @@ def test_an_empty_list_of_transactions_names_the_reason(cluster: Any, capsys: Ca
     assert capsys.readouterr().out == "there are no transactional ids of that kind\n"
     cluster.list_error = 14
     assert list_transactions(cluster, [], [], None, None, as_json=False) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err) == (
+    output = capsys.readouterr()
+    assert (output.out, output.err) == (
         "",
         "muster transactions list: broker:9092 does not list its transactions: COORDINATOR_LOAD_IN_PROGRESS (The "
         "coordinator is loading and hence can't process requests.)\n",
@@ -167,8 +167,8 @@ def test_describe_prints_the_state_of_a_transaction(cluster: Any, capsys: Captur
         "pay-2": state("pay-2", at="CompleteAbort"),
     }
     assert describe(cluster, ["pay-1", "nobody", "pay-2", "pay-1"], as_json=False) == 1
-    told = capsys.readouterr()
-    head, since, *table = told.out.splitlines()
+    output = capsys.readouterr()
+    head, since, *table = output.out.splitlines()
     assert head == "transactional id pay-1: Ongoing, producer 7 epoch 3 (timeout 1 min 0 s, coordinator broker:9092)"
     assert since.startswith("open since 2")
     assert ", for 5" in since
@@ -177,7 +177,7 @@ def test_describe_prints_the_state_of_a_transaction(cluster: Any, capsys: Captur
         "",
         "transactional id pay-2: CompleteAbort, producer 7 epoch 3 (timeout 1 min 0 s, coordinator broker:9092)",
     ]
-    assert told.err == (
+    assert output.err == (
         "muster transactions describe: there is no transactional id nobody: muster transactions list shows the "
         "existing ones\n"
     )
@@ -220,13 +220,13 @@ def test_hanging_transactions_are_listed_with_the_command_that_ends_them(cluster
     command = "kafka-transactions.sh --bootstrap-server broker:9092 abort --topic orders --partition 1 --start-offset 5"
     assert rows[0]["command"] == command
     assert hanging(cluster, ["orders"], as_json=False) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].split() == [
+    output = capsys.readouterr().out.splitlines()
+    assert output[0].split() == [
         *("TOPIC", "PARTITION", "PRODUCER", "ID", "EPOCH", "TRANSACTIONAL", "ID", "START", "OFFSET", "OPEN", "FOR"),
         "WHY",
     ]
-    assert told[1].endswith("  15 min 1 s  open for longer than transaction.max.timeout.ms")
-    assert told[5:7] == ["to end them, which makes what they have written count as aborted:", f"  {command}"]
+    assert output[1].endswith("  15 min 1 s  open for longer than transaction.max.timeout.ms")
+    assert output[5:7] == ["to end them, which makes what they have written count as aborted:", f"  {command}"]
 
 
 def test_a_transaction_that_ended_meanwhile_does_not_hang(cluster: Any, capsys: Capture) -> None:
@@ -244,9 +244,9 @@ def test_a_transaction_that_ended_meanwhile_does_not_hang(cluster: Any, capsys: 
 def test_partitions_that_cannot_be_checked_for_hanging_are_named(cluster: Any, capsys: Capture) -> None:
     cluster.partition_error = 29
     assert hanging(cluster, None, as_json=False) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("muster transactions hanging: orders-0 cannot be checked: TOPIC_AUTHORIZATION_FAILED")
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("muster transactions hanging: orders-0 cannot be checked: TOPIC_AUTHORIZATION_FAILED")
     with pytest.raises(RequestFailed, match="--topic moon: there is no such topic"):
         hanging(cluster, ["moon"], as_json=False)
     cluster.partition_error, cluster.list_error = 0, 14

@@ -86,13 +86,13 @@ class TestGroups:
         async with connected(muster_server) as client:
             with capture_logs() as logs:
                 member = (await enter(client)).member_id
-            told = [line for line in logs if line["log_level"] == "info"]
-            assert [(line["event"], line["group"]) for line in told] == [
+            logged = [line for line in logs if line["log_level"] == "info"]
+            assert [(line["event"], line["group"]) for line in logged] == [
                 ("a rebalance began", "g"),
                 ("a rebalance is done", "g"),
             ]
-            assert (told[0]["cause"], told[0]["trigger"]) == ("a new member joined", member)
-            assert (told[1]["members"], told[1]["generation"]) == (1, 1)
+            assert (logged[0]["cause"], logged[0]["trigger"]) == ("a new member joined", member)
+            assert (logged[1]["members"], logged[1]["generation"]) == (1, 1)
 
     async def test_an_existing_topic_with_another_partition_count_is_logged(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1", "u:2"]):
@@ -100,8 +100,8 @@ class TestGroups:
         with capture_logs() as logs:
             async with running(data_dir=tmp_path, topics=["t:7", "u:2"]) as server:
                 assert len(server.topics.by_name["t"].partitions) == 1
-        told = [line for line in logs if line["log_level"] == "warning"]
-        assert [(line["topic"], line["partitions"], line["wanted"]) for line in told] == [("t", 1, 7)]
+        logged = [line for line in logs if line["log_level"] == "warning"]
+        assert [(line["topic"], line["partitions"], line["wanted"]) for line in logged] == [("t", 1, 7)]
 
     async def test_groups_and_offsets_survive_a_restart(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
@@ -153,13 +153,13 @@ class TestListeners:
             "listener.security.protocol.map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
         }
         async with running(properties) as server:
-            told = []
+            reported = []
             for bound in list(server.bound):
                 server.nodes[0].bound = [bound]
                 async with connected(server) as client:
                     row = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
-                    told.append((row.node_id, row.host, row.port))
-        assert told == [(1, "one.example", 1111), (1, "two.example", 2222)]
+                    reported.append((row.node_id, row.host, row.port))
+        assert reported == [(1, "one.example", 1111), (1, "two.example", 2222)]
 
     async def test_the_connections_own_address_is_advertised_by_default(self, muster_server: Server) -> None:
         async with connected(muster_server) as client:

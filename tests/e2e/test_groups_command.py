@@ -39,9 +39,9 @@ class Command:
     def __call__(self, *arguments: str, status: int = 0) -> str:
         self._capsys.readouterr()
         got = main(["groups", *arguments, "--bootstrap-server", self._bootstrap])
-        told = self._capsys.readouterr()
-        assert (got, told.err if status == 0 else "") == (status, "")
-        return told.out if status == 0 else told.err
+        output = self._capsys.readouterr()
+        assert (got, output.err if status == 0 else "") == (status, "")
+        return output.out if status == 0 else output.err
 
     async def later(self, *arguments: str, status: int = 0) -> str:
         """While the members of the test go on."""

@@ -84,9 +84,9 @@ def test_an_analysis_prints_its_summary(analysed: tuple[Path, Analysis], log: st
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
     """The sentence with which an analysis ends that never comes to anything."""
     assert main(arguments) == status
-    told = capsys.readouterr()
-    assert told.out == ""
-    [sentence] = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    [sentence] = output.err.splitlines()
     return sentence
 
 
@@ -151,10 +151,10 @@ def test_senseless_options_are_refused_with_status_2(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert sentence in told.err
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert sentence in output.err
+    assert output.err.count("\n") == 1
+    assert output.out == ""
 
 
 def test_staged_files_are_removed_after_a_failure(

@@ -80,7 +80,7 @@ def test_what_if_settings_are_read_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_senseless_arguments_are_refused_with_one_sentence(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(BadArgument) as told:
+    with pytest.raises(BadArgument) as raised:
         given(*arguments)
-    assert sentence in str(told.value)
-    assert "\n" not in str(told.value)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -49,16 +49,16 @@ def test_garbage_collection_skips_a_workers_modules_after_its_first_task(tmp_pat
 
 
 def test_a_task_is_run_by_sparks_own_worker() -> None:
-    told: list[tuple[object, bool]] = []
+    reported: list[tuple[object, bool]] = []
 
     def task(sock: object, authenticated: bool) -> int:
-        told.append((sock, authenticated))
+        reported.append((sock, authenticated))
         return 3
 
     before, worker_daemon._worker = worker_daemon._worker, task
     try:
         assert worker_daemon.worker("a socket", True) == 3
-        assert told == [("a socket", True)]
+        assert reported == [("a socket", True)]
         assert gc.get_freeze_count() > 0
     finally:
         worker_daemon._worker = before

@@ -228,13 +228,13 @@ class NodesServer(MusterServer):
 
     def nodes(self, verb: str, *node: int) -> list[dict[str, Any]]:
         """The brokers, after one of them was told to do something. Raises CalledProcessError."""
-        told = subprocess.run(
+        output = subprocess.run(
             [self.executable, "nodes", verb, *map(str, node), "--json", "--data-dir", self.workdir / "data"],
             capture_output=True,
             text=True,
             check=True,
         )
-        return [json.loads(line) for line in told.stdout.splitlines()]
+        return [json.loads(line) for line in output.stdout.splitlines()]
 
     def stop_node(self, node: int) -> None:
         """In order."""

@@ -103,15 +103,15 @@ def test_ports_and_connections_are_closed_while_a_forked_process_runs() -> None:
 def test_five_concurrent_starts_start_one_server(process: bool) -> None:
     muster = Muster(topics=["a"], process=process)
     gate = threading.Barrier(5)
-    told: list[str] = []
+    reported: list[str] = []
 
     def start() -> None:
         gate.wait()
         try:
             muster.start()
-            told.append("started")
+            reported.append("started")
         except CannotBeDone as refusal:
-            told.append(str(refusal))
+            reported.append(str(refusal))
         assert muster.is_running
 
     threads = [threading.Thread(target=start) for _ in range(5)]
@@ -119,7 +119,7 @@ def test_five_concurrent_starts_start_one_server(process: bool) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(told) == ["started", *["the server runs already"] * 4]
+    assert sorted(reported) == ["started", *["the server runs already"] * 4]
     assert muster.topics == ["a"]
     muster.stop()
     muster.stop()

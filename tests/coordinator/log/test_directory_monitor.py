@@ -32,10 +32,10 @@ class Running:
 
     def look(self) -> list[str]:
         """One look; what was said of it."""
-        with capture_logs() as told:
+        with capture_logs() as logged:
             self.clock.advance(CHECK_EVERY_MS)
             self.later.settle()
-        return [line["event"] for line in told]
+        return [line["event"] for line in logged]
 
 
 def removed(root: Path) -> None:
@@ -78,17 +78,17 @@ def test_every_log_goes_offline_with_its_directory_in_one_log_line(
 def test_a_sync_acknowledges_nothing_once_the_directory_is_gone(tmp_path: Path, away: Callable[[Path], None]) -> None:
     running = Running(tmp_path / "data")
     log = running.log(synced=True)
-    told: list[LogOffline | None] = []
+    reported: list[LogOffline | None] = []
     log.append(0, batch(b"1"), wall_ms=NOW)
-    log.when_durable(1, told.append)
+    log.when_durable(1, reported.append)
     running.later.settle()
-    assert told == [None]
+    assert reported == [None]
     away(running.root)
     log.append(0, batch(b"2"), wall_ms=NOW)
-    log.when_durable(2, told.append)
+    log.when_durable(2, reported.append)
     with capture_logs() as lines:
         running.later.settle()
-    assert isinstance(told[1], LogOffline)
+    assert isinstance(reported[1], LogOffline)
     assert lines == []  # the look says it, for all logs
     assert running.look() == ["the data directory is gone"]
     running.manager.close()
@@ -100,12 +100,12 @@ def test_a_sync_of_many_logs_fails_when_the_directory_is_gone(tmp_path: Path) ->
     running.manager.share_sync(lambda: None, running.later.clock)
     logs = [running.log(index, synced=True) for index in range(5)]
     moved(running.root)
-    told: list[LogOffline | None] = []
+    reported: list[LogOffline | None] = []
     for log in logs:
         log.append(0, batch(b"2"), wall_ms=NOW)
-        log.when_durable(1, told.append)
+        log.when_durable(1, reported.append)
     running.later.settle()
-    assert [type(one) for one in told] == [LogOffline] * 5
+    assert [type(one) for one in reported] == [LogOffline] * 5
     running.manager.close()
 
 
@@ -139,11 +139,11 @@ def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bo
     gone.append(0, batch(b"x"), wall_ms=NOW)
     running.later.settle()
     shutil.rmtree(running.root / "t-0")
-    told: list[LogOffline | None] = []
+    reported: list[LogOffline | None] = []
     gone.append(0, batch(b"y"), wall_ms=NOW)
-    gone.when_durable(2, told.append)
+    gone.when_durable(2, reported.append)
     running.later.settle()
-    assert [type(one) for one in told] == ([LogOffline] if synced else [type(None)])
+    assert [type(one) for one in reported] == ([LogOffline] if synced else [type(None)])
     assert running.look() == ([] if synced else ["a log is offline"])
     assert gone.failure is not None
     assert kept.failure is None

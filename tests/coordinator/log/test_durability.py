@@ -274,10 +274,10 @@ def test_a_failed_write_takes_the_log_offline_until_it_is_reopened(size: int) ->
     log = manager.open_log("t", 0)
     content = list(fill(log, 3))
     storage.made[-1].failing, storage.made[-1].short = "write", 30
-    with structlog.testing.capture_logs() as told, pytest.raises(LogOffline, match="No space left") as failed:
+    with structlog.testing.capture_logs() as logged, pytest.raises(LogOffline, match="No space left") as failed:
         log.append(0, batch(b"x" * size), wall_ms=NOW)
     assert failed.value.error_code == 56
-    assert [line["event"] for line in told] == ["a log is offline"]
+    assert [line["event"] for line in logged] == ["a log is offline"]
     storage.made[-1].failing = None
     with pytest.raises(LogOffline, match="No space left"):
         log.append(0, batch(b"y"), wall_ms=NOW)
@@ -440,25 +440,25 @@ async def test_the_result_of_a_sync_after_the_loops_end_is_ignored(tmp_path: Pat
 
 
 def test_results_of_syncs_are_delivered_together_and_a_fault_in_one_stops_no_other() -> None:
-    later, told = PendingResult(), []
+    later, results = PendingResult(), []
 
     def fail(_: OSError | None) -> None:
         raise RuntimeError("a bug")
 
-    for done in (told.append, fail, told.append):
+    for done in (results.append, fail, results.append):
         later.sync.run(lambda: None, done)
     later.work()
     assert len(later.outcomes) == 1
     with pytest.raises(RuntimeError, match="a bug"):
         later.deliver()
     later.settle()
-    assert told == [None, None]
+    assert results == [None, None]
 
 
 class TestManyAtOnce:
     """With something that syncs all files at once."""
 
-    def asked(self, later: PendingResult, told: list[Any], names: str, *, bad: str = "") -> list[str]:
+    def asked(self, later: PendingResult, results: list[Any], names: str, *, bad: str = "") -> list[str]:
         done: list[str] = []
 
         def job(name: str) -> None:
@@ -467,57 +467,57 @@ class TestManyAtOnce:
                 raise OSError(errno.EIO, name)
 
         for name in names:
-            asked = partial(job, name), lambda failure, name=name: told.append((name, failure))
+            asked = partial(job, name), lambda failure, name=name: results.append((name, failure))
             later.sync.sync(lambda asked=asked: asked)
         return done
 
     def test_few_files_are_synced_and_fail_separately(self) -> None:
-        later, told, all_of_them = PendingResult(), [], []
+        later, results, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
-        done = self.asked(later, told, "ab", bad="a")
+        done = self.asked(later, results, "ab", bad="a")
         later.settle()
         assert (done, all_of_them) == (["a", "b"], [])
-        assert [(name, failure is not None) for name, failure in told] == [("a", True), ("b", False)]
+        assert [(name, failure is not None) for name, failure in results] == [("a", True), ("b", False)]
 
     def test_many_files_share_one_filesystem_sync(self) -> None:
-        later, told, all_of_them = PendingResult(), [], []
+        later, results, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
-        done = self.asked(later, told, "abcd")
+        done = self.asked(later, results, "abcd")
         later.settle()
         assert (done, all_of_them) == ([], [1])
-        assert told == [(name, None) for name in "abcd"]
+        assert results == [(name, None) for name in "abcd"]
 
     def test_a_failed_filesystem_sync_fails_all_its_files(self) -> None:
-        later, told = PendingResult(), []
+        later, results = PendingResult(), []
 
         def fail() -> None:
             raise OSError(errno.EIO, "Input/output error")
 
         later.share(fail)
-        self.asked(later, told, "abc")
+        self.asked(later, results, "abc")
         later.settle()
-        assert [(name, type(failure)) for name, failure in told] == [(name, OSError) for name in "abc"]
+        assert [(name, type(failure)) for name, failure in results] == [(name, OSError) for name in "abc"]
 
     def test_a_file_added_during_a_sync_round_is_in_the_next_round(self) -> None:
-        later, told, all_of_them = PendingResult(), [], []
-        later.share(lambda: all_of_them.append(len(told)))
-        self.asked(later, told, "abc")
+        later, results, all_of_them = PendingResult(), [], []
+        later.share(lambda: all_of_them.append(len(results)))
+        self.asked(later, results, "abc")
         later.begin()
-        self.asked(later, told, "defg")
+        self.asked(later, results, "defg")
         later.work()
-        assert (all_of_them, told) == ([0], [])
+        assert (all_of_them, results) == ([0], [])
         later.deliver()
-        assert [name for name, _ in told] == ["a", "b", "c"]
+        assert [name for name, _ in results] == ["a", "b", "c"]
         later.settle()
         assert all_of_them == [0, 3]
-        assert [name for name, _ in told] == list("abcdefg")
-        self.asked(later, told, "h")
+        assert [name for name, _ in results] == list("abcdefg")
+        self.asked(later, results, "h")
         later.settle()
-        assert told[-1] == ("h", None)
+        assert results[-1] == ("h", None)
 
     def test_a_file_added_during_a_failing_sync_round_fails_too(self) -> None:
         # the system tells of a failed write once, whosever it was
-        later, told, outcomes = PendingResult(), [], iter([OSError(errno.EIO, "Input/output error"), None])
+        later, results, outcomes = PendingResult(), [], iter([OSError(errno.EIO, "Input/output error"), None])
 
         def sync_all() -> None:
             outcome = next(outcomes)
@@ -525,37 +525,37 @@ class TestManyAtOnce:
                 raise outcome
 
         later.share(sync_all)
-        self.asked(later, told, "abc")
+        self.asked(later, results, "abc")
         later.begin()
-        self.asked(later, told, "def")
+        self.asked(later, results, "def")
         later.settle()
-        assert [(name, failure is not None) for name, failure in told] == [(name, True) for name in "abcdef"]
-        self.asked(later, told, "ghi")
+        assert [(name, failure is not None) for name, failure in results] == [(name, True) for name in "abcdef"]
+        self.asked(later, results, "ghi")
         later.settle()
-        assert told[6:] == [(name, None) for name in "ghi"]
+        assert results[6:] == [(name, None) for name in "ghi"]
 
     def test_a_sync_round_waits_shortly_for_further_files(self) -> None:
-        later, told, all_of_them = PendingResult(), [], []
-        later.share(lambda: all_of_them.append(len(told)))
+        later, results, all_of_them = PendingResult(), [], []
+        later.share(lambda: all_of_them.append(len(results)))
         for names in ("ab", "c", "", "d", ""):
-            self.asked(later, told, names)
+            self.asked(later, results, names)
             later.deliver()
             assert later.jobs == []
         later.deliver()
         assert len(later.jobs) == 1
         later.settle()
         assert all_of_them == [0]
-        assert [name for name, _ in told] == list("abcd")
+        assert [name for name, _ in results] == list("abcd")
 
     def test_a_sync_round_waits_for_further_files_only_shortly(self) -> None:
-        later, told, all_of_them = PendingResult(), [], []
-        later.share(lambda: all_of_them.append(len(told)))
+        later, results, all_of_them = PendingResult(), [], []
+        later.share(lambda: all_of_them.append(len(results)))
         for turn in range(GATHER_MS):
-            self.asked(later, told, "abc" if turn == 0 else "d")
+            self.asked(later, results, "abc" if turn == 0 else "d")
             later.deliver()
             assert later.jobs == []
             later.clock.advance(1)
-        self.asked(later, told, "z")
+        self.asked(later, results, "z")
         later.deliver()
         assert len(later.jobs) == 1
 
@@ -579,12 +579,12 @@ class TestManyAtOnce:
         assert [name for name, _ in calls] == ["a", "b", "c"]
 
     def test_no_sync_begins_after_the_end(self) -> None:
-        later, told = PendingResult(), []
+        later, results = PendingResult(), []
         later.share(lambda: None)
-        done = self.asked(later, told, "a")
+        done = self.asked(later, results, "a")
         later.sync.close()
         later.settle()
-        assert (done, told) == ([], [])
+        assert (done, results) == ([], [])
 
 
 def test_a_file_system_can_be_synced_as_a_whole(tmp_path: Path) -> None:

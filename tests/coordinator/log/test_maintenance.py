@@ -55,10 +55,10 @@ def test_a_checkpoint_that_cannot_be_written_is_logged_and_tried_again(monkeypat
     manager = manage(storage, log_flush_offset_checkpoint_interval_ms=2000)
     manager.open_log("t", 0)
     Maintenance(manager, clock).start()
-    with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as logged:
         patched.setattr(storage, "save", lambda *args, **more: (_ for _ in ()).throw(OSError(28, "full")))
         clock.advance(2000)
-    assert [line["event"] for line in told] == ["a checkpoint cannot be written"]
+    assert [line["event"] for line in logged] == ["a checkpoint cannot be written"]
     clock.advance(2000)
     assert storage.load("recovery-point-offset-checkpoint") is not None
 

@@ -105,15 +105,15 @@ def test_a_damaged_value_of_meta_properties_is_named_with_the_expected_one(chang
 def test_a_damaged_directory_id_is_replaced(value: str) -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", meta(directory_id=value))
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         identity = LogManager(storage, LogSettings()).open(cluster_id=None, node_id=1, draw_uuid=drawing())
     assert identity == ("mine", 1, "AAAAAAAAAAAAAAAAAAAAAQ")
-    assert "directory.id" in told[0]["reason"]
+    assert "directory.id" in logged[0]["reason"]
     assert storage.files["meta.properties.damaged"] == meta(directory_id=value)
     storage.locked = False
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         assert manage(storage).is_open
-    assert told == []
+    assert logged == []
 
 
 def test_a_missing_meta_properties_beside_logs_is_reported() -> None:
@@ -122,9 +122,9 @@ def test_a_missing_meta_properties_beside_logs_is_reported() -> None:
     manager.open_log("t", 0)
     manager.close()
     storage.remove("meta.properties")
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         manage(storage).close()
-    assert [line["event"] for line in told] == ["meta.properties was written again"]
+    assert [line["event"] for line in logged] == ["meta.properties was written again"]
 
 
 def test_a_malformed_meta_properties_is_named() -> None:
@@ -159,9 +159,9 @@ def test_a_stop_on_a_full_disk_is_an_unclean_stop() -> None:
     manager = manage(storage)
     manager.open_log("t", 0, config=SMALL)
     storage.full = True
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         manager.close()
-    assert (told[-1]["event"], told[-1]["reason"]) == ("a checkpoint cannot be written", "No space left on device")
+    assert (logged[-1]["event"], logged[-1]["reason"]) == ("a checkpoint cannot be written", "No space left on device")
     assert not storage.locked
     storage.full = False
     again = manage(storage)
@@ -290,9 +290,9 @@ def test_broken_offset_checkpoints_only_make_recovery_longer() -> None:
     content = list(fill(manager.open_log("t", 0), 5))
     manager.close()
     storage.save("recovery-point-offset-checkpoint", b"garbage")
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         manager = manage(storage)
-    assert [line["event"] for line in told] == ["a checkpoint is ignored: it cannot be read"]
+    assert [line["event"] for line in logged] == ["a checkpoint is ignored: it cannot be read"]
     assert [value for _, value in everything(manager.open_log("t", 0))] == content
 
 

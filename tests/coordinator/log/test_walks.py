@@ -93,9 +93,9 @@ def test_a_new_log_is_not_compared_with_a_deleted_log_of_its_name(kind: str) -> 
         manager.forget_others({"__cluster_metadata"})
     manager.open_log("t", 0).append(0, batch(b"x"), wall_ms=NOW)
     manager.close(clean=False)
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         assert manage(storage).open_log("t", 0).end_offset == 1
-    assert [line["event"] for line in told if "gone" in line["event"]] == []
+    assert [line["event"] for line in logged if "gone" in line["event"]] == []
 
 
 def test_a_checkpoint_walk_continues_when_logs_are_deleted_meanwhile() -> None:

@@ -42,10 +42,10 @@ class LoaderHarness:
 
 def test_short_loads_are_done_at_once_without_log_lines() -> None:
     harness = LoaderHarness(3, 2)
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         harness.loading.run_for(200)
     assert harness.done == [[3, 2]]
-    assert told == []
+    assert logged == []
 
 
 def test_long_loads_continue_in_later_iterations() -> None:
@@ -59,12 +59,12 @@ def test_long_loads_continue_in_later_iterations() -> None:
 
 def test_a_long_load_logs_its_progress() -> None:
     harness = LoaderHarness(300, 100)
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         harness.loading.run_for(0)
         harness.clock.advance(500 * CHUNK_MS)
-    assert [line["percent"] for line in told[:-1]] == [0, 50]
-    assert [line["partitions_left"] for line in told[:-1]] == [2, 1]
-    assert told[-1]["event"] == "all groups are loaded"
+    assert [line["percent"] for line in logged[:-1]] == [0, 50]
+    assert [line["partitions_left"] for line in logged[:-1]] == [2, 1]
+    assert logged[-1]["event"] == "all groups are loaded"
     assert LOG_EVERY_MS // CHUNK_MS == 200
 
 

@@ -25,16 +25,16 @@ def check(names: list[list[str]]) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3, 50])
 def test_groups_on_their_own_partitions_are_not_reported(partitions: int) -> None:
-    with capture_logs() as told:
+    with capture_logs() as logged:
         check(placed(partitions))
         check([[]] * partitions)
-    assert told == []
+    assert logged == []
 
 
 def test_groups_written_with_another_partition_count_are_reported() -> None:
-    with capture_logs() as told:
+    with capture_logs() as logged:
         check(placed(3) + [[]] * 47)
-    (line,) = told
+    (line,) = logged
     assert (line["looked_at"], line["partitions"], line["written_with"]) == (30, 50, 3)
     assert 25 <= line["misplaced"] <= 30
     assert "offsets.topic.num.partitions=3" in line["what_to_do"]
@@ -42,10 +42,10 @@ def test_groups_written_with_another_partition_count_are_reported() -> None:
 
 def test_groups_of_several_clusters_are_reported() -> None:
     mixed = [[*three, *seven] for three, seven in zip(placed(3), placed(7)[:3], strict=True)]
-    with capture_logs() as told:
+    with capture_logs() as logged:
         check([*mixed, *placed(7)[3:]])
-    assert told[0]["written_with"] == "different numbers of partitions"
-    assert "of one cluster only" in told[0]["what_to_do"]
+    assert logged[0]["written_with"] == "different numbers of partitions"
+    assert "of one cluster only" in logged[0]["what_to_do"]
 
 
 def test_too_few_groups_give_no_partition_count() -> None:

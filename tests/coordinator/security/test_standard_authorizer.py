@@ -79,27 +79,27 @@ def test_several_resources_are_authorized_at_once() -> None:
 
 
 def test_denials_are_reported_with_their_rule() -> None:
-    told: list[Denial] = []
-    authorizer = StandardAuthorizer(denied=told.append)
+    reported: list[Denial] = []
+    authorizer = StandardAuthorizer(denied=reported.append)
     authorizer.update([entry(permission=DENY)])
     for _ in range(2):  # also when the answer is known already
         assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows(ANN, *READ, "u")
     assert not authorizer.allows(ANN, *READ, "v", log_denied=False)
-    assert [one.name for one in told] == ["t", "t", "u"]
-    assert told[0].rule.startswith("MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=t")
-    assert told[2].rule == "DefaultDeny"
+    assert [one.name for one in reported] == ["t", "t", "u"]
+    assert reported[0].rule.startswith("MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=t")
+    assert reported[2].rule == "DefaultDeny"
 
 
 def test_resources_that_are_only_omitted_are_not_reported_as_denials() -> None:
-    told: list[Denial] = []
-    authorizer = StandardAuthorizer(denied=told.append)
+    reported: list[Denial] = []
+    authorizer = StandardAuthorizer(denied=reported.append)
     authorizer.update([entry()])
     implied = 1 << Operation.READ | 1 << Operation.DESCRIBE
     assert authorized_operations(authorizer, ANN, ResourceType.TOPIC, "t") == implied
-    assert not told
+    assert not reported
     assert not may_create_topic(authorizer, ANN, "t")
-    assert [(one.operation, one.resource_type) for one in told] == [(Operation.CREATE, ResourceType.TOPIC)]
+    assert [(one.operation, one.resource_type) for one in reported] == [(Operation.CREATE, ResourceType.TOPIC)]
 
 
 def test_the_number_of_cached_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

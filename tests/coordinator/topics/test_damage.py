@@ -91,13 +91,13 @@ def values_in(storage: MemoryStorage) -> set[bytes]:
 
 def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
     """What a start makes of it, with a pass of retention; whether it said anything."""
-    with capture_logs() as told:
+    with capture_logs() as logged:
         try:
             topics = make_topics(storage, ManualClock(0, NOW.wall_ms), offsets_topic_num_partitions=1)
         except (LogError, ApiError, OSError):
             return None, True  # the command line says its sentence
         at_once(enforcing_retention(topics.logs.logs(), NOW.wall_ms))
-    return topics, any(line["log_level"] != "info" for line in told)
+    return topics, any(line["log_level"] != "info" for line in logged)
 
 
 def served(topics: Topics, name: str) -> list[bytes | None] | None:

@@ -109,9 +109,9 @@ def test_the_metadata_log_recovers_when_there_is_space_again() -> None:
     with pytest.raises(ApiError):
         at_once(topics.setting_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"}))
     assert topics.metadata_log.log.failure is not None
-    with capture_logs() as told:
+    with capture_logs() as logged:
         clock.advance(CHECK_EVERY_MS)
-    assert (told[-1]["event"], told[-1]["topic"]) == ("a log is online again", METADATA_TOPIC)
+    assert (logged[-1]["event"], logged[-1]["topic"]) == ("a log is online again", METADATA_TOPIC)
     assert refused(topics, "meanwhile") == ErrorCode.KAFKA_STORAGE_ERROR
     assert topics.state.topic_configs("before") == {}
     disk.full = False
@@ -130,9 +130,9 @@ def test_a_metadata_log_that_has_lost_records_stays_offline() -> None:
     add_topic(topics)
     topics.metadata_log.log.go_offline("x", OSError(5, "Input/output error"))
     topics.state.version += 1
-    with capture_logs() as told:
+    with capture_logs() as logged:
         clock.advance(CHECK_EVERY_MS)
-    assert "records" in told[-1]["reason"]
+    assert "records" in logged[-1]["reason"]
     with pytest.raises(ApiError):
         add_topic(topics, "other")
 
@@ -241,10 +241,10 @@ def test_a_broken_partition_metadata_takes_that_one_partition_offline(data: byte
     add_topic(topics, "t", 3)
     topics.logs.close()
     storage.save(METADATA, data)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         topics = make_topics(storage, clock)
     assert [topics.by_name["t"].is_online(index) for index in range(3)] == [True, False, True]
-    (line,) = [line for line in told if line["log_level"] == "error"]
+    (line,) = [line for line in logged if line["log_level"] == "error"]
     assert (line["event"], line["path"]) == ("a log is damaged", f"memory:/{METADATA}")
     assert "muster log repair memory: --partition t-1" in line["what_to_do"]
     clock.advance(10 * CHECK_EVERY_MS)  # an operator decides
@@ -261,11 +261,11 @@ def test_an_empty_partition_metadata_is_written_again(data: bytes) -> None:
     add_topic(topics, "t", 3)
     topics.logs.close(clean=False)
     storage.save(METADATA, data)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         topics = make_topics(storage)
     assert topics.by_name["t"].is_online(1)
     assert topics.logs.folders.topic_id_on_disk("t", 1) == topics.by_name["t"].topic_id
-    assert [line["path"] for line in told if line["event"] == "the id of a topic was written again"] == [
+    assert [line["path"] for line in logged if line["event"] == "the id of a topic was written again"] == [
         f"memory:/{METADATA}"
     ]
 

@@ -63,10 +63,10 @@ def test_stray_folders_are_named_and_restored_with_their_topic(root: Path, capsy
     started(root).logs.close()
     assert len(strays(root)) == 3
     assert check(root, as_json=False) == 1
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in strays(root):
-        assert f"{name}: damage: it belongs to no topic" in told
-        assert f"muster log repair {root} --partition {name}" in told
+        assert f"{name}: damage: it belongs to no topic" in output
+        assert f"muster log repair {root} --partition {name}" in output
     assert repair(root, strays(root)[1]) == 0
     assert "in their place again: orders-0, orders-1, orders-2" in capsys.readouterr().out
     assert strays(root) == []
@@ -130,9 +130,9 @@ def test_a_lost_metadata_log_is_named(root: Path, damage: str, capsys: pytest.Ca
     else:
         segment.write_bytes(b"")
     assert check(root, as_json=False) == 1
-    told = capsys.readouterr().out
-    assert f"{METADATA_TOPIC}-0: damage: the metadata log, which says what topics there are, is gone" in told
-    assert "from a backup before the server starts" in told
+    output = capsys.readouterr().out
+    assert f"{METADATA_TOPIC}-0: damage: the metadata log, which says what topics there are, is gone" in output
+    assert "from a backup before the server starts" in output
 
 
 def test_a_damaged_id_of_the_metadata_log_can_be_repaired(root: Path) -> None:

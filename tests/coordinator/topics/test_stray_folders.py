@@ -57,9 +57,9 @@ def storage_of(topics: Topics, *, clean: bool = True) -> MemoryStorage:
 
 
 def start(storage: MemoryStorage, clock: ManualClock | None = None) -> tuple[Topics, Lines]:
-    with capture_logs() as told:
+    with capture_logs() as logged:
         topics = make_topics(storage, clock)
-    return topics, [line for line in told if line["log_level"] != "info"]  # type: ignore[misc]  # they are dictionaries
+    return topics, [line for line in logged if line["log_level"] != "info"]  # type: ignore[misc]  # they are dictionaries
 
 
 def folders(storage: MemoryStorage, suffix: str = "-stray") -> list[str]:
@@ -80,11 +80,11 @@ def test_a_folder_of_an_unknown_topic_is_set_aside_and_logged(clean: bool) -> No
         other.save(path, data)
     set_id(other, "orders-0", b"o" * 16)
     before = record_bytes(other)
-    topics, told = start(other)
+    topics, warnings = start(other)
     assert topics.open.partition("orders", 0) is None
     (aside,) = folders(other)
-    assert [line["folder"] for line in told if "set aside" in str(line["event"])] == [aside]
-    assert f"--partition {aside}" in str(told[-1]["what_to_do"])
+    assert [line["folder"] for line in warnings if "set aside" in str(line["event"])] == [aside]
+    assert f"--partition {aside}" in str(warnings[-1]["what_to_do"])
     assert record_bytes(other) == before
     # a topic of that name is not disturbed, and a second stray of it has a name of its own
     produce(add_topic(topics, "orders"), batch(b"new"), NOW)
@@ -114,9 +114,9 @@ def test_a_damaged_topic_id_loses_no_records(position: int, clean: bool) -> None
     damaged = bytearray(topic_id)
     damaged[position] ^= 0x10
     set_id(storage, "t-1", bytes(damaged))
-    again, told = start(storage)
+    again, warnings = start(storage)
     assert [values(again, "t", index) for index in range(2)] == [[b"t-0"], [b"t-1"]]
-    (line,) = [line for line in told if line["event"] == "the id of a topic was written again"]
+    (line,) = [line for line in warnings if line["event"] == "the id of a topic was written again"]
     assert (line["topic"], line["partition"]) == ("t", 1)
     assert again.logs.folders.topic_id_on_disk("t", 1) == topic_id
     kept = storage.files[f"t-1/{checkpoints.PARTITION_METADATA}.damaged"]
@@ -136,9 +136,9 @@ def test_the_folder_of_a_deleted_topic_is_removed_only_by_its_id() -> None:
         storage.make_directory(folder)
         for path, data in files.items():
             storage.save(f"{folder}/{path.partition('/')[2]}", data)
-    topics, told = start(storage)
+    topics, warnings = start(storage)
     assert ("gone", 0) not in topics.logs.folders.on_disk()
-    assert [line["topic"] for line in told] == ["other"]
+    assert [line["topic"] for line in warnings] == ["other"]
     assert folders(storage)[0].startswith("other-0.")
     assert gone_id in topics.state.deleted
 
@@ -149,9 +149,9 @@ def test_a_deletion_without_its_record_is_undone() -> None:
     topics.logs.delete("t", 0, 1, topic_id=topic.topic_id)
     storage = storage_of(topics, clean=False)
     assert len(folders(storage, "-delete")) == 2
-    again, told = start(storage)
+    again, warnings = start(storage)
     assert [values(again, "t", index) for index in range(2)] == [[b"t-0"], [b"t-1"]]
-    assert folders(storage, "-delete") == told == []
+    assert folders(storage, "-delete") == warnings == []
 
 
 def test_a_half_deleted_folder_is_removed_and_an_unexplained_one_kept() -> None:
@@ -165,11 +165,11 @@ def test_a_half_deleted_folder_is_removed_and_an_unexplained_one_kept() -> None:
         folder = f"t-0.{uuid.hex()}-delete"
         storage.make_directory(folder)
         storage.save(f"{folder}/{LOG}", data)
-    _, told = start(storage)
+    _, warnings = start(storage)
     assert folders(storage, "-delete") == []
     (aside,) = folders(storage)
     assert bytes(storage.files[f"{aside}/{LOG}"]) == b"records"
-    assert [line["folder"] for line in told] == [aside]
+    assert [line["folder"] for line in warnings] == [aside]
 
 
 def test_an_empty_stray_folder_is_removed() -> None:
@@ -185,8 +185,8 @@ def test_folders_of_surplus_partitions_are_set_aside() -> None:
     log = topics.logs.open_log("t", 1, topic_id=topics.by_name["t"].topic_id)
     log.append(0, batch(b"kept"), wall_ms=0)
     storage = storage_of(topics)
-    _, told = start(storage)
-    assert [line["folder"] for line in told] == folders(storage)
+    _, warnings = start(storage)
+    assert [line["folder"] for line in warnings] == folders(storage)
     assert folders(storage)[0].startswith("t-1.")
 
 
@@ -200,9 +200,11 @@ def test_a_partition_without_its_folder_is_logged() -> None:
     storage.save("t-1", b"a file")
     assert "a file is in the place of its folder" in misfits(storage)[0].problem
     storage.remove("t-1")
-    topics, told = start(storage)
+    topics, warnings = start(storage)
     assert topics.by_name["t"].is_online(1)
-    assert [(line["topic"], line["partition"]) for line in told if "is not there" in str(line["event"])] == [("t", 1)]
+    assert [(line["topic"], line["partition"]) for line in warnings if "is not there" in str(line["event"])] == [
+        ("t", 1)
+    ]
 
 
 def test_thousands_of_stray_folders_need_few_log_lines() -> None:
@@ -210,9 +212,9 @@ def test_thousands_of_stray_folders_need_few_log_lines() -> None:
     for index in range(100):
         storage.make_directory(f"s-{index}")
         storage.save(f"s-{index}/{LOG}", b"records")
-    _, told = start(storage)
-    assert len(told) == strays.MAX_LINES + 1
-    assert told[-1]["more"] == 100 - strays.MAX_LINES
+    _, warnings = start(storage)
+    assert len(warnings) == strays.MAX_LINES + 1
+    assert warnings[-1]["more"] == 100 - strays.MAX_LINES
     assert len(folders(storage)) == 100
     storage_of(_)
     with capture_logs() as again:
@@ -236,9 +238,9 @@ def test_folders_with_other_names_are_not_touched(name: str) -> None:
     storage = storage_of(with_topics(t=1))
     storage.make_directory(name)
     storage.save(f"{name}/{LOG}", b"records")
-    topics, told = start(storage)
+    topics, warnings = start(storage)
     assert bytes(storage.files[f"{name}/{LOG}"]) == b"records"
-    assert (values(topics, "t"), told) == ([b"t-0"], [])
+    assert (values(topics, "t"), warnings) == ([b"t-0"], [])
 
 
 # -- the metadata log itself
@@ -273,18 +275,18 @@ def test_topics_of_a_lost_metadata_log_are_created_again(damage: str, clean: boo
     storage = storage_of(topics, clean=clean)
     before = record_bytes(storage)
     DAMAGES[damage](storage)
-    again, told = start(storage, ManualClock())
+    again, warnings = start(storage, ManualClock())
     assert [values(again, "orders", index) for index in range(3)] == [[b"orders-0"], [b"orders-1"], [b"orders-2"]]
     assert values(again, "first") == [b"first-0"]
     assert again.by_name["orders"].topic_id == orders_id
     assert again.state.topic_configs("orders") == KEEP_ALL
     assert at_once(again.drawing_producer_id()) > producer_id
     assert record_bytes(storage) == before
-    assert [line["log_level"] for line in told if line["event"] == "the metadata log has lost records"] == ["error"]
+    assert [line["log_level"] for line in warnings if line["event"] == "the metadata log has lost records"] == ["error"]
     # and so it stays
     storage_of(again)
-    later, told = start(storage)
-    assert (values(later, "orders", 2), told) == ([b"orders-2"], [])
+    later, warnings = start(storage)
+    assert (values(later, "orders", 2), warnings) == ([b"orders-2"], [])
 
 
 def test_doubtful_folders_are_set_aside_when_the_metadata_log_is_lost() -> None:
@@ -292,10 +294,10 @@ def test_doubtful_folders_are_set_aside_when_the_metadata_log_is_lost() -> None:
     storage.remove_tree("holes-1")
     set_id(storage, "mixed-1", b"m" * 16)
     storage.remove_tree(METADATA)
-    topics, told = start(storage)
+    topics, warnings = start(storage)
     assert list(topics.by_name) == ["sound"]
     assert [name.partition(".")[0] for name in folders(storage)] == ["holes-0", "holes-2", "mixed-0", "mixed-1"]
-    assert sorted(str(line["folder"]) for line in told if "folder" in line) == folders(storage)
+    assert sorted(str(line["folder"]) for line in warnings if "folder" in line) == folders(storage)
 
 
 def test_deleted_folders_are_kept_after_a_lost_metadata_log() -> None:
@@ -310,18 +312,18 @@ def test_deleted_folders_are_kept_after_a_lost_metadata_log() -> None:
         storage.save(f"{folder}/{LOG}", b"records")
         set_id(storage, folder, gone_id)
     before = record_bytes(storage)
-    _, told = start(storage)
+    _, warnings = start(storage)
     assert record_bytes(storage) == before
     assert len(folders(storage)) == len(folders(storage, "-delete")) == 1
-    assert {str(line.get("folder")) for line in told} >= {*folders(storage), *folders(storage, "-delete")}
+    assert {str(line.get("folder")) for line in warnings} >= {*folders(storage), *folders(storage, "-delete")}
 
 
 def test_a_damaged_topic_id_of_the_metadata_log_is_repaired() -> None:
     storage = storage_of(with_topics(t=1))
     storage.save(f"{METADATA}/{checkpoints.PARTITION_METADATA}", b"nonsense")
-    topics, told = start(storage)
+    topics, warnings = start(storage)
     assert values(topics, "t") == [b"t-0"]
-    assert [line["event"] for line in told] == ["the id of a topic was written again"]
+    assert [line["event"] for line in warnings] == ["the id of a topic was written again"]
 
 
 def test_records_of_another_partition_in_place_of_the_metadata_log_are_refused() -> None:

@@ -203,8 +203,8 @@ def test_configs_reach_the_logs() -> None:
 def test_broker_configs_reach_the_logs_at_once_and_after_a_restart() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage, live=started_with({"log.retention.ms": "77", "message.max.bytes": "200"}))
-    told: list[int] = []
-    topics.dynamic_configs.subscribe(lambda: told.append(topics.configs.broker.value("message.max.bytes")))
+    reported: list[int] = []
+    topics.dynamic_configs.subscribe(lambda: reported.append(topics.configs.broker.value("message.max.bytes")))
     partition = add_topic(topics, "t", retention_ms="5")
     other = add_topic(topics, "u")
     at_once(topics.setting_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"}))
@@ -213,7 +213,7 @@ def test_broker_configs_reach_the_logs_at_once_and_after_a_restart() -> None:
     for log in (partition.log, other.log):
         assert log.config.max_message_bytes == 2000
     assert (partition.log.config.retention_ms, other.log.config.retention_ms) == (5, 300)
-    assert told == [1000, 2000]
+    assert reported == [1000, 2000]
     topics.logs.close(clean=True)
     again = make_topics(storage, live=started_with({"log.retention.ms": "77"}))
     found = again.open.partition("u", 0)

@@ -35,18 +35,18 @@ def happened(group: str) -> list[dict[str, Any]]:
     """What the server told of it."""
     times = [(0, 3), (9.8, 10), (11.5, 12), (30, 31.5)]
     moves = [(0, 0, 4, 0), (2, 0, 0, 2), (2, 0, 2, 0), (2, 2, 0, 0)]
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     before: list[str] = []
     for number, ((from_s, until_s), counts, shares) in enumerate(zip(times, moves, [*SHARES, SHARES[0]], strict=True)):
         base = {"v": 1, "group": group}
         began = {"cause": "member_joined", "trigger": None, "generation": number, "members": len(before), "state": "x"}
-        told.append({**base, "kind": "rebalance_started", "time": START_MS + round(from_s * 1000), **began})
+        reported.append({**base, "kind": "rebalance_started", "time": START_MS + round(from_s * 1000), **began})
         members = [
             {"member": f"{name}-1", "assignment": [{"topic": "t", "partitions": numbers}]}
             for name, numbers in shares.items()
         ]
         took_ms = round((until_s - from_s) * 1000)
-        told.append(
+        reported.append(
             {
                 **base,
                 "kind": "rebalance_completed",
@@ -65,7 +65,7 @@ def happened(group: str) -> list[dict[str, Any]]:
             }
         )
         before = [f"{name}-1" for name in shares]
-    return told
+    return reported
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
     eager = Log("eager").state(0, 0).state(3, 1, member("a", {"t": [0, 1]})).state(60, 2)
     eager.state(90, 3, member("b", {"t": [0]}), member("c", {"t": [1]})).state(120, 4)
     eager.state(150, 5, member("d", {"t": [0, 1]}))
-    told = decoded(spark, history("told"), history("inferred"), eager)
-    built = build(Inputs(told, events(raw_events(spark, happened("told")))), ["rebalances"])
+    lines = decoded(spark, history("told"), history("inferred"), eager)
+    built = build(Inputs(lines, events(raw_events(spark, happened("told")))), ["rebalances"])
     found: dict[str, list[tuple[int, int, int]]] = {}
     for row in built["rebalances"].orderBy("group", "generation").collect():
         found.setdefault(row.group, []).append((row.start_ms - START_MS, row.took_ms, row.paused_partition_ms))

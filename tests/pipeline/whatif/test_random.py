@@ -20,10 +20,10 @@ def test_random_histories_are_reproduced() -> None:
     generations = reproduced = of_log = reproduced_of_log = 0
     for seed in range(SEEDS):
         world = random_reality(seed)
-        told = compare(from_events.history_of(GROUP, world.events), []).fidelity
+        lines = compare(from_events.history_of(GROUP, world.events), []).fidelity
         ends = {value["member"]["member"]: "expired" for value in world.events if value["kind"] == "member_expired"}
         logged = compare(from_log.history_of(GROUP, world.records, ends), []).fidelity
-        generations, reproduced = generations + told.generations, reproduced + told.reproduced
+        generations, reproduced = generations + lines.generations, reproduced + lines.reproduced
         of_log, reproduced_of_log = of_log + logged.generations, reproduced_of_log + logged.reproduced
     assert generations > 300
     assert of_log > 300

@@ -274,11 +274,11 @@ class TestProducers:
         harness.put((b"k", b"3"))
         harness.compact()
         assert harness.rows() == [(1, b"k", b"1"), (2, b"k", b"2"), (3, b"k", b"3")]
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as logged:
             harness.compact()  # nothing but the same transaction
             harness.cleaner.check_logs()
             assert harness.cleaner.is_idle  # nor is it looked at again and again
-        assert told == []
+        assert logged == []
         harness.mark(batches.CONTROL_ABORT)
         harness.compact()
         assert harness.rows() == [(3, b"k", b"3")]

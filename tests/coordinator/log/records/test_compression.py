@@ -158,7 +158,9 @@ print(grown if grown > 160 else "little")
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB, and RLIMIT_AS kept, on Linux")
 def test_compression_bombs_use_little_memory() -> None:
     # in a process of its own, whose peak nobody else has raised; the bombs hold 1 GiB, 100 MiB, 256 MiB and 15 GiB
-    told = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True, timeout=60).stdout
-    lines = told.splitlines()
+    output = subprocess.run(
+        [sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    lines = output.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["gzip", "snappy", "lz4", "zstd"]
     assert lines[-1] == "little"

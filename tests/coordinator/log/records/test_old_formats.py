@@ -291,11 +291,11 @@ def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it() -> None:
         storage = holding(data[:cut])
         inspection = Inspection(storage, "t-0")
         inspection.run()
-        with capture_logs() as told:
+        with capture_logs() as logged:
             opened(storage)
         left = max(end for end in ends if end <= cut)
         assert bytes(storage.files[LOG]) == data[:left]
-        assert [line["position"] for line in told if line["event"] == "a torn tail was cut off"] == [left] * (
+        assert [line["position"] for line in logged if line["event"] == "a torn tail was cut off"] == [left] * (
             cut != left
         )
         assert [found.severity for found in inspection.findings] == [NOTE] * any(data[left:cut])
@@ -537,10 +537,10 @@ def test_a_compressed_old_message_larger_than_one_read_is_compacted() -> None:
 def test_a_log_that_cannot_be_read_is_not_compacted() -> None:
     data = messages(1, [Row(0, 5, b"k", b"v")]) + wrapped(1, 3, 6, b"whatever")
     harness = OldFormatHarness(data)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         harness.compact()
     assert bytes(harness.storage.files[LOG]) == data
-    (line,) = [line for line in told if line["log_level"] == "error"]
+    (line,) = [line for line in logged if line["log_level"] == "error"]
     assert f"byte {len(data) - len(wrapped(1, 3, 6, b'whatever'))}" in str(line)
 
 

@@ -37,10 +37,10 @@ def written(*, clean: bool = True, config: LogConfig = CONFIG) -> tuple[MemorySt
 
 
 def opened(storage: MemoryStorage, config: LogConfig = CONFIG) -> tuple[LogManager, UnifiedLog, list[str]]:
-    with capture_logs() as told:
+    with capture_logs() as logged:
         manager = manage(storage)
         log = manager.open_log("t", 0, config=config)
-    return manager, log, [line["event"] for line in told if line["log_level"] != "info"]
+    return manager, log, [line["event"] for line in logged if line["log_level"] != "info"]
 
 
 def values(log: UnifiedLog) -> list[bytes | None]:
@@ -55,8 +55,8 @@ def note_start(storage: MemoryStorage, offset: int) -> None:
 def test_segments_before_the_checkpointed_log_start_are_kept(clean: bool) -> None:
     storage, content = written(clean=clean)
     note_start(storage, 7)
-    manager, log, told = opened(storage)
-    assert told == ["the start of a log is in doubt"]
+    manager, log, warnings = opened(storage)
+    assert warnings == ["the start of a log is in doubt"]
     assert (log.start_offset, values(log)) == (7, content[7:])
     assert at_once(enforcing_retention(manager.logs(), NOW)) == 0
     assert f"t-0/{0:020d}.log" in storage.files
@@ -69,8 +69,8 @@ def test_segments_before_the_checkpointed_log_start_are_kept(clean: bool) -> Non
 def test_a_log_start_behind_the_end_removes_no_bytes(clean: bool) -> None:
     storage, content = written(clean=clean)
     note_start(storage, 95)
-    manager, log, told = opened(storage)
-    assert told == ["segments were set aside"]
+    manager, log, warnings = opened(storage)
+    assert warnings == ["segments were set aside"]
     assert (log.start_offset, log.end_offset) == (95, 95)
     aside = sorted(name for name in storage.files if name.endswith(".aside"))
     assert aside == [f"t-0/{base:020d}.log.aside" for base in (0, 5, 10)]
@@ -89,10 +89,10 @@ def test_a_damaged_time_index_deletes_no_segment(byte: int) -> None:
     storage, content = written()
     storage.files[f"t-0/{0:020d}.timeindex"][byte] ^= 0x81
     manager, log, _ = opened(storage)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert at_once(enforcing_retention(manager.logs(), NOW + HOUR // 2)) == 0
     assert values(log) == content
-    assert {line["event"] for line in told} <= {"a time index was damaged, and is made anew"}
+    assert {line["event"] for line in logged} <= {"a time index was damaged, and is made anew"}
     assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 3
 
 
@@ -104,9 +104,9 @@ def test_a_damaged_segment_is_not_deleted_by_its_age() -> None:
         last += size
     data[last + 8] = 0xFF  # the size of the batch that has the greatest timestamp
     manager, log, _ = opened(storage)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 0
-    assert [line["event"] for line in told][:1] == [
+    assert [line["event"] for line in logged][:1] == [
         "a segment is kept: it is damaged, so nobody knows how old its records are"
     ]
     assert log.failure is None
@@ -121,8 +121,8 @@ def test_a_missing_segment_with_an_index_is_reported(clean: bool) -> None:
     assert [(one.severity, one.problem) for one in inspection.findings] == [
         (DAMAGE, "it is not there, and its index is")
     ]
-    _, log, told = opened(storage)
-    assert told[0] == "a segment is missing"
+    _, log, warnings = opened(storage)
+    assert warnings[0] == "a segment is missing"
     assert values(log) == content[5:]
 
 
@@ -144,11 +144,11 @@ def test_a_tail_that_no_append_leaves_is_set_aside_and_reported(damage: str, who
     storage.files[path][at:] = bad
     inspection = Inspection(storage, "t-0")
     inspection.run()
-    manager, log, told = opened(storage)
+    manager, log, warnings = opened(storage)
     cut = len(storage.files[path])
     if whole_file and damage == "one byte":  # the last batch of several
         assert cut > 0
-    assert told == ["a damaged tail was set aside"]
+    assert warnings == ["a damaged tail was set aside"]
     assert [finding.position for finding in inspection.findings if finding.severity == DAMAGE] == [cut]
     assert bytes(storage.files[f"{path}.{cut}.aside"]) == (whole[:at] + bad)[cut:]
     assert values(log) == content[: len(values(log))]
@@ -173,8 +173,8 @@ def test_a_torn_append_is_cut_and_kept_in_a_file_beside(torn: str) -> None:
     inspection = Inspection(storage, "t-0")
     inspection.run()
     assert not inspection.is_damaged
-    _, log, told = opened(storage)
-    assert told == ["a torn tail was cut off"]
+    _, log, warnings = opened(storage)
+    assert warnings == ["a torn tail was cut off"]
     assert values(log) == content[: len(content) - (torn == "cut short")]
     cut = len(storage.files[path])
     assert bytes(storage.files[f"{path}.{cut}.aside"]) == before[cut:]
@@ -199,8 +199,8 @@ def test_an_empty_compacted_segment_replaces_no_records() -> None:
     storage, content = written(clean=False)
     storage.files[f"t-0/{0:020d}.log.swap"] = bytearray()
     storage.files[f"t-0/{0:020d}.replaces"] = bytearray(b"0\n10\n")
-    _, log, told = opened(storage)
-    assert told == ["a compacted segment is damaged"]
+    _, log, warnings = opened(storage)
+    assert warnings == ["a compacted segment is damaged"]
     assert values(log) == content
 
 
@@ -254,8 +254,8 @@ def test_a_damaged_note_of_a_compaction_drops_no_segment_behind_it(note: bytes) 
 def test_a_damaged_compacted_segment_does_not_replace_sound_ones() -> None:
     storage, _ = half_swapped(encode_replaces(10))
     storage.files[f"t-0/{0:020d}.log.swap"][100] ^= 1
-    _, log, told = opened(storage, COMPACTED)
-    assert told == ["a compacted segment is damaged"]
+    _, log, warnings = opened(storage, COMPACTED)
+    assert warnings == ["a compacted segment is damaged"]
     assert len(values(log)) == 15
     assert f"t-0/{0:020d}.log.swap.aside" in storage.files
 

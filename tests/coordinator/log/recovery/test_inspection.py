@@ -176,9 +176,9 @@ def test_a_changed_end_after_a_clean_stop_is_damage_until_it_is_repaired(how: st
     assert [Path(kept).read_bytes() for kept in done.kept_beside] == [broken]
     assert inspect(tmp_path).findings == []
     manager = on_files(tmp_path)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         log = manager.open_log("t", 0)
-    assert told == []
+    assert logged == []
     assert [value for _, value in everything(log)] == content[:2]
     assert list(fill(log, 1)) == [everything(log)[-1][1]]
     manager.close()
@@ -208,9 +208,9 @@ def test_the_check_reports_a_log_that_ends_before_its_recovery_point(
     assert repair(str(tmp_path), "t-0").gone == [range(end, 3)]
     assert inspect(tmp_path).findings == []
     manager = on_files(tmp_path)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         log = manager.open_log("t", 0)
-    assert told == []
+    assert logged == []
     assert [value for _, value in everything(log)] == content[:end]
     manager.close()
 

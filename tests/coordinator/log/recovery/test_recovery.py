@@ -46,12 +46,12 @@ def test_a_tail_torn_at_any_byte_is_cut() -> None:
     for cut in range(len(whole)):
         storage.files[LOG] = bytearray(whole[:cut])
         left = max(index for index, end in enumerate(ends) if end <= cut)
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as logged:
             log = killed(storage).open_log("t", 0, config=SMALL)
         assert [value for _, value in everything(log)] == content[:left]
         assert (log.end_offset, log.size_bytes) == (left, ends[left])
         assert len(storage.files[LOG]) == ends[left]
-        cuts = [line for line in told if line["event"] == "a torn tail was cut off"]
+        cuts = [line for line in logged if line["event"] == "a torn tail was cut off"]
         if cut in ends:
             assert cuts == []
         else:
@@ -152,11 +152,11 @@ def test_zeros_at_the_end_of_a_log_are_reserved_space() -> None:
     storage, content = written()
     for preallocate in (False, True):
         storage.files[LOG].extend(bytes(3_000_000))
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as logged:
             log = killed(storage).open_log("t", 0, config=replace(SMALL, preallocate=preallocate))
         assert [value for _, value in everything(log)] == content
         assert len(storage.files[LOG]) == log.size_bytes
-        assert [line["event"] for line in told] == ([] if preallocate else ["a torn tail was cut off"])
+        assert [line["event"] for line in logged] == ([] if preallocate else ["a torn tail was cut off"])
 
 
 def test_preallocated_segments_are_recovered(tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ class TestRoomInAdvance:
         content = self.write(log := self.synced(manager, later), later, 60)
         manager.close(clean=False)
         assert sum(files_of(tmp_path / "t-0")) > log.size_bytes
-        with structlog.testing.capture_logs() as told:
+        with structlog.testing.capture_logs() as logged:
             manager, later = self.manager(tmp_path)
             log = self.synced(manager, later)
-        assert told == []
+        assert logged == []
         content += self.write(log, later, 60)
         assert [value for _, value in everything(log)] == content
 
@@ -337,10 +337,10 @@ def test_leader_epochs_of_cut_records_are_forgotten() -> None:
 def test_a_broken_epoch_checkpoint_is_rebuilt() -> None:
     storage, _ = written()
     storage.files["t-0/leader-epoch-checkpoint"] = bytearray(b"nonsense")
-    with structlog.testing.capture_logs() as told:
+    with structlog.testing.capture_logs() as logged:
         log = killed(storage).open_log("t", 0, config=SMALL)
     assert log.epochs.entries() == [(0, 0)]
-    assert [line["event"] for line in told] == ["a checkpoint is ignored: it cannot be read"]
+    assert [line["event"] for line in logged] == ["a checkpoint is ignored: it cannot be read"]
 
 
 def test_leftovers_of_interrupted_changes_are_cleaned_up() -> None:
@@ -459,9 +459,9 @@ def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
 def test_a_long_recovery_logs_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, _ = written(100)
     monkeypatch.setattr(loader, "LONG_BYTES", 4500)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         killed(storage).open_log("t", 0, config=SMALL)
-    lines = [line for line in told if line["event"] == "a log is being checked"]
+    lines = [line for line in logged if line["event"] == "a log is being checked"]
     total = sum(len(data) for name, data in storage.files.items() if name.endswith(".log"))
     assert [line["bytes"] for line in lines] == [total] * len(lines)
     assert [line["bytes_checked"] for line in lines][:1] == [0]
@@ -561,18 +561,18 @@ def test_lost_synced_records_are_reported_once(left: int | None, was_clean: bool
     if not was_clean:
         storage.remove(".kafka_cleanshutdown")
     manager = manage(storage)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         log = manager.open_log("t", 0, config=SMALL)
-    (line,) = [line for line in told if line["event"] == "records that were synced are gone"]
+    (line,) = [line for line in logged if line["event"] == "records that were synced are gone"]
     end = left or 0
     assert (line["topic"], line["partition"], line["log_level"]) == ("t", 0, "error")
     assert (line["end_offset"], line["recovery_point"]) == (end, 3)
     assert f"{3 - end} records" in line["what"]
     assert log.append(0, batch(b"on"), wall_ms=NOW).base_offset == end
     manager.close()
-    with capture_logs() as told:
+    with capture_logs() as logged:
         manage(storage).open_log("t", 0, config=SMALL)
-    assert told == []
+    assert logged == []
 
 
 def test_a_topic_created_again_is_not_compared_with_the_old_recovery_point() -> None:
@@ -584,7 +584,7 @@ def test_a_topic_created_again_is_not_compared_with_the_old_recovery_point() -> 
     manager.delete("t", 0)
     list(fill(manager.open_log("t", 0, config=SMALL), 2))
     manager = killed(storage)
-    with capture_logs() as told:
+    with capture_logs() as logged:
         log = manager.open_log("t", 0, config=SMALL)
     assert (log.start_offset, log.end_offset) == (0, 2)
-    assert told == []
+    assert logged == []

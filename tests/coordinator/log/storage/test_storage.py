@@ -115,8 +115,8 @@ def test_another_process_gets_an_error_that_names_the_lock_holder(tmp_path: Path
     )
     lock = FileStorage(tmp_path).lock()
     command = [sys.executable, "-c", script, str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stdout.startswith(f"{os.getpid()} the data directory {tmp_path} is in use by process {os.getpid()}")
+    output = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert output.stdout.startswith(f"{os.getpid()} the data directory {tmp_path} is in use by process {os.getpid()}")
     lock.release()
     lock.release()
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""

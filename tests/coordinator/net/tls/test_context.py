@@ -67,8 +67,8 @@ def test_a_partial_list_of_tls_1_3_suites_is_used_or_reported() -> None:
 def test_suite_names_equal_those_of_openssl() -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl")
-    told = subprocess.run(["openssl", "ciphers", "-stdname", "ALL:eNULL"], capture_output=True, text=True, check=True)
-    pairs = [line.split()[:3:2] for line in told.stdout.splitlines()]
+    output = subprocess.run(["openssl", "ciphers", "-stdname", "ALL:eNULL"], capture_output=True, text=True, check=True)
+    pairs = [line.split()[:3:2] for line in output.stdout.splitlines()]
     known = {standard: ours for standard, ours in pairs if openssl_name(standard) is not None}
     assert len(known) > 30
     assert {standard: openssl_name(standard) for standard in known} == known

@@ -443,9 +443,9 @@ class TestATransactionThatIsLeftOpen:
         assert offset(harness.fetch()) == 5
         harness.clock.advance(self.LIMIT_MS - 1_001)
         assert self.markers(harness) == []
-        with capture_logs() as told:
+        with capture_logs() as logged:
             harness.clock.advance(1)
-        (line,) = [line for line in told if line["log_level"] == "warning"]
+        (line,) = [line for line in logged if line["log_level"] == "warning"]
         assert (line["producer_id"], line["offsets"], line["idle_ms"]) == (7, 1, self.LIMIT_MS)
         assert self.markers(harness) == [(7, 3)]
         assert self.stable(harness) == (ErrorCode.NONE, 5)

@@ -123,16 +123,16 @@ def test_scram_authenticates_users(name: str, user: str, extension: str) -> None
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_wrong_password_and_a_wrong_user_look_the_same(name: str) -> None:
-    told = []
+    reported = []
     for user in "alice", "nobody":
         server, client = exchange(name, {"alice": credential(name, "right")}), Client(name, user, "wrong")
         challenge = server.evaluate(client.first())
         assert challenge.endswith(b",i=4096")
         with pytest.raises(AuthenticationFailed) as caught:
             server.evaluate(client.final(challenge))
-        told.append(caught.value.answer)
+        reported.append(caught.value.answer)
         assert not server.is_complete
-    assert told == [None, None]
+    assert reported == [None, None]
 
 
 def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:

@@ -41,9 +41,9 @@ async def test_nodes_are_controlled_by_a_socket_in_the_data_directory(
         rows = (await asked(tmp_path, "kill", 3))["nodes"]
         assert rows[2]["state"] == "killed"
         assert await asyncio.to_thread(main, ["nodes", "list", "--json", "--data-dir", str(tmp_path)]) == 0
-        told = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-        assert [(row["node"], row["state"]) for row in told] == [(1, "up"), (2, "up"), (3, "killed")]
-        assert cluster.server.cluster.nodes[3].bound[0].port == int(told[2]["addresses"][0].rpartition(":")[2])
+        output = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+        assert [(row["node"], row["state"]) for row in output] == [(1, "up"), (2, "up"), (3, "killed")]
+        assert cluster.server.cluster.nodes[3].bound[0].port == int(output[2]["addresses"][0].rpartition(":")[2])
         reader, writer = await asyncio.open_unix_connection(tmp_path / NAME)
         writer.write(b"no json\n")
         assert b"error" in await reader.readline()

@@ -78,10 +78,10 @@ def test_all_lines_are_written_in_their_order(pipe: Pipe) -> None:
 
 
 def test_an_unread_pipe_blocks_nobody_and_lost_lines_are_counted(pipe: Pipe) -> None:
-    told: list[int] = []
+    reported: list[int] = []
 
     def lost(count: int) -> None:
-        told.append(count)
+        reported.append(count)
         out.put(f"{count} were lost")
 
     out = LineWriter(to(pipe), lost)
@@ -90,7 +90,7 @@ def test_an_unread_pipe_blocks_nobody_and_lost_lines_are_counted(pipe: Pipe) -> 
     for number in range(100):
         out.put(f"{number}" * 20_000)
     assert not out.close(0)  # and the end of the process does not wait for ever, either
-    assert told == []
+    assert reported == []
     reading = Reading(pipe)
     thread = out._thread
     assert thread is not None
@@ -99,7 +99,7 @@ def test_an_unread_pipe_blocks_nobody_and_lost_lines_are_counted(pipe: Pipe) -> 
     reading.join()
     assert MAX_LINES <= len(reading.lines) < 3 * MAX_LINES + 100
     assert reading.lines[:MAX_LINES] == [f"line {number}" for number in range(MAX_LINES)]
-    assert sum(told) == 3 * MAX_LINES + 100 - len(reading.lines)
+    assert sum(reported) == 3 * MAX_LINES + 100 - len(reading.lines)
 
 
 def test_waiting_lines_are_bounded_in_bytes(pipe: Pipe) -> None:
