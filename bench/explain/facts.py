@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from bench.explain.row import Row, at_most, plain
-from bench.explain.spark import CORES, Bench, Measured
+from bench.explain.spark import CORES, Measured, SparkMeter
 from muster.pipeline.stage import Source, Staged, stage
 from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
@@ -23,15 +23,15 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
 
     The second time counts, with a warm Java, and the first time, as for every user of `muster analyze`.
     """
-    bench, source = Bench(folder), Source(path=str(log))
+    meter, source = SparkMeter(folder), Source(path=str(log))
     staged: list[Staged] = []
 
     def read(target: Path) -> None:
-        staged.append(stage(bench.spark, source, str(target)))
+        staged.append(stage(meter.spark, source, str(target)))
 
-    _, reading = (bench.measure(partial(read, folder / name)) for name in ("stage-1", "stage-2"))
-    with bench.memory() as peaks:
-        cold, warm = _write(bench, staged[0], folder / "cold"), _write(bench, staged[1], folder / "warm")
+    _, reading = (meter.measure(partial(read, folder / name)) for name in ("stage-1", "stage-2"))
+    with meter.memory() as peaks:
+        cold, warm = _write(meter, staged[0], folder / "cold"), _write(meter, staged[1], folder / "warm")
         memory = peaks()
     rows = sum(staged[0].rows.values())
     first, second = _sum(cold), _sum(warm)
@@ -49,15 +49,15 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
     ]
 
 
-def _write(bench: Bench, staged: Staged, target: Path) -> dict[str, Measured]:
+def _write(meter: SparkMeter, staged: Staged, target: Path) -> dict[str, Measured]:
     """The cost of each table. A table includes what later tables start from too, and the first one all the plans."""
     tables: dict[str, DataFrame] = {}
-    planning = bench.measure(lambda: tables.update(build(staged.inputs)))
+    planning = meter.measure(lambda: tables.update(build(staged.inputs)))
     spent = {}
-    with planned_once(bench.spark):
+    with planned_once(meter.spark):
         for name, rows in tables.items():
-            spent[name] = bench.measure(partial(rows.write.parquet, str(target / name)))
-    bench.spark.catalog.clearCache()
+            spent[name] = meter.measure(partial(rows.write.parquet, str(target / name)))
+    meter.spark.catalog.clearCache()
     return {"(the plans)": planning, **spent}
 
 

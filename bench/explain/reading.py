@@ -15,7 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from bench.explain.row import Row, at_least, at_most, plain
-from bench.explain.spark import CORES, Bench
+from bench.explain.spark import CORES, SparkMeter
 from muster.pipeline.sources.frame import CONNECTOR_SPEED
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.sources.spark_source import open_reader
@@ -27,17 +27,17 @@ from tests.support.servers import MusterServer
 KEEP_ALL: Final = {"offsets.retention.minutes": "2000000000", "log.cleaner.enable": "false"}
 
 
-def staged(bench: Bench, **options: str) -> None:
+def staged(meter: SparkMeter, **options: str) -> None:
     """Read, decode and write, as the first step of an analysis does."""
     asked = {"rows": "decoded", "numPartitions": str(CORES), **options}
-    target = bench.folder / "staged"
-    write_decoded(work_of_reader(bench.spark, open_reader(asked)), str(target), ALL)
+    target = meter.folder / "staged"
+    write_decoded(work_of_reader(meter.spark, open_reader(asked)), str(target), ALL)
     shutil.rmtree(target)
 
 
-def decoded(bench: Bench, **options: str) -> Any:
+def decoded(meter: SparkMeter, **options: str) -> Any:
     """What format("muster") gives to Spark."""
-    return bench.spark.read.format("muster").options(rows="decoded", numPartitions=str(CORES), **options).load()
+    return meter.spark.read.format("muster").options(rows="decoded", numPartitions=str(CORES), **options).load()
 
 
 def rows_in(log: Path) -> int:
@@ -47,9 +47,9 @@ def rows_in(log: Path) -> int:
 
 def segments(log: Path, folder: Path) -> list[Row]:
     """A log of a million, beside Spark's connector on the same rows."""
-    bench, rows = Bench(folder), rows_in(log)
-    ours = bench.runs(lambda: staged(bench, path=str(log)))
-    by_spark = bench.runs(lambda: bench.parquet(decoded(bench, path=str(log))))
+    meter, rows = SparkMeter(folder), rows_in(log)
+    ours = meter.runs(lambda: staged(meter, path=str(log)))
+    by_spark = meter.runs(lambda: meter.parquet(decoded(meter, path=str(log))))
     found = [
         at_least("segments to decoded Parquet, rows/s of CPU", rows / ours.warm.cpu_s, 300_000),
         plain(f"  the same by the clock, {CORES} cores, rows/s", rows / ours.warm.wall_s),
@@ -60,12 +60,12 @@ def segments(log: Path, folder: Path) -> list[Row]:
         plain("  rows", rows),
     ]
     with serving(log, folder) as bootstrap:
-        live = bench.runs(lambda: staged(bench, **{"bootstrap.servers": bootstrap}))
+        live = meter.runs(lambda: staged(meter, **{"bootstrap.servers": bootstrap}))
         found.append(at_least("live cluster to decoded Parquet, rows/s of CPU", rows / live.warm.cpu_s, 100_000))
         found.append(plain(f"  the same by the clock, {CORES} cores, rows/s", rows / live.warm.wall_s))
         if CONNECTOR.why_not():
             return [*found, Row("Spark's connector, native expressions", CONNECTOR.why_not())]
-        theirs = bench.runs(lambda: bench.parquet(by_expressions(through_connector(bench, bootstrap))))
+        theirs = meter.runs(lambda: meter.parquet(by_expressions(through_connector(meter, bootstrap))))
     found.append(plain("Spark's connector, native expressions, to Parquet, rows/s of CPU", rows / theirs.warm.cpu_s))
     found.append(plain(f"  the same by the clock, {CORES} cores, rows/s", rows / theirs.warm.wall_s))
     found.append(at_least("segments beside Spark's connector", theirs.warm.cpu_s / ours.warm.cpu_s, 3, " x"))
@@ -77,11 +77,11 @@ def growth(log: Path, folder: Path) -> list[Row]:
     tenth, ten = folder / "tenth", folder / "ten"
     copies(log, tenth, 1, every=10)
     copies(log, ten, 10)
-    bench, rows, few = Bench(folder), rows_in(log), rows_in(tenth)
-    least = bench.runs(lambda: staged(bench, path=str(tenth))).warm
-    small = bench.runs(lambda: staged(bench, path=str(log))).warm
-    with bench.memory() as peaks:
-        large = bench.measure(lambda: staged(bench, path=str(ten)))
+    meter, rows, few = SparkMeter(folder), rows_in(log), rows_in(tenth)
+    least = meter.runs(lambda: staged(meter, path=str(tenth))).warm
+    small = meter.runs(lambda: staged(meter, path=str(log))).warm
+    with meter.memory() as peaks:
+        large = meter.measure(lambda: staged(meter, path=str(ten)))
         memory = peaks()
     return [
         plain(f"CPU s for {few / 1e6:,.2f} million rows, mostly to start", least.cpu_s),
@@ -116,10 +116,10 @@ def serving(log: Path, folder: Path) -> Iterator[str]:
         server.stop()
 
 
-def through_connector(bench: Bench, bootstrap: str) -> Any:
+def through_connector(meter: SparkMeter, bootstrap: str) -> Any:
     """By the recipe of docs/pipeline-spark.md."""
     how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED}
-    return bench.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
+    return meter.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
 
 
 def by_expressions(rows: Any) -> Any:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from bench.explain.row import Row, at_most, plain
-from bench.explain.spark import CORES, Bench, Measured
+from bench.explain.spark import CORES, Measured, SparkMeter
 from muster.pipeline.schema import OFFSET_COMMIT
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.tables import planned_once
@@ -28,14 +28,14 @@ _RUNS: Final = 3
 
 def one_large_group(log: Path, folder: Path) -> list[Row]:
     """Both in turns, so that other load on the machine meets both. The first turn, with a cold Java, does not count."""
-    bench = Bench(folder)
-    staged = stage(bench.spark, Source(path=str(log)), str(folder / "stage")).inputs
+    meter = SparkMeter(folder)
+    staged = stage(meter.spark, Source(path=str(log)), str(folder / "stage")).inputs
     commits = staged.decoded.where(F.col("kind") == OFFSET_COMMIT)
     kinds = {"spread": _written(commits, folder / "spread"), "one": _written(_merged(commits), folder / "one")}
     found: dict[str, list[Measured]] = {"spread": [], "one": []}
     for turn in range(_RUNS + 1):
         for name, rows in kinds.items():
-            cost = bench.measure(partial(_write, bench, Inputs(rows, ends=staged.ends), folder / f"{name}-{turn}"))
+            cost = meter.measure(partial(_write, meter, Inputs(rows, ends=staged.ends), folder / f"{name}-{turn}"))
             found[name] += [cost] if turn else []
     spread, one = (min(some, key=lambda cost: cost.wall_s) for some in found.values())
     largest, count = _largest(kinds["one"])
@@ -71,12 +71,12 @@ def _written(rows: DataFrame, folder: Path) -> DataFrame:
     return rows.sparkSession.read.schema(rows.schema).parquet(str(folder))
 
 
-def _write(bench: Bench, inputs: Inputs, target: Path) -> None:
+def _write(meter: SparkMeter, inputs: Inputs, target: Path) -> None:
     tables = build(inputs, TABLES)
-    with planned_once(bench.spark):
+    with planned_once(meter.spark):
         for name, rows in tables.items():
             rows.write.parquet(str(target / name))
-    bench.spark.catalog.clearCache()
+    meter.spark.catalog.clearCache()
 
 
 def _largest(rows: DataFrame) -> tuple[int, int]:

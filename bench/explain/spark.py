@@ -75,7 +75,7 @@ def cpu_by_process(pid: int) -> dict[int, float]:
     return found
 
 
-class Bench:
+class SparkMeter:
     """A session of its own."""
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.explain.row import Row, at_least, at_most, plain
-from bench.explain.spark import CORES, Bench
+from bench.explain.spark import CORES, SparkMeter
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.sources.frame import decoded_rows
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
@@ -24,12 +24,12 @@ def thousand(_: Path, folder: Path) -> list[Row]:
     muster = Path(sys.executable).parent / "muster"
     command: list[str | Path] = [muster, "log", "sample", log, "--groups", str(GROUPS), "--records", "100000"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    bench = Bench(folder)
-    inputs = _staged(bench, log, folder)
-    with bench.memory() as peaks:
-        told = _play(bench, inputs, folder / "told")
+    meter = SparkMeter(folder)
+    inputs = _staged(meter, log, folder)
+    with meter.memory() as peaks:
+        told = _play(meter, inputs, folder / "told")
         memory = peaks()
-    logged = _play(bench, Inputs(inputs.decoded), folder / "logged")
+    logged = _play(meter, Inputs(inputs.decoded), folder / "logged")
     return [
         at_most(
             f"what-if of {GROUPS:,} groups x {len(DEFAULT_GRID)} settings, s on {CORES} cores (CPU s / {CORES})",
@@ -47,24 +47,24 @@ def thousand(_: Path, folder: Path) -> list[Row]:
     ]
 
 
-def _staged(bench: Bench, log: Path, folder: Path) -> Inputs:
+def _staged(meter: SparkMeter, log: Path, folder: Path) -> Inputs:
     """Decoded rows and events in Parquet, as `muster analyze` has them by then."""
-    read = bench.spark.read
+    read = meter.spark.read
     raw = read.format("muster").load(str(log))
     decoded_rows(raw).where(f"kind = '{CLASSIC_GROUP}'").write.parquet(str(folder / "classic"))
     events(read.format("muster").option("topic", EVENTS_TOPIC).load(str(log))).write.parquet(str(folder / "events"))
     return Inputs(read.parquet(str(folder / "classic")), read.parquet(str(folder / "events")))
 
 
-def _play(bench: Bench, inputs: Inputs, target: Path) -> dict[str, Any]:
+def _play(meter: SparkMeter, inputs: Inputs, target: Path) -> dict[str, Any]:
     tables = what_if(inputs, DEFAULT_GRID)
 
     def write() -> None:
         for name, rows in tables.items():
             rows.write.parquet(str(target / name))
 
-    cost = bench.measure(write)
-    fidelity = bench.spark.read.parquet(str(target / "fidelity"))
+    cost = meter.measure(write)
+    fidelity = meter.spark.read.parquet(str(target / "fidelity"))
     sums = fidelity.selectExpr(
         "sum(generations) as generations",
         "sum(reproduced) as reproduced",

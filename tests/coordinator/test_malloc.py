@@ -25,7 +25,7 @@ class Holder:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     calls: list[bool] = []
     monkeypatch.setattr(memory, "give_large_blocks_back", lambda: bool(calls.append(True)))
     memory._give_back_once.cache_clear()
@@ -33,18 +33,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     memory._give_back_once.cache_clear()
 
 
-def test_malloc_is_configured_once_before_the_first_large_request(told: list[bool]) -> None:
+def test_malloc_is_configured_once_before_the_first_large_request(configured: list[bool]) -> None:
     requests = RequestMemory(ManualClock(), 1 << 30)
     requests.charge(Holder(), 0, 1_000, memory.WORTH_IT_BYTES - 1_001)
-    assert told == []
+    assert configured == []
     requests.charge(Holder(), 0, 1_000, memory.WORTH_IT_BYTES - 1_000)
     requests.charge(Holder(), 0, 1_000, 90_000_000)
-    assert told == [True]
+    assert configured == [True]
 
 
-def test_malloc_is_configured_before_the_first_large_answer(told: list[bool]) -> None:
+def test_malloc_is_configured_before_the_first_large_answer(configured: list[bool]) -> None:
     taken = Taken(Unsent(ManualClock()))
     taken.set(1_000)
-    assert told == []
+    assert configured == []
     taken.set(50_000_000)
-    assert told == [True]
+    assert configured == [True]

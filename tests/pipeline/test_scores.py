@@ -21,7 +21,7 @@ WANTED = {
 }  # fmt: skip
 
 
-def told(figures: list[Figure]) -> dict[str, str]:
+def summarized(figures: list[Figure]) -> dict[str, str]:
     return {figure.title.strip(): str(figure) for figure in figures}
 
 
@@ -51,7 +51,7 @@ def test_rebalances_are_scored() -> None:
         rebalance(7, 1_000),
         rebalance(9, 1_000),
     ]
-    found = told(rebalances({"rebalances": rows}, truth))
+    found = summarized(rebalances({"rebalances": rows}, truth))
     assert (found["rebalances found"], found["rebalances false"], found["cause right"]) == ("2/3", "1", "1/2")
     assert (found["start, median error"], found["length, median error"]) == ("275 ms", "52 %")
     assert (found["start inside the told range"], found["length inside the told range"]) == ("1/2", "1/2")
@@ -67,7 +67,7 @@ def test_regressions_are_scored() -> None:
     rows: list[Row] = [{"group": "g", "time_ms": at, "cause": cause} for at, cause in (
         (1_000, "reset"), (1_400, "reset"), (5_000, "zombie"), (7_000, "rewind"), (9_000, "rewind"),
     )]  # fmt: skip
-    found = told(regressions({"regressions": rows}, truth))
+    found = summarized(regressions({"regressions": rows}, truth))
     assert (found["regressions right"], found["rows with the right cause"]) == ("1/2", "2/3")
     assert (found["rows for one happening"], found["rows of nothing known"]) == ("2", "1")
 
@@ -101,8 +101,8 @@ def test_stalls_and_episodes_are_scored() -> None:
         {"group": "h", "kind": "restart", "from_ms": 55_000, "until_ms": 56_000},
     ]
     tables: Tables = {"stalls": standing, "episodes": happened}
-    assert told(stalls(tables, truth)) == {"stalls found": "1/2", "false": "1"}
-    assert told(episodes(tables, truth)) == {
+    assert summarized(stalls(tables, truth)) == {"stalls found": "1/2", "false": "1"}
+    assert summarized(episodes(tables, truth)) == {
         "episodes right": "2/3",
         "formation": "1/1",
         "trouble": "1/2",
@@ -166,7 +166,7 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
         row("forms", '{"group.protocol":"consumer"}'),
     ]  # fmt: skip
     found = advice({"advice": told_of}, truth)
-    assert told(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
+    assert summarized(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
     assert found[1].misses == ("untold",)
     assert advice({}, truth) == []
 

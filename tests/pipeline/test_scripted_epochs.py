@@ -8,7 +8,7 @@ OLD, NEW = "Aold", "Bnew"
 CLIENTS = {OLD: "a", NEW: "b", "c-1": "c"}
 
 
-def told(*said: str) -> list[tuple[int, str | None, str | None]]:
+def summarized(*said: str) -> list[tuple[int, str | None, str | None]]:
     """Generation, cause and who, of lines that are a second apart."""
     log = [
         f"2026-11-23 03:44:{10 + n},838 INFO GroupMetadataManager [x] [GroupId g] {what}" for n, what in enumerate(said)
@@ -27,7 +27,7 @@ def bumped(epoch: int) -> str:
 
 
 def test_joins_and_removals_are_read_from_the_brokers_log() -> None:
-    assert told(
+    assert summarized(
         f"Member {OLD} joins the consumer group using the consumer protocol.",
         bumped(2),
         f"Member {NEW} joins the consumer group using the consumer protocol.",
@@ -48,12 +48,12 @@ def test_a_classic_member_that_joins_again_is_no_new_member() -> None:
     created = (
         "Dynamic member with unknown member id joins the consumer group. Created a new member id c-1 and requesting "
     )
-    assert told(again, f"Member {OLD} fenced from the group because the member session expired.", bumped(4)) == [
+    assert summarized(again, f"Member {OLD} fenced from the group because the member session expired.", bumped(4)) == [
         (4, "session_expired", "a")
     ]
-    assert told(f"{created}the member to rejoin with this id.", again, bumped(4)) == [(4, "member_joined", "c")]
+    assert summarized(f"{created}the member to rejoin with this id.", again, bumped(4)) == [(4, "member_joined", "c")]
 
 
 def test_an_epoch_written_at_a_second_try_is_one_epoch() -> None:
     joins = f"Member {OLD} joins the consumer group using the consumer protocol."
-    assert told(joins, bumped(8), joins, bumped(8)) == [(8, "member_joined", "a")]
+    assert summarized(joins, bumped(8), joins, bumped(8)) == [(8, "member_joined", "a")]

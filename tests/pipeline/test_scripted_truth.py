@@ -11,7 +11,7 @@ NO_REASON = "client reason: not provided"
 LEADER = f"Leader a-{UUID} re-joining group during Stable"
 
 
-def told(*said: str, actions: list[Action] | None = None) -> list[tuple[int, str, str]]:
+def summarized(*said: str, actions: list[Action] | None = None) -> list[tuple[int, str, str]]:
     """Generation, cause and who, of lines that are a second apart; `?`: unsure."""
     log = [f"2026-11-21 23:42:{10 + n},500 INFO GroupMetadataManager {text}" for n, text in enumerate(said)]
     return [
@@ -35,7 +35,7 @@ JOINED = [
 
 
 def test_joins_and_leaves_are_read_from_the_brokers_log() -> None:
-    assert told(
+    assert summarized(
         f"{BEGAN} 0 (reason: Adding new member a-{UUID} with group instance id null; {NO_REASON}).",
         f"{SYNCED} 1. The group has 1 members, 0 of which are static.",
         f"{BEGAN} 1 (reason: explicit `LeaveGroup` request for (b-{UUID}) members.).",
@@ -46,7 +46,7 @@ def test_joins_and_leaves_are_read_from_the_brokers_log() -> None:
 
 
 def test_the_cause_that_overtakes_an_attempt_counts() -> None:
-    assert told(
+    assert summarized(
         f"{BEGAN} 1 (reason: removing member b-{UUID} on heartbeat expiration.).",
         f"{BEGAN} 2 (reason: Adding new member c-{UUID} with group instance id null; {NO_REASON}).",
         f"{SYNCED} 3. The group has 2 members, 0 of which are static.",
@@ -55,18 +55,18 @@ def test_the_cause_that_overtakes_an_attempt_counts() -> None:
 
 def test_the_reason_of_a_rejoin_is_read() -> None:
     said = f"{BEGAN} 1 (reason: {LEADER}; {NO_REASON}).", f"{SYNCED} 2. The group"
-    assert told(*said)[0] == (2, "?", "")
-    assert told(*said, actions=[done("subscription_changed")])[0] == (2, "subscription_changed", "a")
-    assert told(*said, actions=[done("partitions_changed", None)])[0] == (2, "partitions_changed", "a")
-    assert told(*said, actions=[done("subscription_changed", "b")])[0] == (2, "?", "")
-    assert told(*said, actions=[done("leader_rejoined", seconds_before=60)])[0] == (2, "?", "")
+    assert summarized(*said)[0] == (2, "?", "")
+    assert summarized(*said, actions=[done("subscription_changed")])[0] == (2, "subscription_changed", "a")
+    assert summarized(*said, actions=[done("partitions_changed", None)])[0] == (2, "partitions_changed", "a")
+    assert summarized(*said, actions=[done("subscription_changed", "b")])[0] == (2, "?", "")
+    assert summarized(*said, actions=[done("leader_rejoined", seconds_before=60)])[0] == (2, "?", "")
 
 
 def test_the_second_round_of_a_cooperative_rebalance_is_recognized() -> None:
     revoked = f"{BEGAN} 1 (reason: {LEADER}; client reason: need to revoke partitions and re-join)."
-    assert told(revoked, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "a")
+    assert summarized(revoked, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "a")
     other = f"{BEGAN} 1 (reason: Updating metadata for member b-{UUID} during Stable; {NO_REASON})."
-    assert told(other, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "b")
+    assert summarized(other, f"{SYNCED} 2. The")[0] == (2, "metadata_changed", "b")
 
 
 def test_events_after_the_end_are_ignored() -> None:

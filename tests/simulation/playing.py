@@ -37,7 +37,7 @@ class History(Protocol):
         """How far it is."""
         ...
 
-    def told(self, error: Exception | None = None) -> list[str]:
+    def described(self, error: Exception | None = None) -> list[str]:
         """What has happened last; of what concerns the error, if that can be told."""
         ...
 
@@ -63,7 +63,7 @@ class Histories(Generic[H]):
         except Exception as error:  # whatever breaks, the seed must be told
             head = f"seed {seed}, {history.now()}: {type(error).__name__}: {error}"
             again = f"again: make simulate ARGS='{self._option}--seeds 1 --start {seed} --events {events}'"
-            raise Failure(seed, "\n".join([head, again, *history.told(error)])) from error
+            raise Failure(seed, "\n".join([head, again, *history.described(error)])) from error
         return history
 
     def first_failure(self, numbers: Iterable[int], words: str, events: int = EVENTS) -> Failure | None:

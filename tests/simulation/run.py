@@ -57,7 +57,7 @@ class History:
         """How far it is."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
-    def told(self, error: Exception | None = None) -> list[str]:
+    def described(self, error: Exception | None = None) -> list[str]:
         """The last events of the group that the error names."""
         group_id = error.group_id if isinstance(error, Violation) else ""
         rows = []

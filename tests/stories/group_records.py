@@ -90,7 +90,7 @@ def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
     return encode_record(OFFSETS, Record(key_message, message, version))
 
 
-def told(pair: Pair) -> str:
+def described(pair: Pair) -> str:
     """A record for people."""
     record_type, key = OFFSETS.decode_key(pair[0])
     value = None if pair[1] is None else OFFSETS.decode_value(record_type, pair[1])[1]

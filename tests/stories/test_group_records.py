@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stories.group_records import Kept, kept, ours, stories, told, without_times
+from tests.stories.group_records import Kept, described, kept, ours, stories, without_times
 
 STORIES = {story.name: story for story in stories()}
 KEPT = kept()
@@ -23,7 +23,7 @@ def test_the_records_of_a_story_equal_kafkas(name: str) -> None:
     made = [without_times(pair, is_sorted=is_sorted) for pair in ours(STORIES[name], one.chance)]
     wanted = [without_times(pair, is_sorted=is_sorted) for pair in one.records]
     if made != wanted:
-        assert [told(pair) for pair in made] == [told(pair) for pair in wanted]
+        assert [described(pair) for pair in made] == [described(pair) for pair in wanted]
     assert made == wanted
 
 

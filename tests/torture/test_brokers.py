@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.runtime import shard
 from muster.coordinator.runtime.routing import Leaderships
 from muster.coordinator.server.nodes.running_node import RunningNode
-from tests.torture.node.history import History, told
+from tests.torture.node.history import History, described
 
 HISTORIES = (0, 2, 5, 8, 11, 14)
 
@@ -18,7 +18,7 @@ HISTORIES = (0, 2, 5, 8, 11, 14)
 def test_promises_of_brokers_hold_while_they_stop_die_and_return(seed: int) -> None:
     history = History(seed, brokers=True)
     history.run()
-    assert history.failure is None, told(history)
+    assert history.failure is None, described(history)
     assert history.world.judges
 
 

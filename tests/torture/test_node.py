@@ -15,7 +15,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.virtual.faulty_storage import Contents, Directory
 from tests.coordinator.api.harness import before_handler
-from tests.torture.node.history import History, told
+from tests.torture.node.history import History, described
 
 HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
 """Odd ones have transactions."""
@@ -25,7 +25,7 @@ HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
 def test_promises_of_a_node_hold_in_each_history(seed: int) -> None:
     history = History(seed)
     history.run()
-    assert history.failure is None, told(history)
+    assert history.failure is None, described(history)
     assert history.world.judges
     assert history.world.answers
 

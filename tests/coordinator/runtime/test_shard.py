@@ -13,7 +13,7 @@ from muster.coordinator.state_machine.deadlines import Deadline
 from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Look, ShardHarness, Sums
+from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Read, ShardHarness, Sums
 
 A, B = Producer(7, 0), Producer(8, 0)
 
@@ -33,14 +33,14 @@ class TestCommands:
     def test_commands_are_decided_written_and_answered(self, harness: ShardHarness) -> None:
         assert harness.ask(Add("a", 3)) == [(3, 0)]
         assert harness.ask(Add("a", 4)) == [(7, 0)]
-        assert harness.ask(Look("a")) == [(7, 0)]
+        assert harness.ask(Read("a")) == [(7, 0)]
         assert harness.log.end_offset == 2
         assert [one.leader_epoch for one in harness.log.headers()] == [5, 5]
         assert [(one.kind, one.facts) for one in harness.events] == [("added", {"number": 3}), ("added", {"number": 4})]
 
     def test_answers_wait_until_the_shown_state_is_durable(self) -> None:
         harness = ShardHarness(wait_for_sync=True).load()
-        added, seen = harness.ask(Add("a", 3)), harness.ask(Look("a"))
+        added, seen = harness.ask(Add("a", 3)), harness.ask(Read("a"))
         assert added == seen == []
         assert not harness.shard.is_settled()
         held = Answers()
@@ -87,7 +87,7 @@ class TestCommands:
         harness.clock.advance(1)
         assert harness.log.end_offset == 1
         harness.shard.run(_add_one, waits_ms=50)
-        assert harness.ask(Look("a")) == [(2, 0)]
+        assert harness.ask(Read("a")) == [(2, 0)]
         assert harness.log.end_offset == 2
         harness.shard.run(_add_one, waits_ms=50)
         harness.shard.resign()
@@ -136,7 +136,7 @@ class TestProducers:
         harness = ShardHarness(linger_ms=-1, wait_for_sync=True).load()
         added, ended = harness.ask(Add("a", 1), A), list[int]()
         harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
-        seen = harness.ask(Look("a"))
+        seen = harness.ask(Read("a"))
         assert [batch[2] for batch in harness.written()] == [False, True]
         assert added == seen == ended == []
         harness.later.settle()
@@ -151,7 +151,7 @@ class TestProducers:
         harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
         assert harness.core.sums == {"a": 1}
         (job,) = harness.jobs
-        seen = harness.ask(Look("a"))
+        seen = harness.ask(Read("a"))
         assert seen == []  # the marker may be lost yet
         harness.later.settle()
         assert (seen, ended, harness.events[3:]) == ([(1, 0)], [], [])
@@ -236,7 +236,7 @@ class TestLoading:
             harness.clock.advance(0)
         assert told[0]["event"] == "the sums of this partition are offline until their log is repaired"
         assert harness.shard.trouble is harness.open_error
-        assert harness.ask(Look("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        assert harness.ask(Read("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
     def test_the_reason_why_a_log_cannot_be_opened_is_logged_once_and_when_it_changes(self) -> None:
         harness = ShardHarness()

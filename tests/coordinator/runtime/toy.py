@@ -39,7 +39,7 @@ class Add:
         self.size = size
 
 
-class Look:
+class Read:
     """Answered with the sum, without a record."""
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ class Sums:
 
     def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
         request = command.request
-        if isinstance(request, Look):
+        if isinstance(request, Read):
             return Output([(command.respond, Answer(self.sums.get(request.name, 0)))])  # type: ignore[list-item]
         if request.number == 0:  # it waits for ever
             self.parked.append(command.respond)

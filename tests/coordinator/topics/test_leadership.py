@@ -44,7 +44,7 @@ class Log:
     def place(self, partition: int = 0) -> Place:
         return Place(self.state.topics["t"], partition)
 
-    def told(self, partition: int = 0) -> tuple[int, int, tuple[int, ...]]:
+    def state_of(self, partition: int = 0) -> tuple[int, int, tuple[int, ...]]:
         """Leader, leader epoch, who is in sync."""
         place = self.place(partition)
         return place.state.leader, place.topic.leader_epoch(partition), place.state.isr
@@ -56,7 +56,7 @@ def test_a_lost_leader_is_replaced_under_a_higher_epoch() -> None:
     for partition in (0, 1):
         log.write(leadership.settled(log.place(partition), log.live, partition))
     # a replica that lives comes first; when none does any broker takes its place
-    assert [log.told(0), log.told(1)] == [(2, 1, (2,)), (2, 1, (2,))]
+    assert [log.state_of(0), log.state_of(1)] == [(2, 1, (2,)), (2, 1, (2,))]
     assert leadership.settled(log.place(), log.live, 0) is None
 
 
@@ -64,10 +64,10 @@ def test_a_partition_without_leader_gets_one_when_a_broker_is_live() -> None:
     log = Log([1])
     log.fence(1, 2, 3)
     log.write(leadership.settled(log.place(), log.live, 0))
-    assert log.told() == (NO_LEADER, 1, ())
+    assert log.state_of() == (NO_LEADER, 1, ())
     log.register(2)
     log.write(leadership.settled(log.place(), log.live, 0))
-    assert log.told() == (2, 2, (2,))
+    assert log.state_of() == (2, 2, (2,))
 
 
 def test_preferred_leaders_are_restored_when_they_are_live() -> None:
@@ -77,26 +77,26 @@ def test_preferred_leaders_are_restored_when_they_are_live() -> None:
     assert leadership.preferred(log.place(), log.live) is None
     log.register(1)
     log.write(leadership.settled(log.place(), log.live, 0))
-    assert log.told() == (2, 1, (1, 2))
+    assert log.state_of() == (2, 1, (1, 2))
     assert leadership.preferred(log.place(), log.live) == 1
     log.write(leadership.change(log.place(), 1, log.live))
-    assert log.told() == (1, 2, (1, 2))
+    assert log.state_of() == (1, 2, (1, 2))
 
 
 def test_a_started_broker_raises_the_epochs_of_only_its_own_partitions() -> None:
     log = Log([1], [2])
-    before = [log.told(0)[1], log.told(1)[1]]
+    before = [log.state_of(0)[1], log.state_of(1)[1]]
     log.register(2)
-    assert [log.told(0)[1], log.told(1)[1]] == [before[0], before[1] + 2]
+    assert [log.state_of(0)[1], log.state_of(1)[1]] == [before[0], before[1] + 2]
     # the epoch is that of the leader after a move as well
     log.write(leadership.change(log.place(0), 2, log.live))
-    assert log.told(0)[1] == before[0] + 1
+    assert log.state_of(0)[1] == before[0] + 1
     log.register(2)
-    assert log.told(0)[1] == before[0] + 3
+    assert log.state_of(0)[1] == before[0] + 3
 
 
 @pytest.mark.parametrize(
-    ("replicas", "told"),
+    ("replicas", "expected"),
     [
         ([1, 2], (1, 0, (1, 2))),
         ([3, 1], (1, 0, (3, 1))),
@@ -105,11 +105,11 @@ def test_a_started_broker_raises_the_epochs_of_only_its_own_partitions() -> None
         ([4], (1, 0, (1,))),
     ],
 )
-def test_new_replicas_are_in_sync_at_once(replicas: list[int], told: tuple[int, int, tuple[int, ...]]) -> None:
+def test_new_replicas_are_in_sync_at_once(replicas: list[int], expected: tuple[int, int, tuple[int, ...]]) -> None:
     log = Log([1], brokers=4)
     log.fence(4)
     log.write(leadership.reassigned(log.place(), replicas, log.live, b"d" * 16))
-    assert log.told() == told
+    assert log.state_of() == expected
     assert list(log.place().state.replicas) == replicas
     assert leadership.reassigned(log.place(), replicas, log.live, b"d" * 16) is None
 
@@ -117,8 +117,8 @@ def test_new_replicas_are_in_sync_at_once(replicas: list[int], told: tuple[int, 
 def test_missing_brokers_lead_nothing() -> None:
     log = Log([1], [2], [3])
     log.write(*leadership.fence_missing_brokers(log.state, {1: None, 2: None}))
-    assert [log.told(index)[0] for index in range(3)][:2] == [1, 2]
-    assert log.told(2)[0] in (1, 2)
+    assert [log.state_of(index)[0] for index in range(3)][:2] == [1, 2]
+    assert log.state_of(2)[0] in (1, 2)
     assert log.state.brokers[3].fenced
     assert leadership.fence_missing_brokers(log.state, {1: None, 2: None}) == []
 

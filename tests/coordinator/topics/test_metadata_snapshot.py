@@ -31,7 +31,7 @@ from muster.protocol.messages.metadata_records.user_scram_credential_record impo
 from muster.protocol.records import decode_metadata
 
 
-def told(state: MetadataState) -> dict[str, Any]:
+def described(state: MetadataState) -> dict[str, Any]:
     """All that anybody can ask of a state."""
     image = state.image()
     return {
@@ -139,16 +139,16 @@ def test_a_replayed_snapshot_gives_the_state_of_the_whole_log(seed: int) -> None
     history = History(seed)
     for _ in range(history.rng.randrange(300)):
         history.take_in()
-    snapshot, before = MetadataSnapshot(history.state), told(history.state)
+    snapshot, before = MetadataSnapshot(history.state), described(history.state)
     late = MetadataSnapshot(history.state)
     again = replayed(snapshot, history.rng.choice((1, 7, 500)))
-    assert told(again) == before
+    assert described(again) == before
     for _ in range(100):
         history.take_in(again)
-        assert told(again) == told(history.state)
+        assert described(again) == described(history.state)
     # what was kept did not go on
-    assert told(replayed(late, 500)) == before
-    assert told(replayed(MetadataSnapshot(again), 500)) == told(history.state)
+    assert described(replayed(late, 500)) == before
+    assert described(replayed(MetadataSnapshot(again), 500)) == described(history.state)
 
 
 def test_a_snapshot_of_an_empty_state_has_no_parts() -> None:

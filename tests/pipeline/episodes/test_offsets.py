@@ -7,7 +7,7 @@ from muster.pipeline.episodes.other_trouble import Back, Stall
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 
-def told(
+def verdict_of(
     stalled: list[Stall] | None = None, back: list[Back] | None = None, group: Group | None = None
 ) -> verdict.Verdict:
     return verdict.verdict((group or Group("a")).episodes(), ms(6 * HOUR_S), None, stalled or [], back or [])
@@ -18,43 +18,43 @@ def stands(partition: int, from_s: float, until_s: float | None = None, lag: int
 
 
 def test_a_stalled_partition_makes_a_group_need_help() -> None:
-    found = told([stands(3, HOUR_S, lag=1_200)])
+    found = verdict_of([stands(3, HOUR_S, lag=1_200)])
     assert found == ("help", "orders-3 stands still since 16:06, 1,200 records behind", "stalled", 5 * HOUR_S * 1_000)
     several = [stands(number, HOUR_S + number, lag=10) for number in range(2)]
-    assert told(several).text == "orders-0 and orders-1 stand still since 16:06, 20 records behind"
+    assert verdict_of(several).text == "orders-0 and orders-1 stand still since 16:06, 20 records behind"
     many = [stands(number, HOUR_S) for number in range(5)]
-    assert told(many).text.startswith("5 partitions (orders-0, orders-1 and others) stand still since")
+    assert verdict_of(many).text.startswith("5 partitions (orders-0, orders-1 and others) stand still since")
 
 
 def test_a_partition_that_continued_makes_a_group_worth_a_look() -> None:
-    found = told([stands(3, HOUR_S, HOUR_S + 600)])
+    found = verdict_of([stands(3, HOUR_S, HOUR_S + 600)])
     assert (found.level, found.text) == ("look", "orders-3 stood still from 16:06 to 16:16")
     assert found.trouble_ms == 600_000  # nobody read it
 
 
 def test_a_second_application_is_trouble_but_rewinds_and_resets_are_not() -> None:
     twice = [Back("second_application", ms(HOUR_S), ms(HOUR_S + 900), 335)]
-    found = told(back=twice)
+    found = verdict_of(back=twice)
     words = "a second application commits under the same group id (335 commits went back) from 16:06 to 16:21"
     assert (found.level, found.text, found.kind) == ("look", words, "second_application")
-    assert told(back=[Back("second_application", ms(HOUR_S), ms(6 * HOUR_S), 335)]).level == "help"
-    assert "(1 commit went back)" in told(back=[Back("second_application", 0, 0, 1)]).text
-    fine = told(back=[Back("rewind", 0, 0, 1), Back("reset", 0, 0, 1), Back("rewind", 9, 9, 3)])
+    assert verdict_of(back=[Back("second_application", ms(HOUR_S), ms(6 * HOUR_S), 335)]).level == "help"
+    assert "(1 commit went back)" in verdict_of(back=[Back("second_application", 0, 0, 1)]).text
+    fine = verdict_of(back=[Back("rewind", 0, 0, 1), Back("reset", 0, 0, 1), Back("rewind", 9, 9, 3)])
     assert (fine.level, fine.text) == ("fine", "fine: 1 reset of offsets, 2 rewinds")
     zombies = [Back("zombie", ms(HOUR_S), ms(HOUR_S), 1)] * 2
-    assert "a former owner still committed" in told(back=zombies).text
-    assert "(2 times)" in told(back=zombies).text
+    assert "a former owner still committed" in verdict_of(back=zombies).text
+    assert "(2 times)" in verdict_of(back=zombies).text
 
 
 def test_current_trouble_is_named_before_past_trouble() -> None:
     group = Group("a", "b").dies(1_000, "a").comes(1_100, "a")
     on, over = stands(1, HOUR_S, lag=5), stands(2, HOUR_S, HOUR_S + 600)
-    assert told([on], group=group).text.startswith("orders-1 stands still")
-    assert told([over], group=group).text.startswith("a died and was replaced")
-    assert "; orders-2 stood still" in told([over], group=group).text
-    assert (told([on], group=group).level, told([over], group=group).level) == ("help", "look")
+    assert verdict_of([on], group=group).text.startswith("orders-1 stands still")
+    assert verdict_of([over], group=group).text.startswith("a died and was replaced")
+    assert "; orders-2 stood still" in verdict_of([over], group=group).text
+    assert (verdict_of([on], group=group).level, verdict_of([over], group=group).level) == ("help", "look")
 
 
 def test_the_verdict_of_a_group_that_suffered_from_an_outage_names_it() -> None:
     group = Group("a", "b").rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
-    assert told(group=group).text.startswith("a went or came back when other groups lost members")
+    assert verdict_of(group=group).text.startswith("a went or came back when other groups lost members")

@@ -13,7 +13,7 @@ from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 DOCS = Path(__file__).parents[3] / "docs" / "pipeline-episodes.md"
 
 
-def told(group: Group, end_s: float, score: float | None = None) -> verdict.Verdict:
+def verdict_of(group: Group, end_s: float, score: float | None = None) -> verdict.Verdict:
     return verdict.verdict(group.episodes(), ms(end_s), score)
 
 
@@ -25,12 +25,12 @@ def looping(times: int, **how: object) -> Group:
 
 
 def test_a_group_at_rest_is_fine() -> None:
-    assert told(Group("a", "b"), HOUR_S) == ("fine", "fine", None, 0)
+    assert verdict_of(Group("a", "b"), HOUR_S) == ("fine", "fine", None, 0)
 
 
 def test_intended_changes_are_no_trouble_but_have_a_cost() -> None:
     group = Group("a", "b").restarts(1_000, "a").restarts(1_060, "b").comes(5_000, "c")
-    found = told(group, 3 * HOUR_S)
+    found = verdict_of(group, 3 * HOUR_S)
     assert found == (
         "fine",
         "fine: 1 rolling restart, 1 scale-out (5 rebalances, 10 s of 6 partitions unread)",
@@ -38,7 +38,7 @@ def test_intended_changes_are_no_trouble_but_have_a_cost() -> None:
         0,
     )
     stopped = Group("a", "b").leaves(1_000, "a", "b")
-    assert told(stopped, HOUR_S).text == "stopped at 15:23: both members left"
+    assert verdict_of(stopped, HOUR_S).text == "stopped at 15:23: both members left"
 
 
 def test_the_verdict_is_in_plain_words() -> None:
@@ -53,17 +53,17 @@ def test_the_first_record_of_a_partial_log_is_described_as_such() -> None:
     group.rebalances[0] = group.rebalances[0]._replace(before_generation=None, members_before=None, cause=None)
     (first,) = group.episodes()
     assert verdict.describe(first, ms(HOUR_S)) == "the log begins in the midst of its life at 15:06"
-    assert told(group, HOUR_S).text == "fine: no rebalance since 15:06, when what the log has of it begins"
+    assert verdict_of(group, HOUR_S).text == "fine: no rebalance since 15:06, when what the log has of it begins"
 
 
 def test_a_current_loop_needs_help() -> None:
-    found = told(looping(19), 1_000 + 120 * 19)
+    found = verdict_of(looping(19), 1_000 + 120 * 19)
     assert found.text == "web-1 crash-loops: 38 rebalances, 1 min 16 s of 6 partitions unread since 15:23"
     assert (found.level, found.kind, found.trouble_ms) == ("help", "crash_loop", 38 * 12_000)
 
 
 def test_a_past_loop_is_worth_a_look() -> None:
-    found = told(looping(4), 6 * HOUR_S)
+    found = verdict_of(looping(4), 6 * HOUR_S)
     assert (found.level, found.text) == (
         "look", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29"
     )  # fmt: skip
@@ -71,66 +71,68 @@ def test_a_past_loop_is_worth_a_look() -> None:
 
 def test_a_loop_that_stopped_is_described_in_the_past_tense() -> None:
     """It needs help for an hour more, but it does not go on."""
-    found = told(looping(4), 1_000 + 120 * 4 + 600)
+    found = verdict_of(looping(4), 1_000 + 120 * 4 + 600)
     assert found[:2] == ("help", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29")
     # the next time is not overdue
-    assert " crash-loops: " in told(looping(4), 1_000 + 120 * 4 + 60).text
+    assert " crash-loops: " in verdict_of(looping(4), 1_000 + 120 * 4 + 60).text
 
 
 def test_a_member_that_always_leaves_cleanly_may_not_crash() -> None:
-    found = told(looping(4, how=LEFT), 1_000 + 120 * 4)
+    found = verdict_of(looping(4, how=LEFT), 1_000 + 120 * 4)
     assert (found.level, found.kind) == ("help", "crash_loop")
     assert found.text.startswith("web-1 keeps leaving and coming back: 8 rebalances")
-    assert told(looping(4, how=LEFT), 6 * HOUR_S).text.startswith("web-1 kept leaving and coming back: 8 rebalances")
+    past = verdict_of(looping(4, how=LEFT), 6 * HOUR_S)
+    assert past.text.startswith("web-1 kept leaving and coming back: 8 rebalances")
     job = Group("job")
     for number in range(5):
         job.restarts(10 + 25 * number, "job", 16)
-    assert told(job, 140)[:3] == (
+    assert verdict_of(job, 140)[:3] == (
         "look", "job left and came back 5 times: 10 rebalances, 20 s of 6 partitions unread since 15:06", "restart"
     )  # fmt: skip
 
 
 def test_the_verdict_says_that_static_members_died_or_were_stopped() -> None:
     stopped = Group().comes(0, "a", "b", instance=True).dies(1_000, "a", "b")
-    assert told(stopped, 2_000)[:2] == (
+    assert verdict_of(stopped, 2_000)[:2] == (
         "look",
         "both members died or were stopped (static members do not say which) and nobody came back: 1 rebalance, 2 s of "
         "6 partitions unread at 15:23",
     )
     late = Group().comes(0, "a", "b", instance=True).dies(1_000, "a").comes(1_006, "a", instance=True)
-    assert told(late, 2_000).text.startswith(
+    assert verdict_of(late, 2_000).text.startswith(
         "a died or stayed away for longer than its session, and was back 6 s after that: 2 rebalances"
     )
     gone = Group().comes(0, "a", "b", instance=True).dies(1_000, "a")
-    assert told(gone, 2_000).text.startswith("a died or was stopped (static members do not say which) and nobody took")
+    found = verdict_of(gone, 2_000)
+    assert found.text.startswith("a died or was stopped (static members do not say which) and nobody took")
 
 
 def test_deaths_are_named_together_after_loops() -> None:
     group = Group("a", "b", "c").dies(1_000, "a").comes(1_300, "a").dies(5_000, "b")
-    found = told(group, 5_100)
+    found = verdict_of(group, 5_100)
     assert found.text.startswith("2 deaths (a and b), nobody came for 1 of them: 3 rebalances")
     assert found.level == "look"
     single = Group("a", "b").dies(1_000, "a").comes(1_300, "a")
-    assert told(single, 1_400).text.startswith("a died and was replaced after 5 min: 2 rebalances")
-    both = told(looping(3).dies(9_000, "web-2"), 9_100).text
+    assert verdict_of(single, 1_400).text.startswith("a died and was replaced after 5 min: 2 rebalances")
+    both = verdict_of(looping(3).dies(9_000, "web-2"), 9_100).text
     assert both.startswith("web-1 crash-looped")
     assert "; web-2 died and nobody" in both
 
 
 def test_members_that_all_died_need_help_until_one_is_back() -> None:
     group = Group("a", "b").dies(1_000, "a", "b")
-    assert told(group, 2_000)[:2] == (
+    assert verdict_of(group, 2_000)[:2] == (
         "help", "both members died and nobody came back: 1 rebalance, 2 s of 6 partitions unread at 15:23"
     )  # fmt: skip
-    assert told(group.comes(1_900, "a", "b"), 2_000).level == "look"
+    assert verdict_of(group.comes(1_900, "a", "b"), 2_000).level == "look"
 
 
 def test_a_group_is_unstable_by_its_score_if_no_rule_knows_why() -> None:
     group = Group("a", "b")
     for number in range(10):
         group.rebalances_for(1_000 + 60 * number, "leader_rejoined")
-    assert told(group, 2_000, 49.9).level == "fine"
-    assert told(group, 2_000, 50.0)[:2] == (
+    assert verdict_of(group, 2_000, 49.9).level == "fine"
+    assert verdict_of(group, 2_000, 50.0)[:2] == (
         "help", "unstable, for no single reason: 10 rebalances, 20 s of 6 partitions unread from 15:23 to 15:32"
     )  # fmt: skip
 
@@ -139,13 +141,13 @@ def test_intended_changes_do_not_make_a_group_unstable() -> None:
     group = Group("a", "b")
     for number in range(5):
         group.comes(1_000 + 60 * number, "c", "d").leaves(1_030 + 60 * number, "c", "d")
-    assert told(group, 1_330, 60.0)[:2] == (
+    assert verdict_of(group, 1_330, 60.0)[:2] == (
         "look", "unstable: 5 scale-outs, 5 scale-ins: 10 rebalances, 20 s of 6 partitions unread since 15:23"
     )  # fmt: skip
 
 
 def test_times_of_another_day_have_the_day() -> None:
-    assert " from 2025-06-15 15:23 to 2025-06-15 15:29" in told(looping(4), 25 * HOUR_S).text
+    assert " from 2025-06-15 15:23 to 2025-06-15 15:29" in verdict_of(looping(4), 25 * HOUR_S).text
 
 
 def test_a_clock_that_went_back_is_mentioned() -> None:

@@ -55,7 +55,7 @@ def state(
     )._replace(**other)
 
 
-def told(states: Iterable[State | None]) -> list[tuple[int, str | None, str | None]]:
+def summarized(states: Iterable[State | None]) -> list[tuple[int, str | None, str | None]]:
     """Generation, cause and client id of who caused it, of all that is concluded."""
     return [
         (one.after.generation, one.verdict.cause, one.verdict.trigger and one.verdict.trigger.client_id)

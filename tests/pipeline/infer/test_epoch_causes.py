@@ -35,7 +35,7 @@ def every(first_ms: int, last_ms: int) -> Activity:
     return Activity((last_ms - first_ms) // COMMITS_MS + 1, first_ms, last_ms, COMMITS_MS, COMMITS_MS, COMMITS_MS)
 
 
-def told(found: list[Raised]) -> list[tuple[int, str | None, str | None]]:
+def summarized(found: list[Raised]) -> list[tuple[int, str | None, str | None]]:
     return [(one.epoch.number, one.cause, one.trigger and one.trigger.client_id) for one in found]
 
 
@@ -54,7 +54,7 @@ def test_joins_and_subscription_changes_are_found_in_the_records() -> None:
     server.grow(200_000, "u", 4)
     server.settle(200_100)
     found = judged(server)
-    assert told(found) == [
+    assert summarized(found) == [
         (2, "member_joined", "a"), (3, "member_joined", "b"), (4, "subscription_changed", "b"),
         (5, "partitions_changed", None),
     ]  # fmt: skip
@@ -107,7 +107,7 @@ def test_an_expired_static_member_shows_the_session_timeout() -> None:
     server.settle(110_000)
     server.leave(300_000, "b1")
     found = judged(server, {"a1": (3_000, 400_000), "b1": (3_000, 289_500)})
-    assert told(found)[-2:] == [(5, "session_expired", "s"), (6, "session_expired", "b")]
+    assert summarized(found)[-2:] == [(5, "session_expired", "s"), (6, "session_expired", "b")]
     assert found[-2].certainty == 0.97
 
 
@@ -118,7 +118,7 @@ def test_a_static_member_that_comes_back_is_replaced() -> None:
     server.back(2_000, "s1", "s2")
     server.join(3_000, "a1")
     found = judged(server)
-    assert told(found) == [(2, "member_joined", "s"), (3, "member_joined", "a")]
+    assert summarized(found) == [(2, "member_joined", "s"), (3, "member_joined", "a")]
     assert [tuple(one) for one in found[1].ended] == [("s1", "replaced", 2_000)]
     assert (found[1].change.joined, found[1].change.gone) == (("a1",), ())
 
@@ -141,7 +141,7 @@ def test_causes_before_the_log_are_unknown() -> None:
     states = [one for one in fold(records, server.names) if isinstance(one, State)]
     epochs = [Epoch(one.epoch or 0, one.began_ms, one.at_ms, one.members, one.change, {}) for one in states]
     found = list(raised(epochs))
-    assert told(found) == [(3, None, None), (4, "member_joined", "c")]
+    assert summarized(found) == [(3, None, None), (4, "member_joined", "c")]
     assert found[0].certainty == 0.2
 
 
@@ -161,7 +161,7 @@ def test_a_conversion_and_the_end_of_a_group_make_no_epoch() -> None:
         server.leave(10_000, name)
     server.delete(20_000)
     server.join(30_000, "d1")
-    assert [one[0] for one in told(judged(server))] == [8, 9, 10, 11, 2]
+    assert [one[0] for one in summarized(judged(server))] == [8, 9, 10, 11, 2]
 
 
 def test_a_dead_member_has_the_time_of_its_last_heartbeat() -> None:

@@ -279,11 +279,11 @@ def test_each_epoch_is_reported_once(steps: list[tuple[str, int, int]]) -> None:
         assert change.members_before + len(change.joined) - len(change.gone) == len(after.members)
     if found and steps[-1][0] == "settle":
         have = {name: sorted(one["has"]) for name, one in server.members.items()}
-        told = {
+        summarized = {
             one.member_id: sorted((share.topic, number) for share in one.assigned for number in share.partitions)
             for one in states(server)[-1].members
         }
-        assert told == have
+        assert summarized == have
 
 
 @settings(max_examples=200, deadline=None)
@@ -325,19 +325,19 @@ def test_epochs_of_a_real_kafka_log_are_found(tmp_path: Path) -> None:
     groups = logged(tmp_path)
     found = {name: [one for one in fold(records, {}) if isinstance(one, State)] for name, records in groups.items()}
 
-    def told(name: str) -> list[tuple[int | None, int, int, int, bool]]:
+    def summarized(name: str) -> list[tuple[int | None, int, int, int, bool]]:
         changes = [(one, one.change) for one in found[name] if one.change is not None]
         return [
             (one.epoch, len(change.joined), len(change.gone), len(change.resubscribed), change.topics_changed)
             for one, change in changes
         ]
 
-    assert told("g") == [
+    assert summarized("g") == [
         (2, 1, 0, 0, True), (3, 1, 0, 0, False), (4, 0, 0, 1, True), (5, 1, 0, 0, False), (6, 0, 0, 0, True),
         (7, 0, 1, 0, False), (8, 0, 1, 0, True), (9, 0, 1, 0, True),
     ]  # fmt: skip
     assert [one.at_ms - one.began_ms for one in found["g"]] == [0, 2_000, 580, 2_020, 1_630, 1_323, 434, 0]
-    assert told("re") == [(2, 2, 0, 0, True), (3, 0, 0, 0, True)]
+    assert summarized("re") == [(2, 2, 0, 0, True), (3, 0, 0, 0, True)]
     assert [(one.epoch, one.change is None) for one in found["st"]] == [
         (2, False), (3, False), (3, True), (4, False), (5, False),
     ]  # fmt: skip

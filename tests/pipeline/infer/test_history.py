@@ -1,26 +1,26 @@
 from __future__ import annotations
 
 from muster.pipeline.infer.history import NOT_KNOWN, rebalances
-from tests.pipeline.infer.states import every, last, member, state, told
+from tests.pipeline.infer.states import every, last, member, state, summarized
 
 A, B, C = member("a"), member("b"), member("c")
 
 
 def test_the_first_generation_has_the_cause_member_joined() -> None:
-    assert told([state(0, 0), state(1, 1, [A])]) == [(1, "member_joined", "a")]
+    assert summarized([state(0, 0), state(1, 1, [A])]) == [(1, "member_joined", "a")]
 
 
 def test_the_first_record_of_a_group_may_be_lost_to_compaction() -> None:
-    assert told([state(1, 1, [A])]) == [(1, "member_joined", "a")]
+    assert summarized([state(1, 1, [A])]) == [(1, "member_joined", "a")]
 
 
 def test_a_steady_group_does_not_rebalance() -> None:
     steady = [state(1, 1, [A], {"a": every(5, 2, 50)}), *(state(60 * n, 1, [A]) for n in range(1, 9))]
-    assert told([state(0, 0), *steady]) == [(1, "member_joined", "a")]
+    assert summarized([state(0, 0), *steady]) == [(1, "member_joined", "a")]
 
 
 def test_a_group_that_nobody_joined_does_not_rebalance() -> None:
-    assert told([state(0, 0), None, state(5, 0), None]) == []
+    assert summarized([state(0, 0), None, state(5, 0), None]) == []
 
 
 def test_the_cause_of_the_first_record_of_a_partial_log_is_unknown() -> None:
@@ -32,28 +32,28 @@ def test_an_old_record_left_by_compaction_says_nothing_of_the_next_one() -> None
     """The last record of old times, and long after it the first that is not cleaned yet."""
     old, new = rebalances([state(1, 5, [A, B]), state(900, 40, [C])])
     assert (old.verdict.cause, new.verdict.cause, new.before, new.verdict.gone) == (None, None, None, ())
-    assert told([state(1, 5, [A, B]), state(900, 6, [A]), state(950, 8, [A, C])])[1:] == [
+    assert summarized([state(1, 5, [A, B]), state(900, 6, [A]), state(950, 8, [A, C])])[1:] == [
         (6, "member_left", "b"), (8, "member_joined", "c"),
     ]  # fmt: skip
     # a group of the consumer protocol that became a classic one
-    assert told([None, state(1, 5, [A]), state(9, 7, [A, B])])[1:] == [(7, "member_joined", "b")]
+    assert summarized([None, state(1, 5, [A]), state(9, 7, [A, B])])[1:] == [(7, "member_joined", "b")]
 
 
 def test_a_deleted_group_begins_again() -> None:
-    assert told([state(0, 0), state(1, 1, [A]), None, state(9, 0), state(10, 1, [A])]) == [
+    assert summarized([state(0, 0), state(1, 1, [A]), None, state(9, 0), state(10, 1, [A])]) == [
         (1, "member_joined", "a"),
         (1, "member_joined", "a"),
     ]
 
 
 def test_a_deleted_group_without_a_tombstone_is_recognized() -> None:
-    assert told([state(0, 7, [A]), state(10, 1, [B])])[1:] == [(1, "member_joined", "b")]
+    assert summarized([state(0, 7, [A]), state(10, 1, [B])])[1:] == [(1, "member_joined", "b")]
 
 
 def test_a_static_member_under_a_new_id_is_no_rebalance() -> None:
     old = member("a", instance_id="i")
     new = old._replace(member_id="a-2")
-    assert told([state(0, 0), state(1, 1, [old]), state(20, 1, [new])]) == [(1, "member_joined", "a")]
+    assert summarized([state(0, 0), state(1, 1, [old]), state(20, 1, [new])]) == [(1, "member_joined", "a")]
 
 
 def test_commits_before_a_static_members_return_are_used() -> None:
@@ -71,14 +71,14 @@ def test_commits_before_a_static_members_return_are_used() -> None:
 
 
 def test_a_rebalance_to_an_empty_group_is_found() -> None:
-    assert told([state(1, 1, [A], {"a": every(1, 2, 30)}), state(30, 2), state(40, 3, [B])])[1:] == [
+    assert summarized([state(1, 1, [A], {"a": every(1, 2, 30)}), state(30, 2), state(40, 3, [B])])[1:] == [
         (2, "member_left", "a"),
         (3, "member_joined", "b"),
     ]
 
 
 def test_a_member_that_left_before_the_first_generation_is_not_named() -> None:
-    assert told([state(0, 0), state(3, 1)]) == [(1, "member_joined", None)]
+    assert summarized([state(0, 0), state(3, 1)]) == [(1, "member_joined", None)]
 
 
 def test_causes_of_distant_records_are_less_certain() -> None:

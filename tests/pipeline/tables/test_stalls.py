@@ -106,7 +106,7 @@ def found(spark: SparkSession) -> Found:
     return by_group
 
 
-def told(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
+def summarized(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
     """Status, start and end, in seconds."""
     return [
         (row["status"], (row["start_ms"] - ms(0)) // 1000, row["end_ms"] and (row["end_ms"] - ms(0)) // 1000)
@@ -116,13 +116,13 @@ def told(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
 
 @pytest.mark.parametrize("group", ["steady", "idle", "busy", "reader", "lazy"])
 def test_a_healthy_group_is_ok(found: Found, group: str) -> None:
-    assert told(found[group]) == [("OK", 0, None)]
+    assert summarized(found[group]) == [("OK", 0, None)]
     assert found[group][0]["lag"] == 0
 
 
 def test_repeated_commits_of_one_offset_with_lag_are_a_stall(found: Found) -> None:
     # it has one partition only: so nothing says that it works, and a minute has to go by
-    assert told(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
+    assert summarized(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
     first = found["stuck"][1]
     assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
     assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
@@ -130,40 +130,40 @@ def test_repeated_commits_of_one_offset_with_lag_are_a_stall(found: Found) -> No
 
 def test_silence_longer_than_the_window_is_a_stop(found: Found) -> None:
     # the last commit of offset 190 came at 95 s; the other group was beyond it at 100 s, and 100 s are allowed
-    assert told(found["paused"]) == [("OK", 0, None), ("STOP", 95, 395)]
+    assert summarized(found["paused"]) == [("OK", 0, None), ("STOP", 95, 395)]
     assert found["paused"][1]["lag"] == 790 - 190
 
 
 def test_a_stop_without_further_commits_lasts_to_the_end(found: Found) -> None:
-    assert told(found["dead"]) == [("STOP", 95, None)]
+    assert summarized(found["dead"]) == [("STOP", 95, None)]
     assert (found["dead"][0]["last_offset"], found["dead"][0]["lag"]) == (190, 710)
 
 
 def test_commits_with_a_growing_lag_are_a_warning(found: Found) -> None:
-    assert told(found["slow"]) == [("WARN", 450, None)]
+    assert summarized(found["slow"]) == [("WARN", 450, None)]
     assert (found["slow"][0]["first_offset"], found["slow"][0]["lag"]) == (90, 500)
 
 
 def test_a_rewind_lasts_until_the_old_offset_or_the_end_of_the_window(found: Found) -> None:
-    assert told(found["back"]) == [("REWIND", 50, 65), ("OK", 65, None)]
-    assert told(found["far-back"]) == [("REWIND", 60, 105), ("OK", 105, None)]
+    assert summarized(found["back"]) == [("REWIND", 50, 65), ("OK", 65, None)]
+    assert summarized(found["far-back"]) == [("REWIND", 60, 105), ("OK", 105, None)]
     assert (found["back"][0]["first_offset"], found["back"][0]["last_offset"]) == (40, 80)
 
 
 def test_a_deletion_ends_a_status(found: Found) -> None:
-    assert told(found["deleted"]) == [("REWIND", 5, 60)]
+    assert summarized(found["deleted"]) == [("REWIND", 5, 60)]
     assert (found["deleted"][0]["complete"], found["deleted"][0]["lag"]) == (0.3, None)
 
 
 def test_few_commits_are_judged_only_at_the_end(found: Found) -> None:
-    assert told(found["young"]) == [("STOP", 5, None)]
+    assert summarized(found["young"]) == [("STOP", 5, None)]
     assert found["young"][0]["complete"] == 0.2
-    assert told(found["single"]) == [("OK", 0, None)]
+    assert summarized(found["single"]) == [("OK", 0, None)]
     assert found["single"][0]["complete"] == 0.1
 
 
 def test_without_the_end_of_a_topic_only_rewinds_are_found(found: Found) -> None:
-    assert told(found["unknown"]) == [("REWIND", 75, None)]
+    assert summarized(found["unknown"]) == [("REWIND", 75, None)]
     assert (found["unknown"][0]["lag"], found["unknown"][0]["lag_known"]) == (None, False)
 
 
@@ -179,7 +179,7 @@ def test_without_any_ends_only_rewinds_are_found(spark: SparkSession) -> None:
 
 
 def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Found) -> None:
-    stalled = [(row["partition"], *one) for row, one in zip(found["held"], told(found["held"]), strict=True)]
+    stalled = [(row["partition"], *one) for row, one in zip(found["held"], summarized(found["held"]), strict=True)]
     assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
         (2, "STOP", 45, 100),
         (1, "STALL", 50, 100),
@@ -204,7 +204,7 @@ def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> Non
         ),
     )  # fmt: skip
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", commits), ends), owned).collect()]
-    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
+    assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
 
 
 def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
@@ -212,7 +212,7 @@ def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
     ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", seldom.rows), ends)).collect()]
-    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
+    assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
 
 
 def test_rare_commits_after_a_restart_are_no_stall(spark: SparkSession) -> None:
@@ -243,7 +243,10 @@ def test_silence_between_two_members_is_no_usual_interval(spark: SparkSession) -
     away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
     ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", away.rows), ends)).collect()]
-    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 95, 400), ("STOP", 495, 695)]
+    assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [
+        ("STOP", 95, 400),
+        ("STOP", 495, 695),
+    ]
 
 
 def test_an_unread_transaction_marker_is_no_stall(spark: SparkSession) -> None:
@@ -260,7 +263,7 @@ def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(spark: SparkSessi
     well = Commits("well", "well").by("a", *every(5, climbing(20)))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", well.rows), ends)).collect()]
-    assert told(rows) == [("OK", 0, None)]
+    assert summarized(rows) == [("OK", 0, None)]
 
 
 def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
@@ -271,7 +274,7 @@ def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
     rows = [
         row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
     ]
-    assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
+    assert summarized([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
 
 
 def test_a_restart_makes_no_stall(found: Found) -> None:

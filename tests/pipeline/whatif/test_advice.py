@@ -29,7 +29,7 @@ def found(*rows: tuple[str, Figures | None], source: str = EVENTS, share: int = 
     return Comparison(Fidelity(source, 100, share, held), ACTUAL, whatif)
 
 
-def told(comparison: Comparison, **given: object) -> str | None:
+def advice_of(comparison: Comparison, **given: object) -> str | None:
     source = comparison.fidelity.source
     got: Advice | None = advice(history(source, **given), comparison)  # type: ignore[arg-type]
     return None if got is None else got.sentence
@@ -40,7 +40,7 @@ HELPS = Figures(4, 3, 20_000, 130_000, 60_000.0)
 
 
 def test_advice_is_one_sentence_with_gain_and_price() -> None:
-    assert told(found((STATIC, HELPS))) == (
+    assert advice_of(found((STATIC, HELPS))) == (
         f"static ids and session.timeout.ms=60000 would have spared 10 of 14 rebalances and {HALF}; a crash would have "
         "stayed unnoticed 50 s longer"
     )
@@ -48,32 +48,32 @@ def test_advice_is_one_sentence_with_gain_and_price() -> None:
 
 def test_a_gain_within_its_uncertainty_gives_no_advice() -> None:
     slight = replace(ACTUAL, paused_partition_ms=150_000)
-    assert told(found(("assignor=sticky", slight))) is not None
-    assert told(found(("assignor=sticky", slight), source=LOG)) is None  # times of a log are estimates
-    assert told(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that true
+    assert advice_of(found(("assignor=sticky", slight))) is not None
+    assert advice_of(found(("assignor=sticky", slight), source=LOG)) is None  # times of a log are estimates
+    assert advice_of(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that true
 
 
 def test_dead_time_that_a_setting_adds_is_subtracted() -> None:
     dear = Figures(4, 3, 20_000, 400_000, 60_000.0)
-    assert told(found((STATIC, dear))) is None
+    assert advice_of(found((STATIC, dear))) is None
 
 
 def test_fewer_rebalances_at_the_same_unread_time_are_advised() -> None:
     calm = replace(ACTUAL, rebalances=4)
-    assert told(found(("static", calm))) == "static ids would have spared 10 of 14 rebalances"
-    assert told(found(("static", replace(ACTUAL, rebalances=13)))) is None
+    assert advice_of(found(("static", calm))) == "static ids would have spared 10 of 14 rebalances"
+    assert advice_of(found(("static", replace(ACTUAL, rebalances=13)))) is None
     dearer = replace(calm, silent_partition_ms=112_000)
-    assert told(found(("static", dearer))) == (
+    assert advice_of(found(("static", dearer))) == (
         "static ids would have spared 10 of 14 rebalances, and left partitions unread for 12 s more"
     )
 
 
 def test_nothing_is_advised_without_fidelity_or_without_anything_to_spare() -> None:
-    assert told(found((STATIC, HELPS), held=True)) is None
-    assert told(found((STATIC, None))) is None
-    assert told(found((STATIC, HELPS)), generations=2) is None
-    assert told(found((STATIC, HELPS)), generations=4, emptied=2) is None  # it stopped on purpose, twice
-    assert told(found(("", HELPS))) is None
+    assert advice_of(found((STATIC, HELPS), held=True)) is None
+    assert advice_of(found((STATIC, None))) is None
+    assert advice_of(found((STATIC, HELPS)), generations=2) is None
+    assert advice_of(found((STATIC, HELPS)), generations=4, emptied=2) is None  # it stopped on purpose, twice
+    assert advice_of(found(("", HELPS))) is None
 
 
 def test_a_consumer_group_gets_only_advice_that_applies_to_it() -> None:
@@ -88,10 +88,10 @@ def test_a_consumer_group_gets_only_advice_that_applies_to_it() -> None:
 
 
 def test_no_heartbeat_is_advised_from_an_inferred_log() -> None:
-    assert told(found(("heartbeat.interval.ms=1000", HELPS))) is not None
-    assert told(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
-    assert told(found(("deploy=rolling:1", HELPS))) is not None
-    assert told(found(("deploy=rolling:1", HELPS)), emptied=1) is None
+    assert advice_of(found(("heartbeat.interval.ms=1000", HELPS))) is not None
+    assert advice_of(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
+    assert advice_of(found(("deploy=rolling:1", HELPS))) is not None
+    assert advice_of(found(("deploy=rolling:1", HELPS)), emptied=1) is None
 
 
 def test_the_gain_of_the_unchanged_replay_does_not_count() -> None:
@@ -149,7 +149,7 @@ def test_a_return_to_the_classic_protocol_is_not_advised() -> None:
 
 
 def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None:
-    assert told(found(("consumer", replace(HELPS, rebalances=40)))) == (
+    assert advice_of(found(("consumer", replace(HELPS, rebalances=40)))) == (
         f"group.protocol=consumer would have spared {HALF}; a crash would have stayed unnoticed 50 s longer"
     )
 
@@ -164,7 +164,7 @@ def test_no_eager_strategy_is_advised_for_a_cooperative_group() -> None:
 
 
 def test_rounds_of_a_cooperative_strategy_are_not_counted_against_it() -> None:
-    assert told(found(("cooperative", replace(HELPS, rebalances=20)))) == (
+    assert advice_of(found(("cooperative", replace(HELPS, rebalances=20)))) == (
         f"the assignor cooperative-sticky would have spared {HALF}; a crash would have stayed unnoticed 50 s longer"
     )
 
@@ -173,7 +173,7 @@ def test_the_cost_of_the_first_formation_is_no_trouble() -> None:
     formed = replace(ACTUAL, forming_partition_ms=200_000)
     quicker = replace(formed, paused_partition_ms=0, forming_partition_ms=0)
     comparison = replace(found(("consumer", quicker)), actual=formed)
-    assert told(comparison) is None
+    assert advice_of(comparison) is None
 
 
 @pytest.mark.parametrize(("asked_ms", "is_told"), [(0, False), (5_000, True), (10_000, True), (30_000, False)])
@@ -198,7 +198,7 @@ def test_no_shorter_timeout_is_advised(name: str) -> None:
 
 def test_the_simplest_of_nearly_equal_settings_is_advised() -> None:
     best = replace(HELPS, paused_partition_ms=10_000)
-    got = told(
+    got = advice_of(
         found(("static,assignor=sticky,session.timeout.ms=60000", best), ("static", HELPS), ("deploy=all", HELPS))
     )
     assert got is not None

@@ -183,7 +183,7 @@ class History:
         """How far it is."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
-    def told(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all groups
+    def described(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all groups
         """What was drawn for it, and the last things that have happened."""
         rows = []
         for number, ms, what, call, detail in list(self.world.trace)[-last:]:

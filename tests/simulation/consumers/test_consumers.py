@@ -28,7 +28,7 @@ def test_histories_of_consumers_keep_each_rule_and_reach_each_event() -> None:
 
 def test_a_seed_always_gives_the_same_history_of_consumers() -> None:
     one, other = (CONSUMERS.simulate(3, 300) for _ in range(2))
-    assert one.told(last=2_000) == other.told(last=2_000)
+    assert one.described(last=2_000) == other.described(last=2_000)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -154,9 +154,9 @@ class History:
         """How far it is."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
-    def told(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all ids
+    def described(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all ids
         """The last things that have happened."""
-        return self.world.told(last)
+        return self.world.described(last)
 
     def counted(self) -> Counter[str]:
         """How many transactions there were, and in how many histories there was which trouble."""

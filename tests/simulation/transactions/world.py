@@ -93,7 +93,7 @@ class World(world.World):
         """For the trace."""
         self.trace.append((self.ms, text, message))
 
-    def told(self, last: int) -> list[str]:
+    def described(self, last: int) -> list[str]:
         """The end of the trace, in words."""
         return [f"{ms:>8} ms {text} {brief(message)[:300]}" for ms, text, message in list(self.trace)[-last:]]
 

@@ -20,7 +20,7 @@ def test_java_orders_strings_by_hash() -> None:
     assert java_order(["b", "a", "p"]) == ["p", "a", "b"]
 
 
-async def told(ways: type[OwnWays], *lines: str) -> str:
+async def played(ways: type[OwnWays], *lines: str) -> str:
     story = Story(
         "told",
         "broker group.initial.rebalance.delay.ms=0 group.min.session.timeout.ms=100\ntopics t1=3\n"
@@ -39,7 +39,7 @@ async def test_kafka_leaves_abandoned_requests_without_an_answer() -> None:
         "B: join",
         "advance 20000",
     )
-    ours, kafkas = await told(OwnWays, *steps), await told(KafkaWays, *steps)
+    ours, kafkas = await played(OwnWays, *steps), await played(KafkaWays, *steps)
     assert "REBALANCE_IN_PROGRESS" in ours
     assert "REBALANCE_IN_PROGRESS" not in kafkas
 
@@ -53,8 +53,8 @@ async def test_a_tied_vote_is_decided_by_hash() -> None:
         "A: join",
     )
     first, second = java_order(["range", "sticky"])
-    assert "generation=3 protocol=range" in await told(OwnWays, *steps), "the leader's own preference"
-    assert f"generation=3 protocol={first}" in await told(KafkaWays, *steps)
+    assert "generation=3 protocol=range" in await played(OwnWays, *steps), "the leader's own preference"
+    assert f"generation=3 protocol={first}" in await played(KafkaWays, *steps)
     assert first != second
 
 
@@ -71,8 +71,8 @@ async def test_an_unsynced_static_member_that_restarts_causes_a_rebalance() -> N
         "advance 1500",
         "A: heartbeat",
     )
-    assert (await told(OwnWays, *steps)).endswith("A <- heartbeat ok\n")
-    assert (await told(KafkaWays, *steps)).endswith("A <- heartbeat REBALANCE_IN_PROGRESS\n")
+    assert (await played(OwnWays, *steps)).endswith("A <- heartbeat ok\n")
+    assert (await played(KafkaWays, *steps)).endswith("A <- heartbeat REBALANCE_IN_PROGRESS\n")
 
 
 async def test_a_refused_commit_leaves_a_group_that_may_be_hidden() -> None:

@@ -51,7 +51,7 @@ class History:
                 raise Broken(f"the log says: {line}")
 
 
-def told(history: History, *, in_full: bool = False) -> str:
+def described(history: History, *, in_full: bool = False) -> str:
     """What went wrong, and how to see it again; `in_full`: with what happened before."""
     again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {history.seed}'"
     if history.brokers:

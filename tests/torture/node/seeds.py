@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.simulation import seeds
-from tests.torture.node.history import History, told
+from tests.torture.node.history import History, described
 
 CHUNK = 20
 """Histories that are played in one go."""
@@ -30,5 +30,5 @@ def play_nodes(first: int, count: int, *, brokers: bool = False) -> seeds.Played
         )  # fmt: skip
         counts["changes of brokers"] += getattr(history.world, "changes", 0)
         if history.failure is not None:
-            failures.append(told(history, in_full=count == 1))
+            failures.append(described(history, in_full=count == 1))
     return seeds.Played(counts, failures)

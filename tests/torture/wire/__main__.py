@@ -39,7 +39,7 @@ def play_chapters(first: int, count: int) -> seeds.Played:
         if len(_sizes_mb) > EACH and _sizes_mb[-1] > _sizes_mb[EACH // 2] + MAX_GROWTH_MB:
             chapter.faults.append(f"chapters leave memory behind: {_sizes_mb[-1]:.0f} MB")
         if chapter.faults:
-            failures.append(told(chapter))
+            failures.append(described(chapter))
     return seeds.Played(counts, failures)
 
 
@@ -53,7 +53,7 @@ def played(seed: int, inputs: int = INPUTS) -> Chapter:
     return chapter
 
 
-def told(chapter: Chapter) -> str:
+def described(chapter: Chapter) -> str:
     """What went wrong, how to see it again, and where its inputs are."""
     path = Path(tempfile.gettempdir()) / f"torture-wire-{chapter.seed}.txt"
     path.write_text("".join(f"{one.connection} {one.port} {one.data.hex()}\n" for one in chapter.steps))

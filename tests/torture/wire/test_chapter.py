@@ -10,7 +10,7 @@ import pytest
 from muster.coordinator.api import registry
 from muster.coordinator.api.groups import membership
 from muster.protocol.api import ApiKey
-from tests.torture.wire.__main__ import played, told
+from tests.torture.wire.__main__ import described, played
 from tests.torture.wire.chapter import Chapter, import_all
 
 CHAPTERS = (1, 2, 3, 4)
@@ -24,7 +24,7 @@ def _imported() -> None:
 @pytest.mark.parametrize("seed", CHAPTERS)
 def test_hostile_bytes_do_not_affect_other_clients(seed: int) -> None:
     chapter = played(seed)
-    assert not chapter.faults, told(chapter)
+    assert not chapter.faults, described(chapter)
     assert chapter.counts["answers"] > 1_000
     assert chapter.counts["commits of innocents"] > 30
 

@@ -61,7 +61,7 @@ def expected(batches: Iterable[tuple[BatchHeader, bytes]]) -> Expected:
     return Expected(sorted(known.values()), min(starts, default=None), aborted)
 
 
-def told(log: UnifiedLog) -> Expected:
+def producer_states(log: UnifiedLog) -> Expected:
     """What a log tells, once it was asked."""
     at_once(log.producers.loading())
     producers = [
@@ -126,7 +126,7 @@ class History:
         elif chance < 0.97:
             self.manager.checkpoint()
         elif chance < 0.99:
-            assert told(self.log) == expected(stored(self.log))
+            assert producer_states(self.log) == expected(stored(self.log))
         else:
             self.later.settle()
             self.manager.close()

@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.log import DamagedLog, LogError, MemoryStorage
 from muster.coordinator.log.producers import files
-from tests.coordinator.log.producers.histories import History, expected, opened, stored, told
+from tests.coordinator.log.producers.histories import History, expected, opened, producer_states, stored
 
 BLOCKS, SEEDS = 4, 12
 
@@ -33,9 +33,9 @@ def test_after_a_crash_the_producer_state_is_that_of_the_log(
                 batches = stored(log)
             except DamagedLog:
                 with pytest.raises(LogError):
-                    told(log)
+                    producer_states(log)
                 break
-            assert told(log) == expected(batches), seed
+            assert producer_states(log) == expected(batches), seed
             manager.close(clean=clean)
 
 
@@ -60,4 +60,4 @@ def test_after_a_cut_at_any_byte_the_producer_state_is_that_of_the_remaining_log
         left = copied(whole)
         del left.files[newest][size:]
         _, log = opened(left)
-        assert told(log) == expected(stored(log)), size
+        assert producer_states(log) == expected(stored(log)), size

@@ -13,7 +13,7 @@ from muster.coordinator.log.producers.snapshot import decode, row_of
 from muster.coordinator.log.records.headers import iterate
 from muster.coordinator.log.records.markers import build_marker, read_marker
 from muster.coordinator.system.jobs import at_once
-from tests.coordinator.log.producers.histories import expected, stored, told
+from tests.coordinator.log.producers.histories import expected, producer_states, stored
 from tests.coordinator.log.support import GOLDEN, NOW, on_files
 
 KAFKAS = GOLDEN / "transactions"
@@ -40,7 +40,7 @@ def test_kafkas_producer_files_equal_the_state_of_its_log(tmp_path: Path, monkey
     log = brokers(tmp_path).open_log("tx", 0, config=LogConfig(retention_ms=-1))
     with monkeypatch.context() as patched:
         patched.setattr(state_manager, "segment_batches", lambda *_: pytest.fail("the log is read"))
-        known = told(log)
+        known = producer_states(log)
     assert known == expected(stored(log))
     assert log.producers.last_stable_offset(log.end_offset) == 16
     assert {path.name: path.read_bytes() for path in (tmp_path / "data" / FOLDER).glob("*.txnindex")} == INDEXES
