@@ -1,4 +1,4 @@
-"""What tests of several folders share, and how they are shared out when two processes run them (`make test`)."""
+"""What tests of several folders share, and how two processes divide the tests (`make test`)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def postgres() -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lasts longest comes first, so that no process ends long before the other."""
+    """The longest tests run first, so that both processes end at about the same time."""
     items.sort(key=lambda item: sharing_out.rank(item.path))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing_out.FileScheduling:
-    """How two processes share out the tests."""
+    """The scheduler that divides the tests between two processes."""
     return sharing_out.FileScheduling(config, log)
 
 

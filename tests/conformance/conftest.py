@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    """These tests run only when they are asked for by name: they need a real Kafka."""
+    """These tests need a real Kafka, so they run only when their names are given."""
     return None if any("conformance" in argument for argument in config.args) else True
 
 
@@ -51,7 +51,7 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def start_java(java_classes: str, tmp_path: Path) -> Iterator[Callable[[ServerProcess], JavaClients]]:
-    """Start processes with Java clients; those that still run when the test ends are ended."""
+    """Start processes with Java clients. A process that still runs at the end of the test is stopped."""
     started: list[JavaClients] = []
 
     def start(server: ServerProcess) -> JavaClients:
@@ -66,9 +66,8 @@ def start_java(java_classes: str, tmp_path: Path) -> Iterator[Callable[[ServerPr
 
 @pytest.fixture
 def tool(server: ServerProcess) -> Tool:
-    """Run one of Kafka's command line tools on the shared server; what it wrote to stdout.
-
-    A success is expected, unless another `status` is; `errors` adds what it wrote to stderr.
+    """Run one of Kafka's command line tools on the shared server, and return its stdout. The tool must succeed, unless
+    another `status` is expected; `errors` adds its stderr.
     """
 
     def run(name: str, *arguments: str, stdin: str | None = None, status: int = 0, errors: bool = False) -> str:

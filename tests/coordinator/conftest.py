@@ -1,4 +1,4 @@
-"""Fixtures that several rooms' tests share."""
+"""Fixtures for the tests of several packages."""
 
 from __future__ import annotations
 

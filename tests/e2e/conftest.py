@@ -66,9 +66,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Start]:
-    """Start servers of the test's own: `start_server({"property": "value"}, in_memory=False)`.
-
-    Those that still run when the test ends are stopped, and must end with exit status 0.
+    """Start servers for one test: `start_server({"property": "value"}, in_memory=False)`. A server that still runs at
+    the end of the test is stopped, and must end with exit status 0.
     """
     if BOOTSTRAP:
         pytest.skip("this test needs a server of its own")
@@ -88,14 +87,14 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def new_name() -> Callable[[str], str]:
-    """Names of topics and groups that nobody else uses, also when one server serves many runs."""
+    """New names of topics and groups, unique also when one server serves many runs."""
     run, counter = secrets.token_hex(4), itertools.count()
     return lambda kind: f"{kind}-{run}-{next(counter)}"
 
 
 @pytest.fixture
 def new_topic(server: ServerProcess, new_name: Callable[[str], str]) -> Callable[[int], str]:
-    """Create a topic of so many partitions on the shared server."""
+    """Create a topic with the given number of partitions on the shared server."""
 
     def create(partitions: int = 1) -> str:
         name = new_name("topic")
@@ -107,14 +106,13 @@ def new_topic(server: ServerProcess, new_name: Callable[[str], str]) -> Callable
 
 @pytest.fixture
 def group(new_name: Callable[[str], str]) -> str:
-    """The id of a group that nobody else uses."""
+    """A new group id."""
     return new_name("group")
 
 
 def create_topic(server: ServerProcess, name: str, partitions: int) -> None:
-    """Create a topic with frames by hand, so that the clients' own admin calls are not needed for it.
-
-    Returns when its partitions are led: Kafka answers CreateTopics a little before.
+    """Create a topic by hand-made frames, so that no client needs its own admin calls. Returns when the partitions
+    have leaders: Kafka answers CreateTopics a little earlier.
     """
     with socket.create_connection(server.address, timeout=30) as connection:
         answer = wire.call(connection, wire.create_topic(name, partitions))

@@ -1,4 +1,4 @@
-"""One Spark for all tests of the pipeline; a test has 300 s, for machines with much else to do."""
+"""One Spark session serves all tests of the pipeline. A test may take 300 s, for busy machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """On two cores; with Spark's Kafka connector where its jars are there."""
+    """A session on two cores, with Spark's Kafka connector if its jars are installed."""
     settings = {
         "spark.driver.memory": "512m",
         # so little is done here that compiling it well costs more than it saves: half the CPU time; with that, Java
@@ -47,7 +47,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_kept() -> Iterator[None]:
-    """Plans and tables that a module had Spark keep go with it: each further query would be compared with them all."""
+    """Plans and tables that Spark cached for a module are dropped at its end: Spark compares each later query with all
+    of them.
+    """
     yield
     session = SparkSession.getActiveSession()
     if session is not None:
@@ -57,7 +59,7 @@ def _nothing_kept() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A running Muster with some groups; tests may commit more."""
+    """A running Muster with some groups. Tests may commit more offsets."""
     server = MusterServer(tmp_path_factory.mktemp("live"), QUICK)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and keys that it signs, in each form that a client or a server may want."""
+"""Certificates for tests: an authority, and keys that it signs, in each form that a client or a server uses."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ END = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
 
 
 def name(text: str) -> x509.Name:
-    """`CN=…,O=…`, as RFC 4514 writes it."""
+    """The distinguished name `CN=…,O=…` as in RFC 4514."""
     return x509.Name.from_rfc4514_string(text)
 
 
 class Pair(NamedTuple):
-    """A key and its certificates, its own first."""
+    """A key and its certificates; its own certificate is the first."""
 
     key: ec.EllipticCurvePrivateKey
     chain: tuple[x509.Certificate, ...]
@@ -47,13 +47,13 @@ class Pair(NamedTuple):
         return "".join(one.public_bytes(Encoding.PEM).decode() for one in self.chain)
 
     def pem(self, path: Path, password: str | None = None) -> str:
-        """Write both into a file, which only its owner may read."""
+        """Write the key and the certificates into a file that only its owner can read."""
         path.touch(mode=0o600)
         path.write_text(self.key_pem(password) + self.chain_pem)
         return str(path)
 
     def pkcs12(self, path: Path, password: str) -> str:
-        """Write both into a key store."""
+        """Write the key and the certificates into a key store."""
         how = BestAvailableEncryption(password.encode())
         path.write_bytes(pkcs12.serialize_key_and_certificates(b"me", self.key, self.chain[0], self.chain[1:], how))
         return str(path)
@@ -68,11 +68,11 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """Its certificate."""
+        """The certificate of the authority in PEM."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def signed(self, subject: str, *, host: str | None = None, end: datetime.datetime = END) -> Pair:
-        """A key with a certificate for this subject; `host`: what a server's is for, beside 127.0.0.1."""
+        """A key with a certificate for `subject`. `host` is a host name of a server, in addition to 127.0.0.1."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.rfc4514_string()
         return Pair(key, (self._sign(subject, issuer, key, host=host, end=end), self.certificate))

@@ -1,6 +1,5 @@
-"""Three processes of `muster serve --cluster` over one database, as one server under test.
-
-May not import the product: here a server is its command line.
+"""Three processes of `muster serve --cluster` over one database, as one server under test. This module may not import
+the product: here a server is its command line.
 """
 
 from __future__ import annotations
@@ -19,27 +18,29 @@ NODES = 3
 
 
 class ClusterNode(MusterServer):
-    """One of them; `begin` does not wait until it is ready."""
+    """One of the three processes. `begin` does not wait until the node is ready."""
 
     def begin(self) -> None:
-        """Run it."""
+        """Start the process."""
         watch_log(self.log_path)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
 
     def until_ready(self) -> None:
-        """It serves. Raises `ServerError`."""
+        """Wait until the node serves clients. Raises `ServerError`."""
         assert self._process is not None
         assert self.wait_until_ready(self._process) == self.bootstrap
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it this one."""
+        """Send the signal to the process."""
         assert self._process is not None
         self._process.send_signal(number)
 
 
 class ClusterNodes:
-    """See the module. `database`: an empty one, which this makes a cluster of. `racks`: of each node, or empty."""
+    """The three processes. `database` is the URL of an empty database for the cluster. `racks` has the rack of each
+    node, or is empty.
+    """
 
     name = "muster"
 
@@ -65,22 +66,22 @@ class ClusterNodes:
 
     @property
     def bootstrap(self) -> str:
-        """All of them."""
+        """The addresses of all nodes."""
         return ",".join(node.bootstrap for node in self._nodes)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each."""
+        """Host and port of each node."""
         return [node.address for node in self._nodes]
 
     @property
     def running(self) -> bool:
-        """Whether any of them is."""
+        """Whether any node runs."""
         return any(node.running for node in self._nodes)
 
     @property
     def start_timeout_s(self) -> float:
-        """Of each."""
+        """The limit for the start of each node."""
         return self._nodes[0].start_timeout_s
 
     @start_timeout_s.setter
@@ -89,7 +90,7 @@ class ClusterNodes:
             node.start_timeout_s = seconds
 
     def start(self) -> None:
-        """Make the cluster, and start its nodes. Raises `ServerError`, `CalledProcessError`."""
+        """Initialize the cluster, and start its nodes. Raises `ServerError`, `CalledProcessError`."""
         muster = Path(sys.executable).parent / "muster"
         subprocess.run([muster, "cluster", "init", self._database], check=True, capture_output=True)
         try:
@@ -101,7 +102,7 @@ class ClusterNodes:
             raise
 
     def stop(self) -> None:
-        """All of them, as an operator would. Raises `ServerError` when one does not end as it should."""
+        """Stop all nodes as an operator would. Raises `ServerError` when a node does not end as it should."""
         failed = []
         for node in self._nodes:
             try:
@@ -112,20 +113,20 @@ class ClusterNodes:
             raise failed[0]
 
     def stop_node(self, node: int) -> None:
-        """In order. Raises `ServerError`."""
+        """Stop one node with SIGTERM. Raises `ServerError`."""
         self._nodes[node - 1].stop()
 
     def kill_node(self, node: int) -> None:
-        """As by SIGKILL."""
+        """Kill one node with SIGKILL."""
         self._nodes[node - 1].kill()
 
     def start_node(self, node: int) -> None:
-        """Again, where it was. Raises `ServerError`."""
+        """Start a node again on its old ports. Raises `ServerError`."""
         self._nodes[node - 1].begin()
         self._nodes[node - 1].until_ready()
 
     def kill(self) -> None:
-        """All of them, as by SIGKILL."""
+        """Kill all nodes with SIGKILL."""
         for node in self._nodes:
             with suppress(AssertionError):
                 node.kill()

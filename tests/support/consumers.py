@@ -1,4 +1,4 @@
-"""Stopping aiokafka consumers, whatever they were just about to do."""
+"""Stops of aiokafka consumers in any state."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 
 
 async def stopped(consumer: AIOKafkaConsumer) -> None:
-    """Stop it, all of it.
-
-    aiokafka 0.14 awaits tasks that it has cancelled and takes for granted that each ends quietly. One that had not
-    begun does not: CancelledError comes out of `stop()`, and what was to come after it is left undone.
+    """Stop a consumer completely. aiokafka 0.14 awaits its cancelled tasks, and expects that each ends quietly. A task
+    that had not begun raises CancelledError out of `stop()`, and the rest of the stop is not done.
     """
     try:
         await consumer.stop()
@@ -24,7 +22,7 @@ async def stopped(consumer: AIOKafkaConsumer) -> None:
 
 
 async def abandoned(consumer: AIOKafkaConsumer, *, leave: bool = False) -> None:
-    """End all that it does and drop its connections, without a commit; without a LeaveGroup too, unless it is to
+    """Cancel all tasks of a consumer and close its connections, without a commit. It sends a LeaveGroup only with
     `leave`.
     """
     coordinator, fetcher = consumer._coordinator, consumer._fetcher

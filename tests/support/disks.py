@@ -1,4 +1,4 @@
-"""Disks in memory that can be full, or break, when a test says so."""
+"""Disks in memory that become full or break when a test says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class FullDisk(MemoryStorage):
-    """While it is `full` it takes the first half of what is written, and neither new files nor new directories."""
+    """A disk that, while it is `full`, writes the first half of the bytes, and creates no file and no directory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class FullDisk(MemoryStorage):
         return _File(self, path)
 
     def take(self) -> None:
-        """Raises OSError while it is full."""
+        """Write the bytes. Raises OSError while the disk is full."""
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""A network between two programs that can hold all bytes back: nothing is lost while it does, and nothing arrives."""
+"""A network between two programs that can hold back all bytes. Held bytes are neither lost nor delivered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK = 65_536
 
 
 class HeldNetwork:
-    """Takes connections at `port`, and passes them on to `target`. Its threads end with the process or with `close`."""
+    """Accepts connections at `port`, and forwards them to `target`. Its threads end with the process or with `close`."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -24,19 +24,19 @@ class HeldNetwork:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing arrives."""
+        """Whether the network holds the bytes back."""
         return not self._open.is_set()
 
     def hold(self) -> None:
-        """From now on nothing arrives."""
+        """Hold back all bytes from now on."""
         self._open.clear()
 
     def let_go(self) -> None:
-        """All that was held arrives, and what comes."""
+        """Deliver the held bytes and all later ones."""
         self._open.set()
 
     def drop(self, target: int) -> None:
-        """What was held never arrives: all connections end. New ones go to `target`."""
+        """Drop the held bytes, and close all connections. New connections go to `target`."""
         self.target = target
         with self._lock:
             sockets, self._sockets = self._sockets, set()
@@ -46,7 +46,7 @@ class HeldNetwork:
         self._open.set()
 
     def close(self) -> None:
-        """Take no more, and end all."""
+        """Accept no more connections, and close all."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,6 +1,5 @@
-"""Requests and responses in the newest shape, from and to the bytes of any version.
-
-Ties together frames, and the table of APIs with its converters.
+"""Requests and responses in the newest shape, from and to the bytes of any version. This module joins frames, the
+table of APIs and its converters.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ def decode_request(header: RequestHeader, data: bytes, start: int, end: int) -> 
 
 
 def encode_response(header: RequestHeader, response: Message) -> Parts:
-    """Lower a response in the newest shape to the version of the request; the whole frame, size included.
-
-    `response` may be changed by the lowering and belongs to the caller no more. Raises UnrepresentableField.
+    """Lower a response in the newest shape to the version of the request, and return the whole frame with its size.
+    The lowering may change `response`. Raises UnrepresentableField.
     """
     version = header.api_version
     lowered = lower_response(header.api_key, version, response)

@@ -1,4 +1,4 @@
-"""Markers of transactions, put together record by record: what the server packs at once must be equal to these."""
+"""Transaction markers, made record by record. The server packs a marker in one piece, which must have the same bytes."""
 
 from __future__ import annotations
 

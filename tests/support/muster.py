@@ -1,6 +1,5 @@
-"""A server in the test's own event loop, on a free port; and a client of a few lines that speaks in messages.
-
-The fixture `muster_server` of tests/coordinator is one in memory whose groups settle at once.
+"""A server in the event loop of the test, on a free port, and a small client that sends messages. The fixture
+`muster_server` of tests/coordinator is such a server in memory; its groups settle at once.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ async def running(
     observer: RequestObserver | None = None,
     caches: bool = True,
 ) -> AsyncIterator[Server]:
-    """A server that is up inside the block, and stopped in order after it."""
+    """A server that runs inside the block, and is stopped at its end."""
     overrides = [f"{name}={value}" for name, value in {**QUICK, **(properties or {})}.items()]
     config = load(
         file=None,
@@ -57,7 +56,7 @@ async def running(
 
 
 class Client:
-    """One connection that sends requests as messages and reads the answers."""
+    """A connection that sends requests as messages and reads the answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str | None) -> None:
         self.reader = reader
@@ -66,7 +65,7 @@ class Client:
         self._correlation_id = 0
 
     def send(self, request: Message, version: int | None = None) -> tuple[int, int, int]:
-        """Send a request, in the newest version if none is said; what `receive` wants to know of it."""
+        """Send a request, by default in the newest version, and return what `receive` needs."""
         served = api_named(type(request).__name__.removesuffix("Request"))
         version = served.max_version if version is None else version
         self._correlation_id += 1
@@ -74,7 +73,7 @@ class Client:
         return served.key, version, self._correlation_id
 
     async def receive(self, asked: tuple[int, int, int]) -> Any:
-        """Read the next answer, which must be to what was asked."""
+        """Read the next answer, which must belong to the request."""
         key, version, wanted = asked
         data = await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4), "big"))
         correlation_id, body = frames.decode_response_header(api(key), version, data, 0, len(data))
@@ -86,7 +85,7 @@ class Client:
         return await self.receive(self.send(request, version))
 
     async def closed(self) -> bool:
-        """Wait until the server has closed the connection; whatever it still sends is thrown away."""
+        """Wait until the server has closed the connection, and ignore all bytes until then."""
         with suppress(ConnectionResetError):
             while await self.reader.read(65536):
                 pass
@@ -95,7 +94,7 @@ class Client:
 
 @asynccontextmanager
 async def connected(server: Server, client_id: str | None = "test") -> AsyncIterator[Client]:
-    """A connection to the first listener, closed after the block."""
+    """A connection to the first listener, closed at the end of the block."""
     bound = server.bound[0]
     reader, writer = await asyncio.open_connection(bound.host or "127.0.0.1", bound.port, limit=1 << 24)
     try:
@@ -108,7 +107,7 @@ async def connected(server: Server, client_id: str | None = "test") -> AsyncIter
 
 
 async def until(condition: Callable[[], bool], turns: int = 20_000) -> None:
-    """Let the event loop turn until the condition holds; fails when it never does."""
+    """Run the event loop until the condition holds, and fail when it never does."""
     loop = asyncio.get_running_loop()
     for _ in range(turns):
         if condition():

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 as brokers before 0.11 left them in their logs, made with aiokafka's builder."""
+"""Messages of magic 0 and 1, as brokers before 0.11 wrote them into their logs, made with aiokafka's builder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG_APPEND_TIME = 0x08
 
 
 class Row(NamedTuple):
-    """One record; of magic 0 the timestamp (ms) is -1."""
+    """One record. A record of magic 0 has the timestamp -1."""
 
     offset: int
     timestamp: int
@@ -28,7 +28,9 @@ class Row(NamedTuple):
 
 
 def messages(magic: int, rows: Sequence[Row], codec: int = 0, append_time_ms: int | None = None) -> bytes:
-    """The rows as plain messages, or within one compressed message. `append_time_ms`: the broker set the timestamps."""
+    """The rows as plain messages, or within one compressed message. `append_time_ms` is the timestamp that a broker
+    set.
+    """
     if not codec:
         return b"".join(_finished(_built(magic, [row]), row.offset, append_time_ms) for row in rows)
     last = rows[-1].offset
@@ -42,12 +44,12 @@ def messages(magic: int, rows: Sequence[Row], codec: int = 0, append_time_ms: in
 
 
 def stamped(rows: Sequence[Row], append_time_ms: int | None) -> list[Row]:
-    """What a reader of `messages` gets."""
+    """The rows that a reader of `messages` gets."""
     return [row if append_time_ms is None else row._replace(timestamp=append_time_ms) for row in rows]
 
 
 def wrapped(magic: int, offset: int, codec: int, packed: bytes | None, timestamp: int = -1) -> bytes:
-    """A compressed message with this value, whatever it is."""
+    """A compressed message with any value."""
     body = struct.pack(">bb", magic, codec) + (struct.pack(">q", timestamp) if magic else b"") + struct.pack(">i", -1)
     body += struct.pack(">i", -1 if packed is None else len(packed)) + (packed or b"")
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
@@ -61,7 +63,7 @@ def _built(magic: int, rows: Sequence[Row], codec: int = 0) -> bytes:
 
 
 def _finished(data: bytes, offset: int, append_time_ms: int | None = None, timestamp: int | None = None) -> bytes:
-    """What a broker changes of the outermost message."""
+    """The message with the fields that a broker sets in the outermost message."""
     out = bytearray(data)
     struct.pack_into(">q", out, 0, offset)
     if append_time_ms is not None:
@@ -98,7 +100,7 @@ _bytes_or_none = st.none() | st.binary(max_size=40)
 
 @st.composite
 def sets(draw: st.DrawFn, base_offset: int = 0) -> tuple[bytes, list[Row]]:
-    """Part of a log in an old format, whole, and the rows that a reader gets."""
+    """Part of a log in an old format, in one piece, and the rows that a reader gets."""
     out, expected, offset = b"", [], base_offset
     for _ in range(draw(st.integers(1, 5))):
         magic = draw(st.integers(0, 1))

@@ -1,4 +1,4 @@
-"""Counts what some work costs in instructions of Python, which a busy machine does not change."""
+"""Counts the cost of work in Python instructions, which do not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def instructions(work: Callable[[], object]) -> int:
-    """The instructions of Python that some work takes."""
+    """The number of Python instructions of `work`."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

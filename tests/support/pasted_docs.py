@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""Of the repository."""
+"""The root of the repository."""
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[^`\s]*)")
 _DIRECTIVE: Final = re.compile(r"^ *<!-- *pasted: *(?P<words>.*?) *--> *$")
 _COMMAND_GOES_ON: Final = re.compile(r"\s*\\\n\s*")
@@ -28,15 +28,15 @@ class Block(NamedTuple):
     page: str
     """The page's path from the root of the repository."""
     line: int
-    """The number of its first line of text, for a message."""
+    """The number of the block's first line of text, for messages."""
     heading: str
     """The heading above it, without `#`; empty before the first one."""
     language: str
-    """What stands behind the opening fence: python, sh, text; empty if nothing does."""
+    """The word behind the opening fence: python, sh, text; empty without one."""
     words: tuple[str, ...]
-    """Of the comment before it; empty without one."""
+    """The words of the comment before the block; empty without a comment."""
     text: str
-    """What the reader copies, with a line feed at its end."""
+    """The text that a reader copies, with a line feed at its end."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,9 @@ class Block(NamedTuple):
 
 
 def blocks(page: str, language: str | None = None, *, name: str | None = None) -> list[Block]:
-    """The blocks of a page (its path from the root), in their order; of one language, or of one name alone."""
+    """The blocks of a page in their order; with `language` or `name`, only those. The path of the page begins at the
+    root.
+    """
     text = (ROOT / page).read_text(encoding="utf-8")
     return [
         block
@@ -61,7 +63,7 @@ def blocks(page: str, language: str | None = None, *, name: str | None = None) -
 
 
 def parse(page: str, text: str) -> Iterator[Block]:
-    """The blocks of a text of Markdown."""
+    """The blocks of a Markdown text."""
     heading, words = "", ()
     rows = enumerate(text.splitlines(), 1)
     for number, row in rows:

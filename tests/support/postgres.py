@@ -1,5 +1,5 @@
-"""A PostgreSQL of the tests' own, the one of `muster cluster try`: started when the first test asks for it, gone at the
-end.
+"""A PostgreSQL for the tests, the same as in `muster cluster try`. It starts with the first test that needs it, and is
+removed at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 
 @contextmanager
 def running_postgres(fsync: bool = False) -> Iterator[str]:
-    """Its URL, of an empty database. Nothing of it waits for the disk, unless that is asked for."""
+    """The URL of an empty database. The server does not sync to the disk, unless `fsync` is given."""
     place = Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
     place.chmod(0o711)
     server = EmbeddedPostgres(place / "data", {"fsync": "on" if fsync else "off"})
@@ -32,7 +32,7 @@ def running_postgres(fsync: bool = False) -> Iterator[str]:
 
 @contextmanager
 def own_database(url: str) -> Iterator[str]:
-    """The URL of an empty database beside the one of `url`."""
+    """The URL of another empty database on the server of `url`."""
     import asyncpg
 
     name = f"own_{secrets.token_hex(4)}"

@@ -1,5 +1,5 @@
-"""A PostgreSQL with a synchronous standby, from PyPI's wheel: nothing that the primary has committed is lost when the
-standby takes its place. The standby may be cut off: then the sessions of the primary wait for it.
+"""A PostgreSQL with a synchronous standby, from PyPI's wheel. No commit of the primary is lost when the standby
+replaces it. The standby may be cut off: then the sessions of the primary wait for the standby.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ WAITING = "pg_stat_activity WHERE wait_event = 'SyncRep'"
 """The sessions that wait for the standby."""
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "wal_level": "replica", "synchronous_commit": "on"}
 RECOVERS = ("in recovery mode", "starting up", "not yet accepting connections", "server closed the connection")
-"""What PostgreSQL says while it recovers. When one of its processes dies, it first closes all connections."""
+"""The errors of PostgreSQL during a recovery. When one of its processes dies, PostgreSQL first closes all connections.
+"""
 
 
 class Pair:
-    """See the module. `url`: of both, for clients that want the one that writes."""
+    """The primary and its standby. `url` names both."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -38,18 +39,18 @@ class Pair:
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.url = f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
         self.primary = 0
-        """Which of the two it is now."""
+        """The index of the present primary."""
         self.network = HeldNetwork(self.ports[0])
-        """Between the two."""
+        """The network between primary and standby."""
 
     def start(self) -> None:
-        """Both run, and the standby is in sync."""
+        """Start both, and wait until the standby is in sync."""
         self._run("initdb", "-D", str(self._data[0]), "-A", "trust", "-U", USER)
         self._begin(0)
         self.begin_standby()
 
     def begin_standby(self) -> None:
-        """The one that is not the primary begins anew as its standby, and is in sync."""
+        """Start the other server anew as the standby, and wait until it is in sync."""
         primary, standby = self.primary, 1 - self.primary
         shutil.rmtree(self._data[standby], ignore_errors=True)
         source = f"host=127.0.0.1 port={self.network.port} user={USER} application_name=standby"
@@ -68,33 +69,35 @@ class Pair:
                 found = self._sql(self.primary, question).strip()
 
     def cut_off(self) -> None:
-        """The standby gets nothing from now on, and whoever writes waits."""
+        """Cut the standby off. From now on each session that writes waits."""
         self.network.hold()
 
     def reconnect(self) -> None:
-        """The standby gets what it has missed."""
+        """Connect the standby again, which receives what it has missed."""
         self.network.let_go()
 
     def until_waiting(self) -> None:
-        """A session waits for the standby."""
+        """Wait until a session waits for the standby."""
         self._until(f"SELECT count(*) > 0 FROM {WAITING}", "t")
 
     def end_waiting(self) -> None:
-        """The sessions end that wait for the standby: what they have written can be read from now on."""
+        """End the sessions that wait for the standby. Their writes can be read from now on."""
         self._sql(self.primary, f"SELECT pg_terminate_backend(pid) FROM {WAITING}")
 
     def cancel_waiting(self) -> None:
-        """The same sessions go on: they are answered, with a warning."""
+        """Let the waiting sessions go on. They are answered with a warning."""
         self._sql(self.primary, f"SELECT pg_cancel_backend(pid) FROM {WAITING}")
 
     def crash(self) -> None:
-        """A session that waits for the standby dies: all others end too, and the primary recovers by its log."""
+        """Kill a session that waits for the standby. All other sessions end too, and the primary recovers from its
+        log.
+        """
         for pid in self._sql(self.primary, f"SELECT pid FROM {WAITING} LIMIT 1").split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
 
     def fail_over(self) -> None:
-        """The primary dies, and the standby takes its place. It has not what it was cut off from."""
+        """Kill the primary, and promote the standby. The new primary lacks what it was cut off from."""
         self._control(self.primary, "stop", "-m", "immediate")
         self.network.drop(self.ports[self.primary])
         self.primary = 1 - self.primary
@@ -102,7 +105,7 @@ class Pair:
         self.network.target = self.ports[self.primary]
 
     def stop(self) -> None:
-        """What still runs."""
+        """Stop the servers that still run."""
         self.network.close()
         for number, data in enumerate(self._data):
             if (data / "postmaster.pid").exists():
@@ -121,7 +124,7 @@ class Pair:
         self._run("pg_ctl", "-D", str(self._data[number]), "-w", *words)
 
     def _sql(self, number: int, statement: str) -> str:
-        """The answer of the database. While it recovers from a crash, it is asked again."""
+        """The answer of the database. The question is repeated while the database recovers from a crash."""
         where = ["-h", "127.0.0.1", "-p", str(self.ports[number]), "-U", USER, "-d", "postgres"]
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -146,7 +149,7 @@ class Pair:
 
 @contextmanager
 def running_pair() -> Iterator[Pair]:
-    """Both are gone at the end."""
+    """Both servers, removed at the end."""
     place = Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
     if os.geteuid() == 0:
         shutil.chown(place, "nobody")

@@ -1,8 +1,7 @@
-"""Servers under test as subprocesses: Muster, and a real Apache Kafka that the same tests run against.
-
-Each has `start()`, `stop()` (SIGTERM; the exit status is checked), `kill()` (SIGKILL) and, in between, `bootstrap`
-(host:port) and `pid`. A server that is started again listens where it listened before, on the same data.
-May not import the product: here a server is its command line.
+"""Servers under test as subprocesses: Muster, and a real Apache Kafka for the same tests. Each has `start()`, `stop()`
+(SIGTERM; the exit status is checked) and `kill()` (SIGKILL). While it runs, it has `bootstrap` (host:port) and `pid`.
+A server that is started again uses its old ports and data. This module may not import the product: here a server is
+its command line.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ QUICK = {
 
 
 class ServerError(Exception):
-    """The server did not start, or did not end, as it should; the text carries the end of its log."""
+    """The server did not start or end as it should. The text has the end of its log."""
 
 
 class ServerProcess:
-    """A server as a subprocess, its log in a file of `workdir`."""
+    """A server as a subprocess, with its log in a file of `workdir`."""
 
     name = "server"
     start_timeout_s = 30.0
     stop_timeout_s = 30.0
     expected_exit_status = 0
     cwd: Path | None = None
-    """Where it runs; None: in `workdir`."""
+    """The working directory of the process; None means `workdir`."""
 
     def __init__(self, workdir: Path, properties: Mapping[str, str] | None = None) -> None:
         self.workdir = workdir
@@ -65,7 +64,7 @@ class ServerProcess:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, of the first broker."""
+        """Host and port of the first broker."""
         return self.addresses[0]
 
     @property
@@ -76,22 +75,19 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def command(self) -> Sequence[str | Path]:
-        """What is run."""
+        """The command line of the process."""
         raise NotImplementedError
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
-        """The address the server can be reached at, once it can be."""
+        """Wait until the server can be reached, and return its address."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Run the server; return when it is ready.
-
-        Raises `ServerError` when it ends or is silent for too long.
-        """
+        """Start the server, and return when it is ready. Raises `ServerError` when it ends or is silent for too long."""
         assert self._process is None, "the server runs already"
         watch_log(self.log_path)
         with self.log_path.open("ab") as log:
@@ -105,9 +101,8 @@ class ServerProcess:
             raise
 
     def stop(self, signal_number: int = signal.SIGTERM) -> bytes:
-        """End the server as an operator would; return what it had written to stdout since it was ready.
-
-        Raises `ServerError` when it does not end in time or ends with another status than it should.
+        """Stop the server as an operator would, and return its stdout since it was ready. Raises `ServerError` when it
+        does not end in time or ends with another status.
         """
         process = self._take()
         process.send_signal(signal_number)
@@ -124,7 +119,7 @@ class ServerProcess:
         return out
 
     def kill(self) -> None:
-        """End the server as a power cut of the process would (SIGKILL)."""
+        """Kill the server with SIGKILL."""
         process = self._take()
         process.kill()
         process.communicate()
@@ -147,9 +142,8 @@ class ServerProcess:
 
 
 class MusterServer(ServerProcess):
-    """`muster serve` of the interpreter's own environment.
-
-    `listen` None: 127.0.0.1, a free port; kept over restarts. `in_memory` False: the data lie in `workdir`/data.
+    """`muster serve` of the interpreter's own environment. Without `listen` it uses a free port of 127.0.0.1, also
+    after a restart. Its data lie in `workdir`/data, unless it is `in_memory`.
     """
 
     name = "muster"
@@ -184,12 +178,12 @@ class MusterServer(ServerProcess):
         return words[2]
 
     def log_lines(self, event: str | None = None) -> list[dict[str, Any]]:
-        """What the server's log has; `event`: only lines of this."""
+        """The lines of the server's log; with `event`, only those of that event."""
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         return [line for line in lines if event is None or line["event"] == event]
 
     def address_of(self, listener: str) -> str:
-        """Where a listener is, as the log has it."""
+        """The address of a listener, from the log."""
         (found,) = (
             line["address"] for line in self.log_lines() if line.get("listener") == listener and "address" in line
         )
@@ -214,7 +208,9 @@ class MusterServer(ServerProcess):
 
 
 class NodesServer(MusterServer):
-    """`muster serve --nodes 3`: three brokers in one process, told what to do by `muster nodes`. `bootstrap` is all."""
+    """`muster serve --nodes 3`: three brokers in one process, controlled by `muster nodes`. `bootstrap` has all
+    addresses.
+    """
 
     def __init__(
         self, workdir: Path, properties: Mapping[str, str] | None = None, *, arguments: Sequence[str] = ()
@@ -222,12 +218,12 @@ class NodesServer(MusterServer):
         super().__init__(workdir, properties, arguments=["--nodes", "3", *arguments])
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
-        """Ready as one broker is; then its brokers are asked for."""
+        """Wait until one broker is ready, then ask for the others."""
         super().wait_until_ready(process)
         return ",".join(row["addresses"][0] for row in self.nodes("list"))
 
     def nodes(self, verb: str, *node: int) -> list[dict[str, Any]]:
-        """The brokers, after one of them was told to do something. Raises CalledProcessError."""
+        """The brokers after a command to one of them. Raises CalledProcessError."""
         output = subprocess.run(
             [self.executable, "nodes", verb, *map(str, node), "--json", "--data-dir", self.workdir / "data"],
             capture_output=True,
@@ -237,20 +233,20 @@ class NodesServer(MusterServer):
         return [json.loads(line) for line in output.stdout.splitlines()]
 
     def stop_node(self, node: int) -> None:
-        """In order."""
+        """Stop one broker in an orderly way."""
         self.nodes("stop", node)
 
     def kill_node(self, node: int) -> None:
-        """As by SIGKILL."""
+        """Stop one broker as SIGKILL would."""
         self.nodes("kill", node)
 
     def start_node(self, node: int) -> None:
-        """Again, where it was."""
+        """Start a broker again on its old port."""
         self.nodes("return", node)
 
 
 class KafkaServer(ServerProcess):
-    """One node of Apache Kafka 4.3 (KRaft), by the scripts of tests/kafka; it needs Java 17+ and Maven."""
+    """One node of Apache Kafka 4.3 (KRaft), run by the scripts of tests/kafka. It needs Java 17+ and Maven."""
 
     name = "kafka"
     start_timeout_s = 90.0
@@ -264,7 +260,7 @@ class KafkaServer(ServerProcess):
         return [KAFKA_SCRIPTS / "run-kafka.sh", str(port), self.workdir / "data", *properties]
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
-        """Wait until groups are served: a port that answers is no coordinator yet."""
+        """Wait until groups are served: an open port is not yet a coordinator."""
         deadline = time.monotonic() + self.start_timeout_s
         while time.monotonic() < deadline:
             if process.poll() is not None:
@@ -292,11 +288,11 @@ class KafkaCluster(KafkaServer):
     def __init__(
         self, workdir: Path, properties: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()
     ) -> None:
-        """`racks`: of each node; empty for none."""
+        """`racks` has the rack of each node; it is empty without racks."""
         super().__init__(workdir, properties)
         self._racks = racks
         self._again: list[subprocess.Popen[bytes]] = []
-        """Scripts that run a node which was started again."""
+        """The scripts of nodes that were started again."""
 
     def command(self) -> Sequence[str | Path]:
         """The start script on free ports."""
@@ -307,7 +303,7 @@ class KafkaCluster(KafkaServer):
         return ["env", racks, KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(port), self._data, *properties]
 
     def kill(self) -> None:
-        """End all of them: the script does so when it is told."""
+        """Kill all nodes: the script ends them on a signal."""
         process = self._take()
         process.terminate()
         process.communicate()
@@ -329,15 +325,15 @@ class KafkaCluster(KafkaServer):
         return True
 
     def stop_node(self, node: int) -> None:
-        """SIGTERM; returns when it is gone."""
+        """Stop one node with SIGTERM, and return when it has ended."""
         self._signal(node, signal.SIGTERM)
 
     def kill_node(self, node: int) -> None:
-        """SIGKILL."""
+        """Kill one node with SIGKILL."""
         self._signal(node, signal.SIGKILL)
 
     def start_node(self, node: int) -> None:
-        """Again, where it was. It ends with the others."""
+        """Start a node again on its old ports. It ends with the other nodes."""
         script = str(KAFKA_SCRIPTS / "run-kafka-cluster.sh")
         command = [script, str(self.address[1]), str(self._data), "--node", str(node)]
         before = self._pid(node)
@@ -368,14 +364,13 @@ def _state(pid: int) -> str:
 
 
 def kafka_available() -> bool:
-    """Whether a real Kafka can be run here."""
+    """Whether a real Kafka can run on this machine."""
     return shutil.which("java") is not None and shutil.which("mvn") is not None
 
 
 def free_port_pair() -> int:
-    """A port P of 127.0.0.1 such that P and P+1 are free at this moment (Kafka's scripts take both).
-
-    It lies below the ports that systems give to outgoing connections, as those would take it in the meantime.
+    """A port P of 127.0.0.1 such that P and P+1 are free now: Kafka's scripts use both. P lies below the range of
+    outgoing connections, which could otherwise use the port in the meantime.
     """
     while True:
         port = random.randrange(15000, 30000)

@@ -1,4 +1,4 @@
-"""Which tests run in the same process when two processes share them out (`make test`)."""
+"""Which tests run in the same process when two processes divide the tests (`make test`)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def rank(path: Path | str) -> int:
 
 
 class FileScheduling(LoadScopeScheduling):
-    """The tests of a file stay together, so that what they share is made once; all that need Spark share one.
-
-    pytest-xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2.
+    """The tests of a file run in one process, so that their shared fixtures are made once. All tests that need Spark
+    share one process. pytest-xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -13,13 +13,12 @@ from tests.support.muster import Client
 
 
 async def _at_once() -> None:
-    """The server is always there."""
+    """Return at once: the server always runs."""
 
 
 class TcpWorld:
-    """A connection to one server for each actor, made anew when it is gone.
-
-    `failures`: what scripts have raised; they are over then.
+    """One connection to a server for each actor, opened again after a loss. `failures` has the errors of scripts that
+    failed.
     """
 
     def __init__(
@@ -28,7 +27,7 @@ class TcpWorld:
         versions: Mapping[str, int] = OLDER,
         up: Callable[[], Awaitable[object]] = _at_once,
     ) -> None:
-        """`versions`: of requests that are not to be sent in the newest one; `up` returns when the server is there."""
+        """`versions` has the requests that are sent in an older version; `up` returns when the server runs."""
         self.events = 0
         self.failures: list[Exception] = []
         self._address, self._versions, self._up = address, versions, up
@@ -38,15 +37,15 @@ class TcpWorld:
 
     @property
     def ms(self) -> int:
-        """Real time."""
+        """The real time."""
         return int(self._loop.time() * 1000)
 
     def later(self, ms: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` in so many ms."""
+        """Call `act(what)` after the given number of ms."""
         self._loop.call_later(ms / 1000, act, what)
 
     def send(self, actor: Actor, request: Message) -> None:
-        """The actor goes on with the answer; with None when the connection is lost before that."""
+        """Send the request. The actor gets the answer, or None when the connection is lost first."""
         task = self._loop.create_task(self._exchange(actor, actor.turn, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -69,12 +68,12 @@ class TcpWorld:
             self.failures.append(error)
 
     async def connect(self, actor: Actor) -> None:
-        """Open its connection. Raises OSError."""
+        """Open the actor's connection. Raises OSError."""
         streams = await asyncio.open_connection(*self._address, limit=1 << 24)
         self._clients[actor] = Client(*streams, actor.name)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for it. Raises what a script has raised meanwhile."""
+        """Wait for the result. Raises the error of a script that fails meanwhile."""
         while not condition():
             passed: asyncio.Future[None] = self._loop.create_future()
             self.later(5, passed.set_result)
@@ -83,7 +82,7 @@ class TcpWorld:
                 raise failure
 
     def close(self) -> None:
-        """No script goes on; all connections are dropped."""
+        """Stop all scripts, and close all connections."""
         for task in self._tasks:
             task.cancel()
         for actor, client in self._clients.items():

@@ -1,7 +1,6 @@
-"""Faults that no assertion sees: what event loops report to their exception handlers, in whatever thread, and
-tracebacks in the logs of servers under test. `tests/conftest.py` fails the test in which they happen.
-
-A test that brings about such a fault on purpose takes it: `assert "…" in take()[0]`.
+"""Faults that no assertion sees: what event loops of any thread report to their exception handlers, and tracebacks in
+the logs of servers under test. `tests/conftest.py` fails the test in which they happen. A test that causes such a
+fault on purpose takes it: `assert "…" in take()[0]`.
 """
 
 from __future__ import annotations
@@ -13,20 +12,22 @@ from typing import Any, Final
 
 _TRACEBACK: Final = b"Traceback (most recent call last)"
 _SHOWN: Final = 4_000
-"""Bytes of a log that are shown from its traceback on."""
+"""The number of bytes of a log that are shown from its traceback on."""
 
 _VIRTUAL: Final = "muster.virtual"
-"""Worlds in virtual time have handlers of their own: a process that dies raises through its loop, and is no fault."""
+"""Worlds in virtual time have their own handlers: a process that dies raises an error through its loop, which is no
+fault.
+"""
 _OF_CLIENTS: Final = "aiokafka"
-"""A client that is fenced leaves its error in a future of its own that it asks no more. Muster raises no such error."""
+"""A fenced client leaves its error in a future that it never reads. Muster raises no such error."""
 
 _reported: list[str] = []
 _logs: dict[Path, int] = {}
-"""The logs of servers that were started, and how many of their bytes were looked at."""
+"""The logs of started servers, and the number of their bytes that were searched."""
 
 
 def watch_event_loops() -> None:
-    """Note what any event loop of this process reports from now on. Handlers that are set are called as before."""
+    """Record what any event loop of this process reports from now on. Existing handlers are still called."""
     kinds: list[Any] = [asyncio.BaseEventLoop]
     try:
         import uvloop
@@ -39,17 +40,17 @@ def watch_event_loops() -> None:
 
 
 def watch_log(path: Path) -> None:
-    """Look for tracebacks in what a server writes into this file from now on."""
+    """Search what a server writes into this file from now on for tracebacks."""
     _logs[path] = path.stat().st_size if path.exists() else 0
 
 
 def note(text: str) -> None:
-    """A fault was seen elsewhere."""
+    """Record a fault that was seen elsewhere."""
     _reported.append(text)
 
 
 def take() -> list[str]:
-    """What was found since the last call, as text."""
+    """The faults found since the last call, as text."""
     found = _reported[:]
     del _reported[: len(found)]
     for path, seen in list(_logs.items()):

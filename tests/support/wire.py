@@ -1,7 +1,6 @@
-"""Requests and answers of Kafka's protocol by hand, for tests and loads that must know nothing of the product.
-
-All are in old, non-flexible versions. A request is `(api key, version, body)`; `frame` makes the bytes of it, `Reader`
-takes an answer apart, `call` does one exchange on a socket.
+"""Kafka's requests and answers made by hand, for tests and loads that must not use the product. All are in old,
+non-flexible versions. A request is `(api key, version, body)`; `frame` makes its bytes, `Reader` parses an answer,
+`call` does one exchange on a socket.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def frame(request: Request, correlation_id: int = 1) -> bytes:
 
 
 class Reader:
-    """Takes an answer of a non-flexible version apart; null strings and bytes come as empty ones."""
+    """Parses an answer of a non-flexible version. Null strings and bytes are returned as empty ones."""
 
     def __init__(self, payload: bytes, position: int = 0) -> None:
         self.payload, self.position = payload, position
@@ -79,15 +78,12 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes are not read yet."""
+        """The number of bytes not read yet."""
         return len(self.payload) - self.position
 
 
 def receive_exactly(connection: socket.socket, count: int) -> bytes:
-    """`count` bytes of a blocking socket.
-
-    Raises EOFError when the peer closes before.
-    """
+    """Read `count` bytes of a blocking socket. Raises EOFError when the other side closes before."""
     parts = []
     while count:
         part = connection.recv(min(count, 1 << 20))
@@ -99,7 +95,7 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def receive(connection: socket.socket) -> Reader:
-    """The next answer, read up to behind its correlation id."""
+    """The next answer, positioned behind its correlation id."""
     (size,) = struct.unpack(">i", receive_exactly(connection, 4))
     return Reader(receive_exactly(connection, size), 4)
 
@@ -225,7 +221,7 @@ class JoinAnswer(NamedTuple):
 
 
 def read_join_group(answer: Reader) -> JoinAnswer:
-    """Take a JoinGroup v5 answer apart."""
+    """Parse a JoinGroup v5 answer."""
     answer.number("i")
     error_code, generation = answer.number("h"), answer.number("i")
     answer.string()
@@ -238,9 +234,8 @@ def read_join_group(answer: Reader) -> JoinAnswer:
 
 
 def read_error(answer: Reader) -> int:
-    """The error code of an answer that starts with throttle time and error code.
-
-    Those of Heartbeat, SyncGroup, LeaveGroup and FindCoordinator do.
+    """The error code of an answer that begins with throttle time and error code: Heartbeat, SyncGroup, LeaveGroup and
+    FindCoordinator.
     """
     answer.number("i")
     return answer.number("h")
@@ -267,12 +262,14 @@ def read_list_offsets_error(answer: Reader) -> int:
 
 
 def list_transactions() -> Request:
-    """ListTransactions v0 of all. It is flexible: the tagged fields of the header come before the body."""
+    """ListTransactions v0 of all transactions. The version is flexible: the tagged fields of the header come before
+    the body.
+    """
     return Request(66, 0, b"\0" + b"\1" + b"\1" + b"\0")
 
 
 def read_transactions(answer: Reader) -> dict[str, str]:
-    """The states by transactional id, of a ListTransactions v0 answer; raises EOFError while the server cannot say."""
+    """The states by transactional id, of a ListTransactions v0 answer. Raises EOFError while the server cannot answer."""
     answer.take(1)
     answer.number("i")
     if answer.number("h"):
@@ -293,9 +290,8 @@ def read_transactions(answer: Reader) -> dict[str, str]:
 
 
 def coordinator_is_ready(connection: socket.socket, group: str) -> bool:
-    """Whether the coordinator of `group` is found, and serves it.
-
-    Kafka first answers NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    """Whether the coordinator of `group` is found and serves the group. Kafka first answers NOT_COORDINATOR or
+    COORDINATOR_LOAD_IN_PROGRESS.
     """
     if read_error(call(connection, find_coordinator(group))) != 0:
         return False

@@ -1,4 +1,4 @@
-"""The servers of `muster.testing`, in threads and in processes, log no traceback: it would fail the test."""
+"""The servers of `muster.testing`, in threads and in processes, log no traceback: a traceback fails the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import unseen_faults
 
 @pytest.fixture(scope="session", autouse=True)
 def watched_lines() -> Iterator[None]:
-    """Each line of each server is looked at."""
+    """Each line of each server's log is checked."""
     add = ServerLines.add
 
     def looks(lines: ServerLines, line: Line) -> None:
