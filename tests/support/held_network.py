@@ -10,7 +10,7 @@ CHUNK = 65_536
 
 
 class HeldNetwork:
-    """Accepts connections at `port`, and forwards them to `target`. Its threads end with the process or with `close`."""
+    """Accepts connections at `port`, and forwards them to `target`. Its threads end with the process or by `close`."""
 
     def __init__(self, target: int) -> None:
         self.target = target

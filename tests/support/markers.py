@@ -1,4 +1,4 @@
-"""Transaction markers, made record by record. The server packs a marker in one piece, which must have the same bytes."""
+"""Transaction markers, made record by record. The server packs a marker in one piece, with the same bytes."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class ServerProcess:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the server, and return when it is ready. Raises `ServerError` when it ends or is silent for too long."""
+        """Start the server, and return when it is ready. Raises `ServerError` when it ends or is too long silent."""
         assert self._process is None, "the server runs already"
         watch_log(self.log_path)
         with self.log_path.open("ab") as log:

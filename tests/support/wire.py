@@ -269,7 +269,7 @@ def list_transactions() -> Request:
 
 
 def read_transactions(answer: Reader) -> dict[str, str]:
-    """The states by transactional id, of a ListTransactions v0 answer. Raises EOFError while the server cannot answer."""
+    """The states by transactional id, of a ListTransactions v0 answer. Raises EOFError until the server can answer."""
     answer.take(1)
     answer.number("i")
     if answer.number("h"):
