@@ -42,5 +42,5 @@ def test_the_story_of_delegation_tokens_is_as_recorded(ports: tuple[int, int]) -
     async def settle() -> None:
         await asyncio.sleep(3)  # a broker of Kafka hears of changes from its controller
 
-    output: dict[str, Any] = asyncio.run(Story(*ports, settle).play())
-    assert output == EXPECTED
+    answers: dict[str, Any] = asyncio.run(Story(*ports, settle).play())
+    assert answers == EXPECTED
