@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from random import Random
 
 from muster.coordinator.log import MemoryStorage
+from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyStorage
 from muster.virtual.wires import Wire
@@ -154,7 +155,7 @@ class NodeDriver:
         else:
             raise AssertionError(f"not ready after {MAX_TRIES} tries: {mine}")
         if send.api not in TRANSACTIONS:
-            self.world.run(lambda: False, 1)  # what others are told because of it
+            self.world.run(lambda: False, NO_DELAY_MS + 1)  # what others are told because of it
         if mine is not None and send.api == "EndTxn" and not mine.body["ErrorCode"]:
             asked = {"TransactionalIds": [send.body["TransactionalId"]]}
             while not is_at_rest(self._ask("DescribeTransactions", 0, asked)):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
@@ -14,9 +15,9 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from tests.coordinator.api.harness import Answers, Refusing, ask, make_context, make_group_node
 
 
-def join(member_id: str = "", group: str = "g") -> JoinGroupRequest:
+def join(member_id: str = "", group: str = "g", instance: str | None = None) -> JoinGroupRequest:
     return JoinGroupRequest(
-        group, 10_000, 10_000, member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"m")]
+        group, 10_000, 10_000, member_id, instance, "consumer", [JoinGroupRequestProtocol("range", b"m")]
     )
 
 
@@ -27,7 +28,7 @@ def test_a_member_joins_sends_heartbeats_and_leaves() -> None:
     assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert asked.member_id == "test-00000000-0000-4000-8000-000000000001"
     joined = ask(node, join(asked.member_id))
-    clock.advance(0)
+    clock.advance(NO_DELAY_MS)
     assert (joined.one().error_code, joined.one().generation_id) == (0, 1)
     assignment = [SyncGroupRequestAssignment(asked.member_id, b"all")]
     synced = ask(node, SyncGroupRequest("g", 1, asked.member_id, None, "consumer", "range", assignment)).one()
@@ -42,8 +43,19 @@ def test_a_join_before_version_4_needs_no_second_request() -> None:
     clock = ManualClock()
     node = make_group_node(clock=clock)
     joined = ask(node, join(), make_context(11, 3))
-    clock.advance(0)
+    clock.advance(NO_DELAY_MS)
     assert (joined.one().error_code, joined.one().generation_id) == (0, 1)
+
+
+def test_static_members_that_start_together_join_one_generation_without_an_initial_delay() -> None:
+    clock = ManualClock()
+    node = make_group_node(clock=clock)
+    first = ask(node, join(instance="a"))
+    clock.advance(2)
+    second = ask(node, join(instance="b"))
+    clock.advance(NO_DELAY_MS - 2)
+    assert [one.one().generation_id for one in (first, second)] == [1, 1]
+    assert [row.group_instance_id for row in first.one().members] == ["a", "b"]
 
 
 def test_each_group_lives_on_the_shard_of_its_partition() -> None:

@@ -14,6 +14,7 @@ from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol import frames
@@ -110,7 +111,7 @@ class Peer:
         return str(joined.member_id)
 
     def _later(self, key: int, version: int) -> Any:
-        self.clock.advance(0)
+        self.clock.advance(NO_DELAY_MS)
         return self.read(key, version)
 
     @property

@@ -93,11 +93,13 @@ def test_a_linger_time_gathers_records() -> None:
 
 
 def test_records_of_a_deadline_join_the_batch(harness: GroupShardHarness) -> None:
-    joining = harness.submit(JoinGroupRequest("g", session_timeout_ms=0))
-    committed = harness.commit(5)
-    harness.clock.advance(0)
+    committed: list[Answers] = []
+    harness.clock.call_at(harness.clock.mono_ms() + 1, lambda: committed.append(harness.commit(5)))
+    joining = harness.submit(JoinGroupRequest("g", session_timeout_ms=1))
+    harness.clock.advance(1)
     assert joining.one().generation_id == 1
-    assert code_of(committed) == 0
+    assert answered(*committed) == [0]
+    assert len(harness.log.epochs) == 1
 
 
 def test_a_failed_append_refuses_all_that_were_decided_since(harness: GroupShardHarness) -> None:

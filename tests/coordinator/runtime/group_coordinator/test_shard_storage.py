@@ -22,6 +22,7 @@ from muster.coordinator.log.producers.append_checks import NOT_NEEDED, Verificat
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.coordinator.state_machine.interface import Client, Command, Producer
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.partition import Partition
@@ -159,7 +160,7 @@ class StorageHarness:
         self.later.settle()
         member: str = asking.one().member_id
         joining = self.join(member)
-        self.clock.advance(0)
+        self.clock.advance(NO_DELAY_MS)
         self.later.settle()
         joined = joining.one()
         assert joined.error_code == ErrorCode.NONE
@@ -213,7 +214,7 @@ class TestAFullDisk:
     def test_a_static_member_whose_return_was_not_written_keeps_its_old_id(self) -> None:
         harness = StorageHarness()
         joining = harness.join(instance="i")
-        harness.clock.advance(0)
+        harness.clock.advance(NO_DELAY_MS)
         member: str = joining.one().member_id
         everything = [SyncGroupRequestAssignment(member, b"all")]
         sync = SyncGroupRequest("members", 1, member, "i", "consumer", "range", everything)
@@ -391,7 +392,7 @@ class TestADiskThatIsWaitedFor:
         asking = harness.join()
         harness.later.settle()
         joining = harness.join(asking.one().member_id, rebalance_ms=100)
-        harness.clock.advance(0)
+        harness.clock.advance(NO_DELAY_MS)
         harness.later.settle()
         assert joining.one().error_code == ErrorCode.NONE
         # nobody syncs, so the group loses its member at a deadline: a record, and no request that it answers
