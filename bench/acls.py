@@ -11,12 +11,12 @@ from muster.coordinator.security.authorizer import KafkaPrincipal, Operation, Re
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
 DECISION_US, CACHED_US = 3.0, 0.2
-"""What is to be reached."""
+"""The figures to be reached."""
 ENTRIES = 1_000
 
 
 class Requester(NamedTuple):
-    """Who asks."""
+    """The client that asks."""
 
     principal: KafkaPrincipal
     host: str
@@ -24,7 +24,7 @@ class Requester(NamedTuple):
 
 
 def entries() -> list[Acl]:
-    """Of a hundred users: each may read some topics, by name and by prefix; some may not."""
+    """The ACL entries of a hundred users. Each user may read some topics, by name and by prefix; some entries deny."""
     return [
         Acl(
             ResourceType.TOPIC,
@@ -40,7 +40,7 @@ def entries() -> list[Acl]:
 
 
 def main() -> None:
-    """See the module."""
+    """Print the figures."""
     authorizer = StandardAuthorizer()
     found = entries()
     assert len(set(found)) > ENTRIES * 0.9

@@ -57,7 +57,7 @@ KAFKA_PYTHON = {
 
 
 def after_a_loss(strategy: str, members: int, partitions: int, uneven: bool = False) -> Case:
-    """The group as its leader sees it when one member was lost."""
+    """The group as its leader sees it after the loss of one member."""
     rng = random.Random(f"{members} {partitions}")
     topics = {f"topic-{i}": Topic(partitions // TOPICS, (), rng.randbytes(16)) for i in range(TOPICS)}
     names = tuple(topics)
@@ -73,7 +73,7 @@ def after_a_loss(strategy: str, members: int, partitions: int, uneven: bool = Fa
 
 @dataclass
 class Cluster:
-    """As much of a client's cluster metadata as its assignors ask for."""
+    """The part of a client's cluster metadata that its assignors use."""
 
     sizes: Mapping[str, int]
 
@@ -82,12 +82,12 @@ class Cluster:
         return set(self.sizes)
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """All its partitions."""
+        """All partitions of the topic."""
         return set(range(self.sizes[topic]))
 
 
 def of_muster(case: Case) -> Callable[[], object]:
-    """The call of our strategy."""
+    """The call of Muster's strategy."""
     return lambda: ASSIGNORS[case.strategy].assign(case.members, case.topics)
 
 
@@ -124,7 +124,7 @@ def _metadata(member: Member) -> Any:
 
 
 def median_ms(call: Callable[[], object], runs: int = RUNS) -> float:
-    """The median of the CPU times of some runs, as of Java's; of one, where that took long."""
+    """The median CPU time of some runs, as for Java; the time of one run if that took long."""
     found: list[float] = []
     for _ in range(runs):
         start = time.process_time()
@@ -138,7 +138,7 @@ def median_ms(call: Callable[[], object], runs: int = RUNS) -> float:
 def others_ms(
     prepare: Callable[[Case], Callable[[], object]], cases: Mapping[tuple[int, int], Case]
 ) -> dict[Any, float]:
-    """Times of another implementation, until it takes too long."""
+    """The times of another implementation, until it takes too long."""
     found: dict[Any, float] = {}
     too_much = False
     for size, case in sorted(cases.items(), key=lambda item: (item[0][1], item[0][0])):
@@ -184,7 +184,7 @@ def number(ms: float | None) -> str:
 
 
 def uneven(with_java: bool) -> list[str]:
-    """Sticky where half of the members lack three of the ten topics."""
+    """Sticky in a group where half of the members lack three of the ten topics."""
     rows = [
         "## sticky, differing subscriptions",
         "",

@@ -44,7 +44,7 @@ GROUP_MODULES = [
 ]
 
 
-def told(name: str, times_us: list[float], goal: float | None = None) -> None:
+def report(name: str, times_us: list[float], goal: float | None = None) -> None:
     """Print the median, the least, and the goal with whether the median reaches it."""
     median = statistics.median(times_us)
     verdict = "" if goal is None else f"   goal {goal:g}: {'reached' if median <= goal else 'MISSED'}"
@@ -52,7 +52,7 @@ def told(name: str, times_us: list[float], goal: float | None = None) -> None:
 
 
 def measure(name: str, call: Callable[[], object], goal: float | None = None) -> None:
-    """Time several runs of a call, each of so many calls as take 20 ms, and print the result."""
+    """Time several runs of a call, and print the result. Each run has as many calls as take 20 ms."""
     times, start = 1, time.process_time()
     while (time.process_time() - start) < 0.02:
         call()
@@ -63,7 +63,7 @@ def measure(name: str, call: Callable[[], object], goal: float | None = None) ->
         for _ in range(times):
             call()
         found.append((time.process_time() - start) / times * 1e6)
-    told(name, found, goal)
+    report(name, found, goal)
 
 
 def measure_import() -> None:
@@ -79,11 +79,11 @@ def measure_import() -> None:
         float(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
         for _ in range(RUNS)
     ]
-    told("import protocol and the group APIs", [run * 1e6 for run in runs], 15_000)
+    report("import protocol and the group APIs", [run * 1e6 for run in runs], 15_000)
 
 
 def main() -> None:
-    """Run all of it."""
+    """Run all measures."""
     heartbeat, join, sync = api_named("Heartbeat"), api_named("JoinGroup"), api_named("SyncGroup")
     request = heartbeat.encode_request(4, HeartbeatRequest("my-group", 5, MEMBER_ID))
     beat = HeartbeatResponse()

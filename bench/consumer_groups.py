@@ -39,7 +39,7 @@ LESS: Final = "consumer group: one member less among 1,000, targets are known, m
 
 
 class Groups:
-    """What is measured on one server."""
+    """The measures on one server."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -53,7 +53,7 @@ class Groups:
         return Crowd(*self.target.server.address, lambda: measure.cpu_s(pid), topics)
 
     def prepare(self) -> None:
-        """Topics, and the members whose heartbeats are steady."""
+        """Create the topics and the members for the steady heartbeats."""
         for topic, partitions in {**SMALL, **LARGE}.items():
             self.target.create_topic(topic, partitions)
         for connections in (100, 1000):
@@ -69,12 +69,12 @@ class Groups:
             self.steady[connections] = self._runner.run(settle())
 
     def heartbeats(self, connections: int) -> Figures:
-        """Heartbeats of settled members, one under way on each connection."""
+        """Heartbeats of settled members, one unanswered on each connection."""
         load = self.target.load(self.steady[connections], connections=connections, error_at=ERROR_AT)
         return of_load(f"consumer group heartbeat, {REPEATED}, {connections} connections", load)
 
     def large(self) -> Figures:
-        """A large group settles; then one member more, one less, in turn."""
+        """The time in which a large group settles, and then with one member more and one less, in turn."""
         self.rounds += 1
         return self._runner.run(self._large(f"large-{self.rounds}"))
 
@@ -97,7 +97,7 @@ class Groups:
         }
 
     def figures(self) -> Figures:
-        """Of one round."""
+        """The figures of one round."""
         return {**self.heartbeats(100), **self.heartbeats(1000), **self.large()}
 
 

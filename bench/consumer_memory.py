@@ -31,7 +31,7 @@ from tests.support.servers import REPOSITORY
 GROUPS: Final = 20
 MEMBERS: Final = 1_000
 CLIENTS: Final = 500
-"""Client ids, and as many addresses."""
+"""The client ids, and as many addresses."""
 VERSION: Final = 1
 ALONE: Final = "consumer group: memory of a member with one partition, one of 1,000, bytes"
 LARGE: Final = "consumer group: memory of a member with ten partitions, one of 1,000, bytes"
@@ -53,7 +53,7 @@ class Live:
         self._random = Random(7)
 
     def join(self, group_id: str) -> None:
-        """A group of so many members joins and reaches its target."""
+        """Let the given number of members join a group until it reaches its target."""
         self._pass()
         clients = [
             Client(f"client-{one % CLIENTS}", f"/10.0.{one % CLIENTS // 250}.{one % 250}") for one in range(MEMBERS)
@@ -91,7 +91,7 @@ def _not_called(_: object) -> None:
 
 
 def live_bytes(partitions: int) -> float:
-    """Of a member of groups that have settled."""
+    """The bytes of memory for each member of settled groups."""
     live = Live(partitions)
     live.join("first")  # what is made once, and what is free again afterwards
     before = resident_bytes()
@@ -107,7 +107,7 @@ MEASURES: Final[Mapping[str, Callable[[], float]]] = {
 
 
 def figures(samples: Samples) -> None:
-    """Of one process each, which has room for nothing else's rests."""
+    """The figures. Each has a process of its own, without memory freed by another measure."""
     for name in MEASURES:
         done = subprocess.run(
             [sys.executable, "-m", "bench.consumer_memory", name], cwd=REPOSITORY, capture_output=True, text=True,
@@ -117,7 +117,7 @@ def figures(samples: Samples) -> None:
 
 
 def main() -> None:
-    """One figure by its name (as JSON), or all."""
+    """Print one figure by its name (as JSON), or all."""
     if len(sys.argv) > 1:
         print(json.dumps(MEASURES[sys.argv[1]]()))
         return

@@ -1,7 +1,6 @@
-"""What the point for faults costs a heartbeat: `python -m bench.faults`.
-
-CPU time of cached heartbeats through `dispatch`, without sockets. First without any rule, as on every server without a
-test control. Then with a rule for another API, and with a rule for another group.
+"""The cost of the fault rules for a heartbeat: `python -m bench.faults`. The figure is the CPU time of cached
+heartbeats through `dispatch`, without sockets. First without any rule, as on each server without a test control. Then
+with a rule for another API, and with a rule for another group.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ ROUNDS = 15
 
 
 class _ServerOfOne:
-    """As much of a server as rules ask for."""
+    """The part of a server that fault rules use."""
 
     def __init__(self, intercept_point: InterceptPoint) -> None:
         self.intercept_points = {1: intercept_point}
 
 
 def beats_us(peer: Any, frame: bytes) -> float:
-    """CPU microseconds of one heartbeat."""
+    """The CPU time of one heartbeat in microseconds."""
     handle, end = peer.requests.handle, len(frame)
     began = time.process_time()
     for _ in range(BEATS):

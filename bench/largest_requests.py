@@ -45,7 +45,7 @@ from muster.protocol.wire import MAX_ELEMENTS
 
 MAX_BYTES = 31_000_000
 LONG = 200
-"""Characters of a long text."""
+"""The number of characters of a long text."""
 BEAT_S = 0.002
 TURN_MS = 50
 MEMORY_MB = 200
@@ -89,7 +89,7 @@ def arrays_of(module: Any, cls: Any, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def filled(cls: Any, text: str) -> Any:
-    """A message with a text in each field that takes one."""
+    """A message with a text in each text field."""
     names = [n for n, p in inspect.signature(cls).parameters.items() if str(p.annotation) in ("str", "str | None")]
     made = cls(**dict.fromkeys(names, text))
     for name in ("timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"):
@@ -111,7 +111,7 @@ def filled(cls: Any, text: str) -> Any:
 
 
 def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: Callable[[int], str], count: int) -> Any:
-    """A request whose array at `path` has `count` elements, those above it one."""
+    """A request whose array at `path` has `count` elements; the arrays above it have one."""
     request = at = filled(root, "t")
     steps = dict(arrays_of(module, root))
     for depth in range(1, len(path) + 1):
@@ -124,7 +124,7 @@ def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: C
 
 
 def elements(element: Any, text: Callable[[int], str], number: int) -> list[Any]:
-    """So many elements of an array; `element` is their class or the name of their type."""
+    """The given number of elements of an array; `element` is their class or the name of their type."""
     differ = text(0) != text(1)
     if element == "str":
         return [text(i) for i in range(number)]
@@ -163,7 +163,7 @@ def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
 
 
 def of_topics() -> Iterator[Case]:
-    """What makes and removes as many partitions as one request may."""
+    """Requests that create and delete as many partitions as one request may."""
     new = [CreatableTopic(name="wide", num_partitions=10_000, replication_factor=1)]
     many = [f"many-{i}" for i in range(4_000)]
     for what, version, request in (
@@ -181,7 +181,7 @@ SECURITY = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Of the server that answers `of_security`."""
+"""The settings of the server that answers `of_security`."""
 
 
 def of_security(topics: int = 4_000) -> Iterator[Case]:
@@ -252,19 +252,19 @@ TEXTS: dict[str, Callable[[int], str]] = {
 
 
 class Watch:
-    """What the event loop is kept waiting for."""
+    """Measures how long the event loop is held."""
 
     def __init__(self) -> None:
         self.turn_s = self.wait_s = 0.0
 
     def begin(self) -> None:
-        """From here on."""
+        """Begin a new measure."""
         self.turn_s = self.wait_s = 0.0
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5")
 
     def install(self, loop: Any) -> None:
-        """Measure each turn of the loop."""
+        """Measure each iteration of the loop."""
         run_once = loop._run_once
 
         def measured() -> None:
@@ -282,13 +282,13 @@ class Watch:
 
 
 def resident_mb(key: str) -> float:
-    """Of this process: VmRSS, VmHWM."""
+    """The memory of this process: VmRSS, VmHWM."""
     text = Path("/proc/self/status").read_text()
     return int(text.split(f"{key}:")[1].split()[0]) / 1024
 
 
 async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str) -> tuple[str, bool]:
-    """One line, and whether the limits held."""
+    """Print one line, and return whether the limits held."""
     path = Path(folder) / "frame"
     path.write_bytes(case.frame)
     size = len(case.frame)
@@ -310,7 +310,7 @@ async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str)
 
 
 async def run(wanted: list[str]) -> int:
-    """All of them; the number of those that were too long or too large."""
+    """Run all cases, and return the number that took too long or too much memory."""
     loop = asyncio.get_running_loop()
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -350,7 +350,7 @@ async def run(wanted: list[str]) -> int:
 
 
 def main() -> None:
-    """See the module."""
+    """Run the cases whose names match."""
     found = asyncio.run(run(sys.argv[1:]))
     print(f"{found} above {TURN_MS} ms or {MEMORY_MB} MB")
     sys.exit(1 if found else 0)

@@ -56,7 +56,7 @@ def open_log(manager: LogManager, partition: int) -> UnifiedLog:
 
 
 def replay(log: UnifiedLog) -> float:
-    """Records per second of one core: read, checked, decoded, given to the core."""
+    """The records that one core reads, checks, decodes and replays in a second."""
     core, reader, clock = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader(), ManualClock()
     begin = time.process_time()
     count = sum(replay_chunks(log.replay(chunk_bytes=LOAD_CHUNK_BYTES), reader, core, clock))
@@ -64,7 +64,7 @@ def replay(log: UnifiedLog) -> float:
 
 
 def compact(log: UnifiedLog, manager: LogManager) -> float:
-    """MB per second of one core, without pauses."""
+    """The MB that one core compacts in a second, without pauses."""
     found = examine(log, None, NOW)
     work = Compaction(
         manager.storage, found.plan(LogSettings(), NOW), Throttle(Event(), cpu_share=1, bytes_per_second=1e18)
@@ -77,7 +77,7 @@ def compact(log: UnifiedLog, manager: LogManager) -> float:
 
 
 async def lateness_ms(manager: LogManager, *, with_cleaner: bool) -> tuple[list[float], float]:
-    """How late calls run that should run after 1 ms, and the CPU share of all else meanwhile."""
+    """The delay of calls that are due after 1 ms, and the CPU share of all other work."""
     loop = asyncio.get_running_loop()
     cleaner = Cleaner(manager, LoopClock(loop), SharedSync(loop.call_soon_threadsafe, threads=1))
     if with_cleaner:

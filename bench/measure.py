@@ -1,4 +1,4 @@
-"""What the operating system knows of a process: its CPU time and its memory (Linux's /proc)."""
+"""CPU time and memory of a process as the operating system reports them (Linux's /proc)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process so far, user and system, all threads."""
+    """The CPU time of a process so far: user and system, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 

@@ -61,7 +61,7 @@ from tests.support.servers import REPOSITORY, KafkaServer, MusterServer
 ALL_MEMBERS, MEMBERS_EACH, CLIENTS = 100_000, 100, 500
 ALL_OFFSETS, OFFSETS_EACH = 1_000_000, 100
 ALL_IDS, OPEN_EVERY = 100_000, 10
-"""Transactional ids, and of how many one has an open transaction."""
+"""The number of transactional ids; one of every OPEN_EVERY has an open transaction."""
 RECORDS = 1_000_000
 LOG_RUNS = 5
 BEGIN = Now(1_000, 1_700_000_000_000)
@@ -71,14 +71,14 @@ LOAD = "load of 1,000,000 commits by the server, ms"
 EVENTS = "what events add to a rebalance, % of its CPU"
 PER_READ = 100
 SETTLES = 30
-"""Groups of a thousand members: the system counts CPU in steps of 10 ms."""
+"""The number of groups of a thousand members: the system counts CPU in steps of 10 ms."""
 LOADED = re.compile(r"Finished loading of metadata from __consumer_offsets-0 .* in (\d+)ms")
 
 Samples = defaultdict[str, defaultdict[str, list[float]]]
 
 
 def figures(samples: Samples) -> None:
-    """Those of one process each, run beside nothing else."""
+    """The figures of one process each; nothing runs beside it."""
     for what in ("memory", "log", "ids"):
         done = subprocess.run(
             [sys.executable, "-m", "bench.memory", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
@@ -91,7 +91,7 @@ def figures(samples: Samples) -> None:
 
 
 def group_records() -> Iterable[tuple[Message, Message]]:
-    """Groups of consumers, as the log has them; each member has its own id, client and partitions."""
+    """Records of consumer groups as the log has them; each member has its own id, client and partitions."""
     subscription = encode_subscription(ConsumerProtocolSubscription(["orders"]), 3)
     for group in range(ALL_MEMBERS // MEMBERS_EACH):
         members = []
@@ -108,7 +108,7 @@ def group_records() -> Iterable[tuple[Message, Message]]:
 
 
 def offset_records() -> Iterable[tuple[Message, Message]]:
-    """What those groups have committed."""
+    """Records of the offsets that those groups committed."""
     topic_id = bytes(range(16))
     for group in range(ALL_OFFSETS // OFFSETS_EACH):
         for partition in range(OFFSETS_EACH):
@@ -117,7 +117,7 @@ def offset_records() -> Iterable[tuple[Message, Message]]:
 
 
 def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version: int) -> None:
-    """By way of bytes, as a load does."""
+    """Replay records from their bytes, as a load does."""
     sum(replay_chunks(_chunks(records, version), RecordCodec(0).reader(), core, CLOCK))
 
 
@@ -131,7 +131,7 @@ def _chunks(records: Iterable[tuple[Message, Message]], version: int) -> Iterato
 
 
 def resident_bytes() -> float:
-    """Of this process, without what was freed."""
+    """The resident memory of this process, without freed memory."""
     gc.collect()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "malloc_trim"):
@@ -156,7 +156,7 @@ def memory_figures() -> dict[str, float]:
 
 
 def id_batches() -> list[bytes]:
-    """The records of transactional ids as the cleaner leaves them: the newest of each, in a batch of its own."""
+    """The records of transactional ids after the cleaner: the newest of each, in a batch of its own."""
     found = []
     for number in range(ALL_IDS):
         is_open = not number % OPEN_EVERY
@@ -172,7 +172,7 @@ def id_batches() -> list[bytes]:
 
 
 def id_figures() -> dict[str, float]:
-    """How quickly transactional ids are loaded, and how large they are in memory."""
+    """The time to load transactional ids, and their memory."""
     written = id_batches()
     chunks = [b"".join(written[at : at + PER_READ]) for at in range(0, ALL_IDS, PER_READ)]
 
@@ -201,7 +201,7 @@ def _unasked(transactional_id: str) -> Respond:
 
 
 def log_figures() -> dict[str, float]:
-    """What one core loads and compacts."""
+    """The speed at which one core loads and compacts the log."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.disable()
     found: dict[str, float] = {}
@@ -223,7 +223,7 @@ def log_figures() -> dict[str, float]:
 
 
 def load_figures(workdir: Path, samples: Samples, muster: Path, *, with_kafka: bool) -> None:
-    """How long each server takes for the same partition: as it says itself."""
+    """The time in which each server loads the same partition, from its own log."""
     source = _written(workdir / "written")
     server = MusterServer(workdir / "load-muster", {"offsets.topic.num.partitions": "1"}, executable=muster)
     shutil.copytree(source, server.workdir / "data" / source.name)

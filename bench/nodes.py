@@ -1,6 +1,6 @@
-"""What three brokers in one process cost, beside one: `make bench-nodes`, written to nodes.md.
-
-CPU time, which a busy machine does not change much; of several runs the least. What a client waits for is wall time.
+"""The cost of three brokers in one process, beside one broker: `make bench-nodes`, written to nodes.md. The figures
+are CPU time, which a busy machine changes little; the least of several runs counts. The waiting time of a client is
+wall time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def connect(port: int) -> Client:
 
 
 async def groups_of(port: int, node: int, count: int) -> list[str]:
-    """Names of so many groups that a broker coordinates."""
+    """The ids of the given number of groups that a broker coordinates."""
     client, found, tried = await connect(port), list[str](), 0
     while len(found) < count:
         names = [f"g{number}" for number in range(tried, tried + LOOKED_UP_AT_ONCE)]
@@ -64,7 +64,7 @@ async def groups_of(port: int, node: int, count: int) -> list[str]:
 
 
 async def settle(port: int, groups: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """A member alone in each group: generation and id."""
+    """Let one member join alone in a group, and return its generation and id."""
     waiting, members = [*groups], dict[str, tuple[int, str]]()
 
     async def work() -> None:
@@ -91,7 +91,7 @@ async def settle(port: int, groups: Iterable[str]) -> dict[str, tuple[int, str]]
 
 
 async def moved(workdir: Path, members: int) -> Moved:
-    """Stop a broker that coordinates so many members, each alone in a group."""
+    """Stop a broker that coordinates the given number of members, each alone in its group."""
     server = server_of(workdir, 3)
     server.start()
     try:
@@ -123,7 +123,7 @@ async def moved(workdir: Path, members: int) -> Moved:
 
 
 async def _served(clients: Mapping[int, Client], members: Mapping[str, tuple[int, str]]) -> None:
-    """All are found, and their heartbeats answered. They ask together, as clients do that do not know of each other."""
+    """Wait until all groups are found and their heartbeats answered. All clients ask at once, as separate ones do."""
     left = dict(members)
     while left:
         found = await clients[1].ask(FindCoordinatorRequest(coordinator_keys=list(left)))
@@ -136,7 +136,7 @@ async def _served(clients: Mapping[int, Client], members: Mapping[str, tuple[int
 
 
 def started(workdir: Path, nodes: int) -> tuple[float, float]:
-    """CPU ms from spawn to ready, and resident MB then."""
+    """The CPU ms from spawn to ready, and the resident MB at that time."""
     server = server_of(workdir, nodes)
     server.start()
     found = measure.cpu_s(server.pid) * 1_000, measure.resident_mb(server.pid)
@@ -145,7 +145,7 @@ def started(workdir: Path, nodes: int) -> tuple[float, float]:
 
 
 def heartbeat_us(workdir: Path, frameload: FrameLoad, nodes: int, seconds: float) -> float:
-    """CPU of the server for a heartbeat."""
+    """The CPU time of the server for a heartbeat."""
     server = server_of(workdir, nodes)
     server.start()
     try:

@@ -1,7 +1,6 @@
-"""What nodes over one PostgreSQL cost, beside one with the embedded log: `make bench-cluster`, written to
-over_database.md.
-
-CPU time, which a busy machine does not change much; of several runs the least. What is not CPU says so.
+"""The cost of nodes over one PostgreSQL, beside one with the embedded log: `make bench-cluster`, written to
+over_database.md. The figures are CPU time, which a busy machine changes little; the least of several runs counts.
+Other units are named.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ PROPERTIES: Final = {
 }
 IDLE_S: Final = 10
 BEATS: Final = 6
-"""Turns in which heartbeats are measured."""
+"""The turns in which heartbeats are measured."""
 FLAT: Final = 3 / 2.5
 """The largest cost of a request at one of three nodes, as a multiple of that at a single node.
 
@@ -58,14 +57,14 @@ HEARTBEAT_ERROR_AT: Final = 12
 
 
 class Cost(NamedTuple):
-    """Of commits: CPU of all nodes for one, and how many there were in a second of wall time."""
+    """The cost of commits: CPU of all nodes for one, and the number in a second of wall time."""
 
     cpu_us: float
     per_s: float
 
 
 class _Fixed(MusterServer):
-    """A node at an address that is known before it runs."""
+    """A node at an address that is known before its start."""
 
     def __init__(self, workdir: Path, arguments: Sequence[str]) -> None:
         super().__init__(workdir, PROPERTIES, arguments=[*arguments, "--topic", f"{TOPIC}:{PARTITIONS}"])
@@ -76,7 +75,7 @@ class _Fixed(MusterServer):
 
 @contextmanager
 def running(workdir: Path, postgres: str, count: int) -> Iterator[list[MusterServer]]:
-    """So many nodes over a database; 0: one with the embedded log."""
+    """The given number of nodes over a database; 0 means one node with the embedded log."""
     with ExitStack() as ends:
         arguments: list[str] = []
         if count:
@@ -97,7 +96,7 @@ async def connect(port: int) -> Client:
 
 
 async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
-    """The port of the coordinator of each group, where there is one."""
+    """The port of the coordinator of each group that has one."""
     client = await connect(port)
     answer = await client.ask(FindCoordinatorRequest(coordinator_keys=list(groups)))
     client.writer.close()
@@ -105,7 +104,7 @@ async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
 
 
 async def spread(brokers: Sequence[MusterServer], groups: Sequence[str]) -> dict[int, list[str]]:
-    """The groups of each node, by its port, once all nodes have some, for good."""
+    """The groups of each node, by its port, after all nodes have stable groups."""
     ports = {node.address[1] for node in brokers}
     while True:
         found = [await coordinators(port, groups) for port in ports]
@@ -115,7 +114,7 @@ async def spread(brokers: Sequence[MusterServer], groups: Sequence[str]) -> dict
 
 
 def commits(workdir: Path, brokers: Sequence[MusterServer], connections: int, seconds: float) -> Cost:
-    """Commits of groups without members, at all nodes at the same time."""
+    """Commits of groups without members, at all nodes at once."""
     shared = asyncio.run(spread(brokers, [f"g{number}" for number in range(connections)]))
     frames = {
         port: [wire.frame(wire.offset_commit(group, -1, "", TOPIC, 0, 7)) for group in groups]
@@ -157,7 +156,7 @@ def loaded(
     seconds: float,
     error_at: int,
 ) -> Cost:
-    """All nodes at the same time, each frame by its own connection; frames by the port of a node."""
+    """The load at all nodes at once, by port; each frame has its own connection."""
 
     def load(node: MusterServer) -> tuple[float, int, float]:
         own = Path(tempfile.mkdtemp(prefix="load-", dir=workdir))
@@ -173,14 +172,16 @@ def loaded(
 
 
 def idle(brokers: Sequence[MusterServer]) -> float:
-    """CPU of one node that has nothing to do, in % of a core."""
+    """The CPU of one idle node, in % of a core."""
     before = [measure.cpu_s(node.pid) for node in brokers]
     time.sleep(IDLE_S)
     return max(measure.cpu_s(node.pid) - was for node, was in zip(brokers, before, strict=True)) / IDLE_S * 100
 
 
 async def taken_over(brokers: Sequence[MusterServer], offsets: int) -> tuple[float, float]:
-    """Kill a node that coordinates so many offsets: CPU of the others, and seconds until the last group was served."""
+    """Kill a node that coordinates the given number of offsets. Returns the CPU of the others, and the seconds until
+    the last group was served.
+    """
     names = [f"t{number}" for number in range(len(brokers) * 2 * offsets // PARTITIONS)]
     victim = brokers[-1]
     mine = (await spread(brokers, names))[victim.address[1]][: offsets // PARTITIONS]

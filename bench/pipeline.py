@@ -53,7 +53,7 @@ Load average {load:.1f} at the end. The log: {log}.
 
 
 def make_log(folder: Path) -> Path:
-    """The sample."""
+    """Write the sample."""
     target = folder / "sample"
     print(f"making a log of {RECORDS} commits", file=sys.stderr)
     command: list[str | Path] = [Path(sys.executable).parent / "muster", "log", "sample", target, "--records", RECORDS]
@@ -62,7 +62,7 @@ def make_log(folder: Path) -> Path:
 
 
 def run(name: str, log: Path, folder: Path) -> list[Row]:
-    """One measure in a process of its own."""
+    """Run one measure in a process of its own."""
     print(f"measuring {name}", file=sys.stderr)
     own = folder / name
     own.mkdir()

@@ -24,7 +24,7 @@ sends again: "{REPEATED}" is what a member's heartbeats are, and a consumer's co
 partitions; with "{VARIED}" every request goes the usual way. "{UNPREPARED}": the same requests on
 a server that prepares none. Counting begins after each connection's first requests, but for
 "{COLD}"."""
-"""What the figures are."""
+"""The description of the figures."""
 
 RESULTS = Path(__file__).with_name("results.md")
 
@@ -76,14 +76,14 @@ LIMITS = {
     "memory of a transactional id, one of 100,000, bytes": 600.0,
     **{f"{name}, read_committed, x read_uncommitted": 1.1 for name in READS},
 }
-"""Figures to reach as they are."""
+"""Figures with a fixed limit."""
 AT_LEAST = {
     "load of commits, one by one, records/s of one core": 350_000.0,
     "load of commits, 10 in a batch, records/s of one core": 350_000.0,
     "compaction of commits, one by one, MB/s of one core": 100.0,
     "compaction of commits, 10 in a batch, MB/s of one core": 100.0,
 }
-"""Figures that are better when they are greater."""
+"""Figures for which greater is better."""
 
 
 def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[str], codec: str) -> str:

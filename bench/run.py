@@ -65,7 +65,7 @@ def executable() -> Path:
 
 
 def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
-    """From spawn to ready, and the memory taken by then, on an empty data directory."""
+    """The time from spawn to ready, and the memory at that time, on an empty data directory."""
     for number in range(STARTS):
         server = MusterServer(workdir / f"start-{number}", SETTINGS, executable=muster)
         begin = time.perf_counter()
@@ -76,40 +76,40 @@ def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
 
 
 def note_process(samples: Samples, server: ServerProcess) -> None:
-    """What a server has taken by the time it is ready."""
+    """Record the resources of a server that has become ready."""
     samples["start-up, CPU ms"][server.name].append(measure.cpu_s(server.pid) * 1000)
     samples["resident memory when ready, MB"][server.name].append(measure.resident_mb(server.pid))
 
 
 class BareServer(ServerProcess):
-    """bench/load/bare.py: the floor under every Python server here."""
+    """bench/load/bare.py: the lowest possible cost of a Python server here."""
 
     name = "bare"
     cwd = REPOSITORY
 
     def command(self) -> list[str | Path]:
-        """The interpreter that the server under test runs on."""
+        """The interpreter of the server under test."""
         return [RUN_VENV / "bin" / "python", "-m", "bench.load.bare"]
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
-        """Read the address it prints."""
+        """Read the address that the server prints."""
         assert process.stdout is not None
         return process.stdout.readline().decode().strip()
 
 
 class UnpreparedServer(MusterServer):
-    """bench/load/unprepared.py: Muster without the prepared path."""
+    """bench/load/unprepared.py: Muster without the cache of requests."""
 
     cwd = REPOSITORY
 
     def command(self) -> list[str | Path]:
-        """The same words for the other program."""
+        """The same arguments for the other program."""
         _, *words = super().command()
         return [RUN_VENV / "bin" / "python", "-m", "bench.load.unprepared", *words]
 
 
 def unprepared_figures(target: Target, samples: Samples) -> None:
-    """What comes again, when nothing is prepared: what the prepared path saves."""
+    """The cost of repeated requests without the cache, which shows what the cache saves."""
     for connections in (100, 1000):
         beats = target.load(target.heartbeats[connections], connections=connections)
         for what, load in (("heartbeat", beats), ("commit, page cache", commits(target, connections))):
@@ -140,7 +140,7 @@ def commit_figures(targets: list[Target], unsynced: Target, samples: Samples) ->
 
 
 def note_commits(samples: Samples, where: str, comes: str, connections: int, target: Target, load: Load) -> None:
-    """Figures of one load of commits."""
+    """Record the figures of one load of commits."""
     note(samples, target, of_load(f"commit, {where}, {comes}, {connections} connections", load))
 
 
@@ -163,7 +163,7 @@ def note(samples: Samples, target: Target, figures: Mapping[str, float]) -> None
 
 
 def first_group(target: Target, samples: Samples) -> None:
-    """A thousand members on a server that has served nobody yet, as a test or a deployment after a start."""
+    """A thousand members on a fresh server, as in a test or a deployment after a start."""
     with socket.create_connection(target.server.address, timeout=60) as connection:
         while not wire.coordinator_is_ready(connection, "first"):
             time.sleep(0.05)
@@ -172,7 +172,7 @@ def first_group(target: Target, samples: Samples) -> None:
 
 
 def warm_up(target: Target, seconds: float) -> None:
-    """What a JVM needs to be judged fairly; both get it."""
+    """Warm up both servers, because a JVM needs it to be judged fairly."""
     usual, target.seconds = target.seconds, seconds
     heartbeats(target, 100)
     target.seconds = seconds / 2
@@ -199,7 +199,7 @@ def codec_figures(samples: Samples) -> str:
 
 
 def started(server: ServerProcess, frameload: FrameLoad, args: argparse.Namespace, samples: Samples) -> Target:
-    """A server that is started, measured cold, and warmed up."""
+    """A server that was started, measured cold, and warmed up."""
     begin = time.perf_counter()
     server.start()
     if server.name == "kafka":

@@ -1,4 +1,4 @@
-"""What is measured on one server; each figure is in the unit that its name ends with."""
+"""The measures on one server. The name of each figure ends with its unit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Figures = dict[str, float]
 
 
 class Target:
-    """A running server and the load that it is measured with."""
+    """A running server and the load for its measures."""
 
     def __init__(self, server: ServerProcess, frameload: FrameLoad, seconds: float) -> None:
         self.server, self.frameload, self.seconds = server, frameload, seconds
@@ -45,7 +45,7 @@ class Target:
         self.serial = itertools.count()
 
     def load(self, frames: list[bytes], **options: Any) -> Load:
-        """`FrameLoad.run` on this server."""
+        """Call `FrameLoad.run` for this server."""
         options.setdefault("seconds", self.seconds)
         return self.frameload.run(self.server.address[1], self.server.pid, frames, **options)
 
@@ -55,7 +55,7 @@ class Target:
             return wire.call(connection, request)
 
     def settle(self, groups: list[str], members_each: int, session_timeout_ms: int = 60000) -> Settled:
-        """Let members join."""
+        """Let the members join."""
         pid = self.server.pid
         joining = settle(
             *self.server.address,
@@ -68,7 +68,7 @@ class Target:
             return runner.run(joining)
 
     def prepare(self) -> None:
-        """Topics, groups and records that all rounds use."""
+        """Create the topics, groups and records of all rounds."""
         self.prepare_commits()
         for topic, partitions in (("mega", FETCH_PARTITIONS), ("kilo", FETCH_PARTITIONS)):
             self.create_topic(topic, partitions)
@@ -87,7 +87,7 @@ class Target:
             self.heartbeats[connections] = self.settle(groups, MEMBERS_EACH, LONG_SESSION_MS).heartbeats
 
     def prepare_commits(self) -> None:
-        """The topic whose offsets are committed; all coordinators are ready."""
+        """Create the topic of the commits, and wait until all coordinators are ready."""
         self.create_topic("load", COMMIT_PARTITIONS)
         with socket.create_connection(self.server.address, timeout=60) as connection:
             for number in range(COMMIT_GROUPS):
@@ -96,7 +96,7 @@ class Target:
                         pass
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Create it, and wait until it is led."""
+        """Create a topic, and wait until its partitions have leaders."""
         self.call(wire.create_topic(topic, partitions))
         with socket.create_connection(self.server.address, timeout=60) as connection:
             for partition in range(partitions):
@@ -105,7 +105,7 @@ class Target:
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's when it is installed: the client should not be what is measured."""
+    """The event loop of uvloop if it is installed: the client should not limit the measure."""
     try:
         import uvloop
     except ImportError:
@@ -147,7 +147,7 @@ def commit_frames(connections: int, *, varied: bool) -> list[bytes]:
 
 
 def commits(target: Target, connections: int = 100, *, varied: bool = False) -> Load:
-    """Commits of one partition, one under way on each connection."""
+    """Commits of one partition, one unanswered on each connection."""
     frames = commit_frames(connections, varied=varied)
     return target.load(frames, connections=connections, error_at=COMMIT_ERROR_AT)
 
@@ -164,7 +164,7 @@ def cold(target: Target) -> Figures:
 
 
 def produce(target: Target) -> Figures:
-    """Batches of a megabyte into a topic that is deleted afterwards."""
+    """Produce batches of a megabyte into a topic that is deleted afterwards."""
     topic = f"p{next(target.serial):03}"
     target.create_topic(topic, 4)
     frames = records.produce_frames(topic, 4, MEGABYTE)
@@ -177,7 +177,7 @@ def produce(target: Target) -> Figures:
 
 
 def fetch_large(target: Target) -> Figures:
-    """Answers of one batch of a megabyte."""
+    """Fetch answers with one batch of a megabyte."""
     frames = records.fetch_frames("mega", FETCH_PARTITIONS, range(FETCH_OFFSETS), MEGABYTE + 200)
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
@@ -191,7 +191,7 @@ def fetch_large(target: Target) -> Figures:
 
 
 def fetch_small(target: Target) -> Figures:
-    """Answers of one batch of 4 KB, from 20 connections."""
+    """Fetch answers with one batch of 4 KB, over 20 connections."""
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, range(FETCH_OFFSETS), 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
@@ -205,7 +205,7 @@ def must_carry(load: Load, record_bytes: int) -> None:
 
 
 def large_group(target: Target) -> Figures:
-    """One group of 1,000 members, all joining at once."""
+    """One group of 1,000 members that all join at once."""
     settled = target.settle([f"large-{next(target.serial)}"], 1000)
     return {
         "1,000 members settle, CPU ms": settled.server_cpu_s * 1000,

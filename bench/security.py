@@ -47,11 +47,11 @@ CONNECTIONS, COMERS, AT_ONCE = 100, 1_000, 50
 MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "alice", "alice's secret"
 SETTINGS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 WARM_ROUNDS: Final = 3
-"""Of comers: until then a JVM has not compiled what they need."""
+"""The rounds of new connections before the measure: until then a JVM has not compiled the needed code."""
 
 
 class Secured(NamedTuple):
-    """A server with a listener for each way in."""
+    """A server with a listener for each security protocol."""
 
     server: ServerProcess
     tls: int
@@ -60,7 +60,7 @@ class Secured(NamedTuple):
 
 
 def secured(folder: Path, kind: type[MusterServer] | type[KafkaServer], settings: Mapping[str, str]) -> Secured:
-    """One that is not started yet. Its listener without TLS is for what is not measured."""
+    """A server that is not started yet. Its listener without TLS is for preparations."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = Authority()
     ca = folder / "ca.pem"
@@ -91,7 +91,7 @@ def secured(folder: Path, kind: type[MusterServer] | type[KafkaServer], settings
 
 
 class Client:
-    """One connection with TLS that waits for its answers."""
+    """One TLS connection that waits for its answers."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self.socket = context.wrap_socket(
@@ -99,11 +99,11 @@ class Client:
         )
 
     def send(self, frame: bytes) -> None:
-        """A request."""
+        """Send a request."""
         self.socket.sendall(frame)
 
     def receive(self) -> bytes:
-        """Its answer."""
+        """Receive the answer."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -142,7 +142,7 @@ class Client:
 
 @contextmanager
 def connected(port: int, context: ssl.SSLContext, count: int) -> Iterator[list[Client]]:
-    """So many clients, closed after the block."""
+    """The given number of clients, closed after the block."""
     clients = [Client(port, context) for _ in range(count)]
     try:
         yield clients
@@ -152,7 +152,7 @@ def connected(port: int, context: ssl.SSLContext, count: int) -> Iterator[list[C
 
 
 class Security:
-    """What is measured on one server."""
+    """The measures on one server."""
 
     def __init__(self, secured: Secured, frameload: FrameLoad, seconds: float) -> None:
         self._secured = secured
@@ -173,7 +173,7 @@ class Security:
             self.comers()
 
     def heartbeats(self, seconds: float) -> float:
-        """CPU time of the server for one, in us."""
+        """The CPU time of the server for one heartbeat, in us."""
         pid = self._secured.server.pid
         with connected(self._secured.tls, self._secured.context, CONNECTIONS) as clients:
             pairs = list(zip(clients, self._beats, strict=True))
@@ -195,7 +195,7 @@ class Security:
             return (measure.cpu_s(pid) - cpu_s) * 1e6 / (rounds * CONNECTIONS)
 
     def comers(self) -> float:
-        """CPU time of the server until all are ready, in ms; each has a session of TLS of its own."""
+        """The CPU time of the server until all new connections are ready, in ms. Each has its own TLS session."""
         pid = self._secured.server.pid
         before = measure.cpu_s(pid)
         kept = []
@@ -210,7 +210,7 @@ class Security:
         return spent_ms
 
     def figures(self) -> Figures:
-        """Of one round."""
+        """The figures of one round."""
         return {BEAT: self.heartbeats(self.target.seconds), READY: self.comers()}
 
 

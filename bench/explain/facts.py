@@ -15,7 +15,7 @@ from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
 
 SLOWEST: Final = 5
-"""So many tables have a row of their own."""
+"""The number of tables with a row of their own."""
 
 
 def all_tables(log: Path, folder: Path) -> list[Row]:

@@ -36,12 +36,12 @@ def staged(meter: SparkMeter, **options: str) -> None:
 
 
 def decoded(meter: SparkMeter, **options: str) -> Any:
-    """What format("muster") gives to Spark."""
+    """The rows that format("muster") gives to Spark."""
     return meter.spark.read.format("muster").options(rows="decoded", numPartitions=str(CORES), **options).load()
 
 
 def rows_in(log: Path) -> int:
-    """How many rows a log has."""
+    """The number of rows of a log."""
     return sum(batch.num_rows for batch in read_segments(str(log)))
 
 
@@ -94,7 +94,7 @@ def growth(log: Path, folder: Path) -> list[Row]:
 
 
 def copies(log: Path, target: Path, count: int, every: int = 1) -> None:
-    """The same segments again and again, as other partitions; of each so many partitions only one."""
+    """Copies of the same segments as other partitions, with the given number of copies of each."""
     folders = sorted(log.glob("__consumer_offsets-*"))[::every]
     for index in range(count):
         for folder in folders:
@@ -117,7 +117,7 @@ def serving(log: Path, folder: Path) -> Iterator[str]:
 
 
 def through_connector(meter: SparkMeter, bootstrap: str) -> Any:
-    """By the recipe of docs/pipeline-spark.md."""
+    """The log read by the recipe of docs/pipeline-spark.md."""
     how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED}
     return meter.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
 

@@ -12,16 +12,16 @@ class Row(NamedTuple):
     measured: str
     goal: str = ""
     is_met: bool | None = None
-    """None where there is no goal."""
+    """Whether the figure reaches its goal; None without a goal."""
 
 
 def at_least(figure: str, value: float, goal: float, unit: str = "") -> Row:
-    """A figure that may not be less."""
+    """A figure with a smallest allowed value."""
     return Row(figure, f"{value:,.{_digits(value)}f}{unit}", f"≥ {goal:,g}{unit}", value >= goal)
 
 
 def at_most(figure: str, value: float, goal: float, unit: str = "") -> Row:
-    """A figure that may not be more."""
+    """A figure with a largest allowed value."""
     return Row(figure, f"{value:,.{_digits(value)}f}{unit}", f"≤ {goal:,g}{unit}", value <= goal)
 
 

@@ -1,6 +1,5 @@
-"""What it costs that one group has nearly all rows: the tables that are made of commits.
-
-The same commits are once those of many groups, and once nine of ten are in one group.
+"""The cost of one group that has nearly all rows, for the tables that are made of commits. The same commits are first
+those of many groups; then nine of ten groups are one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ _RUNS: Final = 3
 
 
 def one_large_group(log: Path, folder: Path) -> list[Row]:
-    """Both in turns, so that other load on the machine meets both. The first turn, with a cold Java, does not count."""
+    """Both cases in turns, so that other load on the machine affects both. The first turn, with a cold Java, does not
+    count.
+    """
     meter = SparkMeter(folder)
     staged = stage(meter.spark, Source(path=str(log)), str(folder / "stage")).inputs
     commits = staged.decoded.where(F.col("kind") == OFFSET_COMMIT)
@@ -52,7 +53,7 @@ def one_large_group(log: Path, folder: Path) -> list[Row]:
 
 
 def _merged(commits: DataFrame) -> DataFrame:
-    """With nine of ten groups as one, which has a topic for each topic of each of them."""
+    """The rows with nine of ten groups as one group, which has a topic for each topic of each of them."""
     is_merged: Column = F.pmod(F.xxhash64("group"), F.lit(10)) < SHARE
     changed = {
         "topic": F.concat_ws("-", "group", "topic"),

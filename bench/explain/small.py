@@ -1,4 +1,4 @@
-"""What `muster analyze` costs from end to end when there is little to analyse: to start is most of it."""
+"""The cost of `muster analyze` from end to end for a small log: most of it is the start."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _costs(muster: Path, log: Path, out: Path, what: str) -> list[Row]:
 
 
 def _run(command: list[str]) -> tuple[float, float]:
-    """CPU time of a command and of all that it starts, and what the clock says."""
+    """The CPU time of a command and its descendants, and the time by the clock."""
     began = time.monotonic()
     seen: dict[int, float] = {}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:

@@ -1,4 +1,4 @@
-"""A Spark for measures, and what its processes use: the JVM, its Python workers, the driver (Linux's /proc)."""
+"""A Spark for measures, and the resources of its processes: the JVM, its Python workers, the driver (Linux's /proc)."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ SAMPLE_S: Final = 0.2
 
 
 class Memory(NamedTuple):
-    """Peaks, MiB."""
+    """Peaks of memory in MiB."""
 
     driver_and_jvm: float
     worker: float
-    """Of the largest one."""
+    """The peak of the largest worker."""
 
 
 class Measured(NamedTuple):
-    """What a job cost."""
+    """The cost of one job."""
 
     cpu_s: float
-    """User and system, of the JVM and its workers."""
+    """User and system time of the JVM and its workers."""
     wall_s: float
 
 
 class Runs(NamedTuple):
-    """What a job cost that was run several times."""
+    """The cost of a job that ran several times."""
 
     first: Measured
-    """Java compiled what it needs meanwhile."""
+    """The first run, in which Java also compiled."""
     warm: Measured
-    """The median, by CPU time, of those after it."""
+    """The median, by CPU time, of the later runs."""
 
 
 def children_of(pid: int) -> list[int]:
-    """All present descendants."""
+    """All present descendants of a process."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -76,7 +76,7 @@ def cpu_by_process(pid: int) -> dict[int, float]:
 
 
 class SparkMeter:
-    """A session of its own."""
+    """A Spark session and the cost of its jobs."""
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class SparkMeter:
         shutil.rmtree(target)
 
     def measure(self, job: Callable[[], Any]) -> Measured:
-        """What one run costs. Looks again and again, since a worker that has ended leaves its time to nobody."""
+        """The cost of one run. The processes are read repeatedly, because the CPU time of an ended worker is lost."""
         before, start = cpu_by_process(self._jvm), time.monotonic()
         seen = dict(before)
         with _again_and_again(lambda: seen.update(cpu_by_process(self._jvm))):
@@ -111,7 +111,7 @@ class SparkMeter:
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[], Memory]]:
-        """Watch the memory until the end; the function returns the peaks."""
+        """Watch the memory until the end of the block; the function returns the peaks."""
         peaks = [0.0, 0.0]
         java = os.readlink(f"/proc/{self._jvm}/exe")
 
@@ -131,7 +131,7 @@ class SparkMeter:
 
 @contextmanager
 def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
-    """Do something every SAMPLE_S, in a thread."""
+    """Call a function every SAMPLE_S, in a thread."""
     over = threading.Event()
 
     def run() -> None:

@@ -19,7 +19,7 @@ GROUPS: Final = 1_000
 
 
 def thousand(_: Path, folder: Path) -> list[Row]:
-    """An own sample: a day of a thousand groups, with few commits, which the what-if does not read."""
+    """A sample of its own: a day of a thousand groups, with few commits, which the what-if does not read."""
     log = folder / "sample"
     muster = Path(sys.executable).parent / "muster"
     command: list[str | Path] = [muster, "log", "sample", log, "--groups", str(GROUPS), "--records", "100000"]

@@ -1,6 +1,5 @@
-"""A server that answers every frame with the same few bytes: what the event loop and the kernel cost alone.
-
-`python -m bench.load.bare` listens on a free port of 127.0.0.1, prints it, and runs until it is ended.
+"""A server that answers each frame with the same few bytes: the cost of the event loop and the kernel alone. `python
+-m bench.load.bare` listens on a free port of 127.0.0.1, prints the port, and runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Bare(asyncio.Protocol):
         self.write = cast("asyncio.WriteTransport", transport).write
 
     def data_received(self, data: bytes) -> None:
-        """One frame at a time: the load keeps one under way."""
+        """Answer one frame at a time: the load sends the next one after the answer."""
         self.write(b"\0\0\0\x0a" + data[8:12] + b"\0\0\0\0\0\0")
 
 

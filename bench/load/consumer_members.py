@@ -24,7 +24,7 @@ from tests.support.tcp_world import TcpWorld
 
 VERSION: Final = 1
 ERROR_AT: Final = 13
-"""Where an answer's frame has the error code."""
+"""The position of the error code in the frame of an answer."""
 REBALANCE_MS: Final = 60_000
 OPENING_AT_ONCE: Final = 64
 RETRY_MS: Final = 50
@@ -38,7 +38,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class ConsumerMember(Actor):
-    """One member; it stays until the bench makes it leave."""
+    """One member, which stays until the bench makes it leave."""
 
     def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
         super().__init__(world, wire.CLIENT_ID.decode())
@@ -49,11 +49,11 @@ class ConsumerMember(Actor):
 
     @property
     def partitions(self) -> int:
-        """How many it owns."""
+        """The number of partitions that the member owns."""
         return sum(map(len, self.owned.values()))
 
     def live(self) -> Script:
-        """Join, and follow."""
+        """Join, and follow the answers."""
         says_owned = True
         while True:
             answer = yield self.beat(says_owned)
@@ -87,14 +87,14 @@ class ConsumerMember(Actor):
         return request
 
     def steady_frame(self) -> bytes:
-        """Its heartbeat while nothing happens."""
+        """The heartbeat of a settled member."""
         request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
         served = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         return bytes(frames.request_frame(served, VERSION, 1, request, wire.CLIENT_ID.decode()))
 
 
 class Settled(NamedTuple):
-    """How long it took until every member owned its share of one and the same epoch."""
+    """The time until each member owned its share in one common epoch."""
 
     wall_s: float
     server_cpu_s: float
@@ -105,13 +105,13 @@ class Crowd:
     """Members of some groups on one server, which can join and leave."""
 
     def __init__(self, host: str, port: int, server_cpu_s: Callable[[], float], topics: Mapping[str, int]) -> None:
-        """`topics`: what all subscribe to, with the numbers of partitions."""
+        """`topics` has the topics of all subscriptions, with their numbers of partitions."""
         self._world = TcpWorld((host, port), {"ConsumerGroupHeartbeat": VERSION})
         self._cpu_s, self._topics = server_cpu_s, dict(topics)
         self.members: dict[str, list[ConsumerMember]] = {}
 
     async def join(self, groups: list[str], members_each: int, patience_s: float = 300) -> Settled:
-        """Let so many members more join each group, all at once; connecting is not counted."""
+        """Let the given number of members join each group at once. The time for the connections does not count."""
         new = []
         for group in groups:
             there = self.members.setdefault(group, [])
@@ -138,9 +138,9 @@ class Crowd:
         return sum(shares) == sum(self._topics.values()) and max(shares) - min(shares) <= 1
 
     def steady_frames(self) -> list[bytes]:
-        """A heartbeat of each member."""
+        """A heartbeat frame of each member."""
         return [member.steady_frame() for members in self.members.values() for member in members]
 
     def close(self) -> None:
-        """All connections end; the members do not leave."""
+        """Close all connections. The members do not leave."""
         self._world.close()

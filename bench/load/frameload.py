@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("frameload.c")
 
 
 WARM_ANSWERS = 4
-"""For each connection, before anything counts."""
+"""The answers for each connection before the measure begins."""
 
 
 class Load(NamedTuple):
@@ -24,7 +24,7 @@ class Load(NamedTuple):
     requests_per_s: float
     received_bytes: int
     server_cpu_us: float
-    """CPU time of the server's process, user and system, while the load ran."""
+    """The CPU time of the server's process during the load, user and system."""
     errors: int
     first_error: int
     p99_us: float
@@ -65,10 +65,9 @@ class FrameLoad:
         warm: int = WARM_ANSWERS,
         retry: str | None = None,
     ) -> Load:
-        """Send the frames in turn from so many connections; see frameload.c for the numbers. `error_at` with several
-        numbers: one for each of a connection's requests, in turn.
-
-        Raises RuntimeError when the server closed a connection or answered any request with an error.
+        """Send the frames in turn from the given number of connections; see frameload.c for the numbers. With several
+        numbers in `error_at`, each is for one request of a connection, in turn. Raises RuntimeError when the server
+        closed a connection or answered any request with an error.
         """
         path = self.workdir / "frames"
         path.write_bytes(b"".join(frames))

@@ -26,7 +26,7 @@ OPENING_AT_ONCE = 64
 
 
 class Settled(NamedTuple):
-    """How long it took until every member held its assignment of one and the same generation."""
+    """The time until each member held its assignment of one common generation."""
 
     wall_s: float
     server_cpu_s: float
@@ -36,31 +36,31 @@ class Settled(NamedTuple):
 
 
 class Member(Consumer):
-    """One that stays in its group once it is in."""
+    """A member that stays in its group after its join."""
 
     def __init__(self, world: Any, group: str, session_timeout_ms: int) -> None:
         super().__init__(
             world, wire.CLIENT_ID.decode(), group, session_ms=session_timeout_ms, rebalance_ms=REBALANCE_MS
         )
         self.seen_members = 0
-        """How many the JoinGroup answer listed, when this is the leader."""
+        """The number of members in the JoinGroup answer to the leader."""
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """One strategy."""
+        """The one offered strategy."""
         return [JoinGroupRequestProtocol("range", SUBSCRIPTION)]
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """Nothing to each."""
+        """An empty assignment for each member."""
         self.seen_members = len(joined.members)
         return dict.fromkeys((one.member_id for one in joined.members), ASSIGNMENT)
 
     def sync(self, joined: JoinGroupResponse) -> Step:
-        """As any consumer."""
+        """The SyncGroup request of the member."""
         self.seen_members = 0
         return (yield from super().sync(joined))
 
     def work(self) -> Step:
-        """Heartbeat."""
+        """The Heartbeat of the member."""
         while True:
             error = (yield self.heartbeat()).error_code
             if error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
@@ -80,7 +80,7 @@ async def settle(
     session_timeout_ms: int = 30000,
     patience_s: float = 120,
 ) -> Settled:
-    """Let `members_each` members join each group, all at once; connecting is not counted."""
+    """Let `members_each` members join each group at once. The time for the connections does not count."""
     world = TcpWorld((host, port), VERSIONS)
     members = [Member(world, group, session_timeout_ms) for group in groups for _ in range(members_each)]
     for at in range(0, len(members), OPENING_AT_ONCE):
@@ -97,7 +97,7 @@ async def settle(
 
 
 def are_settled(members: list[Member], groups: list[str], members_each: int) -> bool:
-    """Whether each group's members hold one generation, whose leader has seen them all."""
+    """Whether the members of each group hold one generation, whose leader has seen them all."""
     if any(member.assigned is None for member in members):
         return False
     for at in range(len(groups)):

@@ -24,7 +24,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 from tests.support import wire
 
 PAUSE_S: Final = 1.1
-"""Longer than group.consumer.assignment.interval.ms."""
+"""A pause longer than group.consumer.assignment.interval.ms."""
 _API: Final = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
@@ -54,7 +54,7 @@ class Comer:
         return self.epoch
 
     def until_above(self, epoch: int, since_s: float) -> float:
-        """Heartbeats until it has a later epoch; the ms since then."""
+        """Send heartbeats until the member has a later epoch, and return the time in ms."""
         while self.beat() <= epoch:
             pass
         return (time.perf_counter() - since_s) * 1000
@@ -73,7 +73,7 @@ class Comer:
 
 
 def settle(comer: Comer) -> None:
-    """Keep it alive until the next target may be computed."""
+    """Keep the member alive until the next target may be computed."""
     end_s = time.perf_counter() + PAUSE_S
     while time.perf_counter() < end_s:
         comer.beat()

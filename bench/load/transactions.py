@@ -50,9 +50,9 @@ from tests.support import wire
 RECORDS: Final = 10
 VALUE: Final = bytes(range(100))
 TIMEOUT_MS: Final = 900_000
-"""What a load leaves open is not aborted while the next one is measured."""
+"""The timeout is so long that an open transaction of one load is not aborted during the next."""
 TRANSACTION: Final = 1
-"""FindCoordinator's key type."""
+"""The key type in FindCoordinator."""
 NOT_YET: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 
 def connect(connection: socket.socket, transactional_id: str) -> Producer:
-    """Make the id known, with a producer id and epoch 0."""
+    """Register the transactional id, with a producer id and epoch 0."""
     while _ask(connection, "FindCoordinator", 1, FindCoordinatorRequest(transactional_id, TRANSACTION)).error_code:
         time.sleep(0.02)
     while True:
@@ -107,7 +107,7 @@ def _frame(name: str, version: int, request: Message) -> bytes:
 
 
 def batch(producer_id: int, epoch: int, sequence: int, values: Sequence[bytes]) -> bytes:
-    """A transactional batch of now."""
+    """A transactional batch with the present time."""
     builder = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, sequence, 1 << 21)
     now_ms = time.time_ns() // 1_000_000
     for at, value in enumerate(values):
@@ -124,7 +124,7 @@ def transaction(
     values: Sequence[bytes] = (VALUE,) * RECORDS,
     commits: bool = True,
 ) -> Iterator[bytes]:
-    """The frames of the producer's transaction of that number (from 0)."""
+    """The frames of the producer's transaction of the given number, from 0."""
     name, producer_id = producer
     epoch, sequence = (number, 0) if version == 2 else (0, number * len(values))
     versions = VERSION_2 if version == 2 else VERSION_1

@@ -25,7 +25,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pid: int) -> list[int]:
-    """The process and all below it."""
+    """A process and all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(one for child in children for one in family(int(child)))]
 
@@ -40,7 +40,7 @@ def memory_bytes(pid: int) -> int:
 
 
 def one_round(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, float]:
-    """Start it, let a group have its first record, end it."""
+    """Start the server, let a group have its first record, and stop the server."""
     server = kind(place, TESTCONTAINERS if kind is Kafka else {})
     began = time.monotonic()
     server.start()
@@ -62,7 +62,7 @@ def one_round(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, fl
 
 
 def what_works(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, str]:
-    """Probe -> empty, or why not; and the families of APIs."""
+    """Each probe with an empty text or the reason of its failure, and the families of APIs."""
     server = kind(place, TESTCONTAINERS if kind is Kafka else {})
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""What a stock client (confluent-kafka) can do with a server, and which APIs it says it has."""
+"""What a stock client (confluent-kafka) can do with a server, and the APIs that the server claims."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ PROBES: dict[str, Callable[[str], None]] = {
 
 
 def tried(probe: Callable[[str], None], bootstrap: str) -> str:
-    """Empty when it works, else what went wrong."""
+    """Return an empty text when the probe works, else the error."""
     try:
         partial(probe, bootstrap)()
     except (KafkaException, TimeoutError, ValueError, OSError) as error:

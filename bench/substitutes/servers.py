@@ -1,4 +1,4 @@
-"""The servers: each is a process that says where it listens."""
+"""The servers; each is a process that prints its address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TESTCONTAINERS = {
 
 
 class Substitute(ServerProcess):
-    """One that prints its address."""
+    """A server that prints its address."""
 
     before_bytes = 0
     """What the process had before there was a server in it."""
@@ -37,7 +37,7 @@ class Substitute(ServerProcess):
 
     @classmethod
     def prepare(cls) -> None:
-        """Compile what has to be, before anything is measured."""
+        """Compile what the server needs, before the measure."""
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
         assert process.stdout is not None
@@ -47,7 +47,7 @@ class Substitute(ServerProcess):
         return self.heard(line)
 
     def heard(self, line: str) -> str:
-        """The address, of what it printed."""
+        """The address in the printed line."""
         return line
 
 
@@ -88,7 +88,7 @@ class Mock(_Held):
 
 @cache
 def kfake_program() -> Path:
-    """Compiled once, outside of what is measured."""
+    """The program, compiled once outside of the measure."""
     program = Path(tempfile.gettempdir(), f"muster-bench-kfake-{os.getpid()}")
     atexit.register(program.unlink, missing_ok=True)
     subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "kfake", check=True)
