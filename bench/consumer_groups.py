@@ -86,8 +86,8 @@ class Groups:
         comers = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.load.joining_members", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
         )
-        told, _ = await comers.communicate()
-        changes = json.loads(told)
+        output, _ = await comers.communicate()
+        changes = json.loads(output)
         crowd.close()
         return {
             f"{SETTLE}, CPU ms": settled.server_cpu_s * 1000,

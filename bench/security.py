@@ -68,12 +68,12 @@ def secured(folder: Path, kind: type[MusterServer] | type[KafkaServer], settings
     plain, controller = (port := free_port_pair()), port + 1
     tls, sasl = free_port_pair(), free_port_pair()
     names = {"PLAINTEXT": plain, "SSL": tls, "SASL_SSL": sasl}
-    told = ",".join(f"{name}://127.0.0.1:{port}" for name, port in names.items())
+    addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in names.items())
     is_kafka = kind is KafkaServer
     properties = {
         **settings,
-        "listeners": f"{told},CONTROLLER://127.0.0.1:{controller}" if is_kafka else told,
-        "advertised.listeners": told,
+        "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}" if is_kafka else addresses,
+        "advertised.listeners": addresses,
         "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in names)
         + (",CONTROLLER:PLAINTEXT" if is_kafka else ""),
         "sasl.enabled.mechanisms": MECHANISM,

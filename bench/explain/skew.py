@@ -53,7 +53,7 @@ def one_large_group(log: Path, folder: Path) -> list[Row]:
 
 
 def _merged(commits: DataFrame) -> DataFrame:
-    """The rows with nine of ten groups as one group, which has a topic for each topic of each of them."""
+    """The rows with nine of ten groups as one. That group has all topics of the nine."""
     is_merged: Column = F.pmod(F.xxhash64("group"), F.lit(10)) < SHARE
     changed = {
         "topic": F.concat_ws("-", "group", "topic"),

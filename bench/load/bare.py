@@ -1,4 +1,4 @@
-"""A server that answers each frame with the same few bytes: the cost of the event loop and the kernel alone. `python
+"""A server that answers each frame with the same few bytes. It costs only the event loop and the kernel. `python
 -m bench.load.bare` listens on a free port of 127.0.0.1, prints the port, and runs until SIGTERM.
 """
 

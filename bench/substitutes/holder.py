@@ -46,8 +46,8 @@ def main() -> None:
     before = {"bytes": resident_bytes(), "cpu_s": time.process_time()}
     began = time.monotonic()
     with {"mock": mock, "thread": thread}[sys.argv[1]]() as bootstrap:
-        told = {"bootstrap": bootstrap, "seconds": time.monotonic() - began, **before}
-        print(json.dumps(told), flush=True)
+        facts = {"bootstrap": bootstrap, "seconds": time.monotonic() - began, **before}
+        print(json.dumps(facts), flush=True)
         signal.pause()
 
 

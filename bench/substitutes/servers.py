@@ -71,9 +71,9 @@ class _Held(Substitute):
         return [sys.executable, "-m", "bench.substitutes.holder", self.kind]
 
     def heard(self, line: str) -> str:
-        told = json.loads(line)
-        self.inner_s, self.before_bytes, self.before_cpu_s = told["seconds"], told["bytes"], told["cpu_s"]
-        return str(told["bootstrap"])
+        facts = json.loads(line)
+        self.inner_s, self.before_bytes, self.before_cpu_s = facts["seconds"], facts["bytes"], facts["cpu_s"]
+        return str(facts["bootstrap"])
 
 
 class MusterThread(_Held):
