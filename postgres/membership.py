@@ -31,7 +31,6 @@ from muster.postgres.node_messages import NodeMessages
 from muster.postgres.settings import ClusterSettings
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NodeRegistration, Store, StoreAway
-from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 
@@ -128,8 +127,7 @@ class Membership:
         while not state.features:
             least = topics.configs.broker.static.text(MIN_INSYNC_REPLICAS)
             yield from self.shared_log.writing(first_records(least))
-        while not (yield from self.shared_log.writing([self._registration(endpoints)])):
-            pass
+        yield from self._registering(endpoints)
         self.led_partitions.check()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -138,21 +136,20 @@ class Membership:
         """
         broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
-            while not await to_its_end(
-                self.shared_log.slices, self.shared_log.writing([self._registration(endpoints)])
-            ):
-                pass
+            await to_its_end(self.shared_log.slices, self._registering(endpoints))
 
-    def _registration(self, endpoints: Mapping[str, Endpoint]) -> Message:
-        topics = self._topics
-        return RegisterBrokerRecord(
-            broker_id=self.registration.node_id,
-            incarnation_id=topics.draw_uuid(),
-            broker_epoch=topics.state.version,
-            end_points=[BrokerEndpoint(name, *one) for name, one in endpoints.items()],
-            rack=self._rack,
-            fenced=False,
-        )
+    def _registering(self, endpoints: Mapping[str, Endpoint]) -> Job[None]:
+        is_written = False
+        while not is_written:
+            record = RegisterBrokerRecord(
+                broker_id=self.registration.node_id,
+                incarnation_id=self._topics.draw_uuid(),
+                broker_epoch=self._topics.state.version,
+                end_points=[BrokerEndpoint(name, *endpoint) for name, endpoint in endpoints.items()],
+                rack=self._rack,
+                fenced=False,
+            )
+            is_written = yield from self.shared_log.writing([record])
 
     def begin(self, nodes: Iterable[Any]) -> None:
         """Take the node of this process, which is about to serve."""

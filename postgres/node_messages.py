@@ -116,12 +116,7 @@ class NodeMessages:
         self._ask(node_id, PARTITIONS, question, answered, failed)
 
     def _ask(
-        self,
-        node_id: int,
-        kind: int,
-        question: object,
-        answered: Callable[[Any], object],
-        failed: Callable[[], object],
+        self, node_id: int, kind: int, question: object, answered: Callable[[Any], object], failed: Callable[[], object]
     ) -> None:
         if len(self._waiting) >= MAX_WAITING:
             failed()
@@ -206,9 +201,9 @@ class NodeMessages:
                 self._answered(mail)
             elif mail.kind == EVENTS:
                 topic, index, rows = json.loads(mail.data)
-                self.take_over(
-                    topic, index, [(None if key is None else _bytes(key), _bytes(value)) for key, value in rows]
-                )
+                decode = base64.b64decode
+                decoded = [(None if key is None else decode(key), decode(value)) for key, value in rows]
+                self.take_over(topic, index, decoded)
             elif self._writer is not None:
                 what = json.loads(mail.data)
                 self._node.slices.run(self._serving(mail, what), lambda _: None, self)
@@ -268,10 +263,6 @@ class NodeMessages:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)
 
 
 def _marked(ended: Sequence[Callable[[int], object]], codes: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from muster.coordinator.log import FilesystemSync, Storage
 from muster.coordinator.log.durability import Engine
 from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
-from muster.coordinator.server.machine import Machine, Post
+from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.errors import ApiError
 from muster.postgres import local_replica
@@ -31,8 +31,7 @@ from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NodeRegistration, Store, StoreAway
 
 if TYPE_CHECKING:
-    from muster.coordinator.log import SharedSync
-    from muster.coordinator.system.jobs import Worker
+    pass
 
 _logger = structlog.get_logger("muster.cluster")
 
@@ -49,6 +48,8 @@ class LocalReplicaMachine(Machine):
         self.draw_uuid = below.draw_uuid
         self.draw_uuid_text = below.draw_uuid_text
         self.clock = below.clock  # type: ignore[method-assign]
+        self.workers = below.workers  # type: ignore[method-assign]
+        self.thread = below.thread  # type: ignore[method-assign]
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
         return self._storage
@@ -62,12 +63,6 @@ class LocalReplicaMachine(Machine):
         clock, lease = self._clock, self._engine.lease
         listener.guard(lambda transport, abort: LeasedTransport(transport, abort, clock, lease))
         return listener
-
-    def workers(self, post: Post, threads: int) -> SharedSync:
-        return self._below.workers(post, threads)
-
-    def thread(self, post: Post) -> Worker:
-        return self._below.thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002
         """Always None, because no log waits for the disk."""

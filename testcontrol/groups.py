@@ -90,7 +90,7 @@ class Groups:
         """Wait until the group has (that many) members with their targets, and each partition of these topics has an
         owner. Returns the group as it was then. Raises WaitFailed.
         """
-        condition = waits.stable(self._server, members, waits.names(partitions))
+        condition = waits.stable(self._server, members, checks.texts("topics", partitions))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_until(
@@ -106,7 +106,7 @@ class Groups:
         topics have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
         checks.function("predicate", predicate)
-        condition = waits.Condition(checks.text("what", what), predicate, waits.names(topics))
+        condition = waits.Condition(checks.text("what", what), predicate, checks.texts("topics", topics))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_consumed(
@@ -120,7 +120,7 @@ class Groups:
         """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
         wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
-        condition = waits.consumed(self._server, waits.names(topics), up_to, lambda: self.describe(group_id))
+        condition = waits.consumed(self._server, checks.texts("topics", topics), up_to, lambda: self.describe(group_id))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
@@ -183,7 +183,7 @@ class Groups:
         topics that the group has committed to. Raises CannotBeDone if the group has members (Kafka allows none), or a
         topic does not exist. Raises WrongValue.
         """
-        to, names = checks.reset(to), waits.names(topics)
+        to, names = checks.reset(to), checks.texts("topics", topics)
         group = self.describe(group_id)
         if group.members:
             raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")

@@ -32,10 +32,6 @@ class Disk:
     def __init__(self) -> None:
         self.error: int | None = None
 
-    def before(self, storage: Storage) -> Storage:
-        """The storage with this disk before it."""
-        return cast(Storage, _GuardedStorage(self, storage))
-
 
 class _GuardedStorage:
     def __init__(self, disk: Disk, storage: Any) -> None:
@@ -112,7 +108,8 @@ class ControlledMachine(Machine):
         return super().draw_uuid_text() if self._random is None else uuids.draw_uuid_text(self._random.randbytes)
 
     def storage(self, directory: Path | None) -> Storage:
-        return self.disk.before(self._memory if directory is None else super().storage(directory))
+        storage = self._memory if directory is None else super().storage(directory)
+        return cast(Storage, _GuardedStorage(self.disk, storage))
 
     def listener(self, address: ListenerAddress, *more: Any) -> Listener:
         if not address.port and self.ports:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine
+from muster.testcontrol.checks import texts
 from muster.testcontrol.errors import intervention_lines
 from muster.testcontrol.faults.engine import Faults
 from muster.testcontrol.groups import Groups
@@ -17,7 +18,7 @@ from muster.testcontrol.scenarios.kinds import KINDS
 from muster.testcontrol.scenarios.scenario import Parts, Scenarios
 from muster.testcontrol.topics import Topics
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
-from muster.testcontrol.waits import names, stable
+from muster.testcontrol.waits import stable
 
 
 class ServerControl:
@@ -82,7 +83,7 @@ class ServerControl:
         """
         what, condition = "no group is in a rebalance", self.time.is_idle
         if group_id is not None:
-            wanted = stable(self.server, members, names(partitions))
+            wanted = stable(self.server, members, texts("topics", partitions))
             what = f"group {group_id} {wanted.what}"
 
             def condition() -> bool:

@@ -14,7 +14,6 @@ Owned = Mapping[str, tuple[int, ...]]
 """Partitions by topic, ascending."""
 
 STABLE: Final = "Stable"
-EMPTY: Final = "Empty"
 MAX_NAMED: Final = 5
 """How many groups are named when the wanted group does not exist."""
 DEAD: Final = "Dead"

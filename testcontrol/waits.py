@@ -29,11 +29,6 @@ class Condition(NamedTuple):
     topics: tuple[str, ...] = ()
 
 
-def names(topics: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Topic names as a tuple, from one name, several, or None. Raises WrongValue."""
-    return checks.texts("topics", topics)
-
-
 def stable_words(members: int | None, topics: Collection[str]) -> str:
     """The condition of `stable`, in words."""
     what = "is stable"
@@ -51,7 +46,9 @@ def stable(server: Server, members: int | None, topics: Collection[str]) -> Cond
     what = stable_words(members, topics) + _not_there(missing)
 
     def holds(group: GroupView) -> bool:
-        return is_stable(group, members, {name: _count(server, name) for name in topics})
+        found = {name: server.topics.by_name.get(name) for name in topics}
+        counts = {name: 0 if topic is None else len(topic.partitions) for name, topic in found.items()}
+        return is_stable(group, members, counts)
 
     return Condition(what, holds)
 
@@ -80,7 +77,8 @@ def consumed(
     if up_to is not None:
         wanted = checks.places("up_to", up_to)
     elif topics:
-        wanted = _ends_now(server, topics)
+        partitions = group_snapshots.partitions_of(server, topics)
+        wanted = {(partition.topic, partition.index): partition.log.durable_offset for partition in partitions}
     else:
         wanted = {(topic, one): end for topic, rows in describe().end_offsets.items() for one, end in rows.items()}
     missing = [name for name in topics if name not in server.topics.by_name]
@@ -103,15 +101,6 @@ def has_consumed(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> boo
         group.offsets.get(topic, {}).get(partition, group.starts.get(topic, {}).get(partition, 0)) >= end
         for (topic, partition), end in wanted.items()
     )
-
-
-def _ends_now(server: Server, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-    return {(one.topic, one.index): one.log.durable_offset for one in group_snapshots.partitions_of(server, topics)}
-
-
-def _count(server: Server, name: str) -> int:
-    topic = server.topics.by_name.get(name)
-    return 0 if topic is None else len(topic.partitions)
 
 
 CHECK_MS: Final = 100

@@ -18,7 +18,7 @@ from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.views import DEAD, GroupView, Offsets, others
-from muster.testcontrol.waits import has_consumed, is_stable, names, stable_words
+from muster.testcontrol.waits import has_consumed, is_stable, stable_words
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.loop_bridge import FORKED, Lifecycle, LoopBridge, LoopThread
@@ -177,7 +177,7 @@ class AdminGroups:
         self, group_id: str, *, members: int | None = None, partitions: Topics = None, timeout_s: float
     ) -> GroupView:
         """Wait until the group is stable, with so many members, and each partition of these topics has an owner."""
-        topics = names(partitions)
+        topics = checks.texts("topics", partitions)
         checks.whole_or_none("members", members)
         what = stable_words(members, topics)
 
@@ -191,7 +191,7 @@ class AdminGroups:
         self, group_id: str, predicate: Callable[[GroupView], object], *, what: str, topics: Topics, timeout_s: float
     ) -> GroupView:
         """Wait until the predicate is true; it is called again and again."""
-        names(topics)
+        checks.texts("topics", topics)
         checks.function("predicate", predicate)
         return await self._wait(group_id, predicate, checks.text("what", what), timeout_s)
 
@@ -202,7 +202,7 @@ class AdminGroups:
         if up_to is not None:
             wanted = checks.places("up_to", up_to)
         else:
-            of = names(topics) or tuple(self.describe(group_id).end_offsets)
+            of = checks.texts("topics", topics) or tuple(self.describe(group_id).end_offsets)
             wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
 
         def holds(group: GroupView) -> bool:
@@ -239,7 +239,9 @@ class AdminGroups:
 
     def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
         """Reset offsets as administrators do."""
-        return reset(self._cluster, self._topics, self.describe(group_id), checks.reset(to), names(topics))
+        return reset(
+            self._cluster, self._topics, self.describe(group_id), checks.reset(to), checks.texts("topics", topics)
+        )
 
     def rebalance(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""

@@ -25,9 +25,7 @@ from muster.coordinator.security.acls import (
 from muster.coordinator.security.authorizer import KafkaPrincipal, Requester
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
-    RemoveAccessControlEntryRecord,
-)
+from muster.protocol.messages.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
 MAX_KEPT: Final = 100_000
 """So many answers are kept, some 30 MB: clients choose the names. Beyond this all are dropped."""

@@ -27,12 +27,7 @@ from muster.coordinator.topics.creation import (
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog, SharedMetadataLogWriter, decoding
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
-from muster.coordinator.topics.names import (
-    EVENTS_OF,
-    GROUP_OFFSETS_TOPIC,
-    INTERNAL_TOPICS,
-    TRANSACTION_STATE_TOPIC,
-)
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.partition_maintenance import PartitionMaintenance

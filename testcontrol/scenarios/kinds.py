@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from muster.coordinator.system.jobs import to_its_end
 from muster.coordinator.topics import leadership
@@ -87,10 +88,11 @@ async def rebalance_storm(scenario: Scenario) -> None:
     scenario.run_in_background(storm)
 
 
+@dataclass(frozen=True)
 class _AllIsWell(Action):
     """A heartbeat is answered as if the member were in order; the coordinator does not receive it."""
 
-    name = "all-is-well"
+    name: ClassVar[str] = "all-is-well"
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
         request = flow.request.message
@@ -104,9 +106,6 @@ class _AllIsWell(Action):
 
     def words(self) -> str:
         return "answered without an error, and without the coordinator"
-
-    def to_json(self) -> dict[str, object]:
-        return {"do": self.name}
 
 
 class _Wanted:

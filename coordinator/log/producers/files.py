@@ -14,12 +14,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
-from muster.coordinator.log.file_names import (
-    SNAPSHOT_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    base_offset_of,
-    segment_name,
-)
+from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, base_offset_of, segment_name
 from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.producers.state import Producer, Producers
 from muster.coordinator.log.segments.log_segments import LogSegments

@@ -25,14 +25,7 @@ from muster.coordinator.log.producers.append_checks import (
     is_in_transaction,
 )
 from muster.coordinator.log.producers.files import InBackground, ProducerFiles
-from muster.coordinator.log.producers.state import (
-    MAX_SEQUENCE,
-    NO_SEQUENCE,
-    LastRecord,
-    Producer,
-    Producers,
-    SeenBatch,
-)
+from muster.coordinator.log.producers.state import MAX_SEQUENCE, NO_SEQUENCE, LastRecord, Producer, Producers, SeenBatch
 from muster.coordinator.log.records.headers import (
     CONTROL,
     HEADER_SIZE,

@@ -7,13 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, LogError, Place, TruncatedBatch
-from muster.coordinator.log.file_names import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SUFFIXES,
-    TIME_INDEX_SUFFIX,
-)
+from muster.coordinator.log.file_names import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SUFFIXES, TIME_INDEX_SUFFIX
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
