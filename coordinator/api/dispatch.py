@@ -1,20 +1,20 @@
 """From a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
 
 A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
-`ConnectionRoute` of each, with its cached request. A thread decodes large requests: it touches nothing that other code
+`ConnectionRoute` of each, with its cached requests. A thread decodes large requests: it touches nothing that other code
 changes. This module knows no socket: it gets a `Sink`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, NOT_CACHED, CachedRequest
+from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, MAX_CACHED, NOT_CACHED, CachedRequest
 from muster.coordinator.api.cluster.api_versions import unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
@@ -43,20 +43,30 @@ _MAX_ROUTES_BYTES: Final = 4_000_000
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
 _MAX_AWAITED: Final = 1_024
-"""At most so many requests of equal length are awaited before the next one is cached."""
+"""At most so many requests of one kind are awaited before the next one is cached."""
 
 FEW_ELEMENTS: Final = 5_000
 """A request of at most so many elements is decoded at once, within some 5 ms. A larger one is decoded in the thread."""
 
 
-class ConnectionRoute:
-    """A route on one connection, with its cached request.
+class _Repeated:
+    """Requests that may be alike. `wanted`: after so many of them the next attempt to cache one is made."""
 
-    A request is cached when the one before had the same length. Each cached request that was not repeated doubles the
-    number of equal lengths before the next attempt. So clients that never repeat themselves cost next to nothing.
+    __slots__ = ("cached", "count", "wanted")
+
+    def __init__(self) -> None:
+        self.cached: CachedRequest | None = None
+        self.count, self.wanted = 0, 1
+
+
+class ConnectionRoute:
+    """A route on one connection, with its cached requests.
+
+    A request is cached when one before was like it. Each cached request that was not repeated doubles the number of
+    requests before the next attempt. So clients that never repeat themselves cost next to nothing.
     """
 
-    __slots__ = ("_awaited", "_cache", "_equal", "_size", "cached", "caches", "context", "route")
+    __slots__ = ("_bytes", "_cache", "_repeated", "cached", "caches", "context", "route")
 
     def __init__(self, route: Route, context: RequestContext, *, caches: bool) -> None:
         """`caches`: whether repeated requests may be cached at all."""
@@ -65,24 +75,44 @@ class ConnectionRoute:
         self._cache = CACHES.get(route.api.key)
         self.caches = caches and self._cache is not None
         self.cached: CachedRequest | None = None
-        self._size = 0
-        self._awaited, self._equal = 1, 0
+        """The one that answered last."""
+        self._bytes = 0
+        self._repeated: dict[Hashable, _Repeated] = {}
+
+    def find(self, data: bytes, start: int, end: int) -> CachedRequest | None:
+        """The cached request that may answer this one, if it is another than `cached`."""
+        if self._cache is None:
+            return None
+        repeated = self._repeated.get(self._cache.key(data, start, end))
+        if repeated is None or repeated.cached is None or repeated.cached is self.cached:
+            return None
+        self.cached = repeated.cached
+        return self.cached
 
     def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
         """A request was handled without a cache. Returns the cached request for the next one."""
-        if end - start != self._size:
-            self._size, self._equal = end - start, 0
+        size = end - start
+        if self._cache is None or size > MAX_BYTES:
             return self.cached
-        self._equal += 1
-        if self._equal < self._awaited:
+        key = self._cache.key(data, start, end)
+        repeated = self._repeated.get(key)
+        if repeated is None:
+            self._bytes += size
+            if self._bytes > MAX_BYTES or len(self._repeated) >= MAX_CACHED:
+                self._repeated.clear()
+                self._bytes = size
+            self._repeated[key] = _Repeated()
             return self.cached
-        was_repeated = self.cached is not None and self.cached.was_repeated
-        self._awaited = 1 if was_repeated else min(self._awaited * 2, _MAX_AWAITED)
-        self._equal = 0
-        self.cached = None
-        if self._size <= MAX_BYTES and self._cache is not None:
-            with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
-                self.cached = self._cache(node, self.route, self.context, data[start:end], body - start)
+        repeated.count += 1
+        if repeated.count < repeated.wanted:
+            return self.cached
+        was_repeated = repeated.cached is not None and repeated.cached.was_repeated
+        repeated.wanted = 1 if was_repeated else min(repeated.wanted * 2, _MAX_AWAITED)
+        repeated.count = 0
+        repeated.cached = None
+        with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
+            repeated.cached = self._cache.make(node, self.route, self.context, data[start:end], body - start)
+        self.cached = repeated.cached
         return self.cached
 
 
@@ -138,6 +168,11 @@ class ConnectionRequests:
                 return None
             if known.cached is not None:
                 return self.handle(data, start, end)  # `handle` then finds the route that was just set
+        if known.caches:
+            another = known.find(data, start, end)
+            if another is not None:
+                self.cached = another
+                return self.handle(data, start, end)
         return self._handle_uncached(known, data, start, end)
 
     def _handle_uncached(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:

@@ -103,11 +103,13 @@ class Peer:
         assert got == correlation_id
         return api(key).decode_response(version, answer, body)
 
-    def member(self) -> str:
+    def member(self, group: str = "g") -> str:
         """One member, in generation 1."""
-        request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+        request = JoinGroupRequest(
+            group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+        )
         joined = self.ask(ApiKey.JOIN_GROUP, 3, request) or self._later(ApiKey.JOIN_GROUP, 3)
-        self.ask(ApiKey.SYNC_GROUP, 3, SyncGroupRequest("g", 1, joined.member_id))
+        self.ask(ApiKey.SYNC_GROUP, 3, SyncGroupRequest(group, 1, joined.member_id))
         return str(joined.member_id)
 
     def _later(self, key: int, version: int) -> Any:

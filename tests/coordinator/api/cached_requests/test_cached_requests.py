@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.cached_requests import CACHES, MAX_ROWS, CachedCommit
-from muster.coordinator.api.groups.offset_commit import handle_offset_commit
+from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, MAX_CACHED, MAX_ROWS, CachedCommit
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -234,11 +233,38 @@ def test_a_fault_in_a_cached_request_closes_the_connection(monkeypatch: pytest.M
 
 def test_caching_stops_for_clients_whose_requests_never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setitem(CACHES, handle_offset_commit, lambda *_: made.append(1))
+    cache = CACHES[ApiKey.OFFSET_COMMIT]._replace(make=lambda *_: made.append(1))
+    monkeypatch.setitem(CACHES, ApiKey.OFFSET_COMMIT, cache)
     peer = Peer()
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
-    assert len(made) < 12
+    assert 2 < len(made) < 12
+
+
+def test_members_in_turn_on_one_connection_are_all_cached() -> None:
+    peer = Peer()
+    groups = ("g", "h", "other")
+    members = [(group, peer.member(group)) for group in groups]
+    for turn in range(4):
+        for group, member in members:
+            assert peer.ask(HEARTBEAT, 4, HeartbeatRequest(group, 1, member)).error_code == 0
+            assert peer.met == (turn > 1), (turn, group)
+    peer = Peer()
+    for turn in range(4):
+        for rows in ([("t1", 0, turn)], [("t1", 0, turn), ("t1", 1, turn)]):
+            peer.ask(COMMIT, 9, commit(*rows))
+            assert peer.met == (turn > 1), (turn, rows)
+
+
+def test_few_requests_of_a_connection_are_kept_however_many_members_it_has() -> None:
+    peer = Peer()
+    for number in range(1_000):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"member-{number}"))
+    route = peer.requests._route
+    assert len(route._repeated) <= MAX_CACHED
+    for number in range(1, 11):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"{number}" * 4_000))
+    assert sum(map(len, route._repeated)) <= MAX_BYTES
 
 
 def test_a_cached_request_is_answered_once_and_not_after_the_connection_has_ended() -> None:
