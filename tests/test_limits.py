@@ -128,6 +128,7 @@ INNER = {
     "api/many_rows.MAX_ORDERED_NAMES",
     "api/dispatch.MAX_AWAITED",
     "api/cached_requests.MAX_BYTES",
+    "api/cached_requests.MAX_CACHED",
     "api/cached_requests.MAX_ROWS",
     "api/client_quotas.WRITTEN_AT_ONCE",
     "api/registry.KEPT",
