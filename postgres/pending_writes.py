@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster.coordinator.log import folders
@@ -28,15 +29,13 @@ WRITE_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one database write; one larger batch may be alone in a write."""
 
 
+@dataclass(eq=False, slots=True)
 class DatabaseWrite:
     """The content of one database write: its changes, and the logs that they belong to."""
 
-    __slots__ = ("changes", "parts")
-
-    def __init__(self) -> None:
-        self.changes = Changes()
-        self.parts: list[tuple[WrittenLog, int, set[int]]] = []
-        """For each log: its end offset in this write (-1: no batch of it), and the segments that change."""
+    changes: Changes = field(default_factory=Changes)
+    parts: list[tuple[WrittenLog, int, set[int]]] = field(default_factory=list)
+    """For each log: its end offset in this write (-1: no batch of it), and the segments that change."""
 
     def add(self, log: WrittenLog, add_changes: Callable[[], int]) -> None:
         """Let `add_changes` add the changes of a log; it returns the offset."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -62,14 +63,12 @@ class CachedLog(Protocol):
         """The local replica can no longer be relied on."""
 
 
+@dataclass(eq=False, slots=True)
 class _Fetch:
-    __slots__ = ("log", "number", "segment", "waiting")
-
-    def __init__(self, of: CachedLog, segment: Segment, number: int) -> None:
-        self.log = of
-        self.segment = segment
-        self.number = number
-        self.waiting: list[Then] = []
+    log: CachedLog
+    segment: Segment
+    number: int
+    waiting: list[Then] = field(default_factory=list)
 
 
 class SegmentCache:

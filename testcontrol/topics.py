@@ -28,10 +28,8 @@ from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode, error_name
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.group_snapshots import READ_BYTES
 from muster.testcontrol.waits import pause
-
-READ_BYTES: Final = 64 * 1024
-"""Bytes of a log that are read in one step."""
 
 BATCH_BYTES: Final = 64
 RECORD_BYTES: Final = 40

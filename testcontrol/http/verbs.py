@@ -85,9 +85,6 @@ MAX_READ: Final = 1_000
 MAX_READ_BYTES: Final = 1024 * 1024
 """The most bytes of their keys and values; an answer has at least one record."""
 
-PAIR: Final = 2
-"""A header has a name and a value."""
-
 
 async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
     name, partitions = call.body.required("name", str), call.body.number("partitions", least=1)
@@ -129,7 +126,7 @@ def _new_record(row: Fields) -> NewRecord:
 
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
-    if not (isinstance(pair, list) and len(pair) == PAIR and isinstance(pair[0], str)):
+    if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):
         raise Failure("bad-request", checks.sentence("headers_base64", pair, "a list of a name and a base64 or null"))
     return pair[0], None if pair[1] is None else _decoded(f"headers_base64: {pair[0]}", pair[1])
 
@@ -178,8 +175,7 @@ def scenarios(control: ServerControl, _: VerbCall) -> Answer:
 
 
 async def start_scenario(control: ServerControl, call: VerbCall) -> Answer:
-    found: Answer = (await control.scenarios.start(call.path["scenario"], call.body.given)).to_json()
-    return found
+    return (await control.scenarios.start(call.path["scenario"], call.body.given)).to_json()
 
 
 def end_scenario(control: ServerControl, call: VerbCall) -> Answer:

@@ -108,21 +108,20 @@ class _AllIsWell(Action):
         return "answered without an error, and without the coordinator"
 
 
+@dataclass(frozen=True)
 class _Wanted:
     """The wanted member, under any of its names, also after it has joined anew with the same name."""
 
-    def __init__(self, name: str, member_id: str, instance_id: str | None, client_id: str) -> None:
-        self.name = name
-        self.member_id = member_id
-        self.client_id = client_id
-        self._instance_id = instance_id
-        self._by_client = name == client_id
+    name: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
 
     def is_in(self, request: Request) -> bool:
         """Whether a request is from this member. The request is from its client."""
-        if self._by_client or self.member_id in request.members:
+        if self.name == self.client_id or self.member_id in request.members:
             return True
-        return self._instance_id is not None and self._instance_id in request.instances
+        return self.instance_id is not None and self.instance_id in request.instances
 
 
 def _member(scenario: Scenario) -> _Wanted:
@@ -131,40 +130,6 @@ def _member(scenario: Scenario) -> _Wanted:
     if found is None:
         raise CannotBeDone(f"group {group_id} has no member {name}, or more than one of that name")
     return _Wanted(name, found.member_id, found.instance_id, found.client_id)
-
-
-_GROUP_KINDS: Final = (
-    Kind(
-        "slow-coordinator",
-        "every request of a group waits before its coordinator looks at it",
-        slow_coordinator,
-        (_GROUP, Parameter("ms", int, "for so long", 500)),
-    ),
-    Kind(
-        "lost-commit-answers",
-        "commits are done, and the connection is cut before their answer",
-        lost_commit_answers,
-        (_GROUP, Parameter("times", int, "so many of them", 1)),
-    ),
-    Kind(
-        "flapping-member",
-        "the session of a member ends again and again, and it joins again",
-        flapping_member,
-        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at each so-manieth of its heartbeats", 5)),
-    ),
-    Kind(
-        "zombie",
-        "a member is cut off from its coordinator without knowing it, and goes on with partitions that others get",
-        zombie,
-        (_ONE_GROUP, _MEMBER, Parameter("expire", int, "1: its session ends at once; 0: when its time is over", 1)),
-    ),
-    Kind(
-        "rebalance-storm",
-        "rebalance after rebalance",
-        rebalance_storm,
-        (_ONE_GROUP, Parameter("times", int, "so many", 10), Parameter("every_ms", int, "one in so long", 1_000)),
-    ),
-)
 
 
 async def coordinator_moves(scenario: Scenario) -> None:
@@ -244,7 +209,48 @@ async def unclean_leader(scenario: Scenario) -> None:
     scenario.step(f"broker {leader} leads {name}-{index} from offset {log.end_offset} on: {lost} records are lost")
 
 
-_NODE_KINDS: Final = (
+async def _refuse_writes(error: int, words: str, scenario: Scenario) -> None:
+    disk = scenario.parts.disk
+
+    def mend() -> None:
+        disk.error = None
+
+    disk.error = error
+    scenario.on_end(mend)
+    scenario.step(words)
+
+
+KINDS: Final = (
+    Kind(
+        "slow-coordinator",
+        "every request of a group waits before its coordinator looks at it",
+        slow_coordinator,
+        (_GROUP, Parameter("ms", int, "for so long", 500)),
+    ),
+    Kind(
+        "lost-commit-answers",
+        "commits are done, and the connection is cut before their answer",
+        lost_commit_answers,
+        (_GROUP, Parameter("times", int, "so many of them", 1)),
+    ),
+    Kind(
+        "flapping-member",
+        "the session of a member ends again and again, and it joins again",
+        flapping_member,
+        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at each so-manieth of its heartbeats", 5)),
+    ),
+    Kind(
+        "zombie",
+        "a member is cut off from its coordinator without knowing it, and goes on with partitions that others get",
+        zombie,
+        (_ONE_GROUP, _MEMBER, Parameter("expire", int, "1: its session ends at once; 0: when its time is over", 1)),
+    ),
+    Kind(
+        "rebalance-storm",
+        "rebalance after rebalance",
+        rebalance_storm,
+        (_ONE_GROUP, Parameter("times", int, "so many", 10), Parameter("every_ms", int, "one in so long", 1_000)),
+    ),
     Kind(
         "coordinator-moves",
         "another broker coordinates the group; a single broker says for a while that it does not",
@@ -273,21 +279,6 @@ _NODE_KINDS: Final = (
             Parameter("records", int, "so many of the newest are lost (whole batches)", 1),
         ),
     ),
-)
-
-
-async def _refuse_writes(error: int, words: str, scenario: Scenario) -> None:
-    disk = scenario.parts.disk
-
-    def mend() -> None:
-        disk.error = None
-
-    disk.error = error
-    scenario.on_end(mend)
-    scenario.step(words)
-
-
-_DISK_KINDS: Final = (
     Kind(
         "disk-full",
         "nothing can be written until the scenario ends: no space left on device",
@@ -299,6 +290,4 @@ _DISK_KINDS: Final = (
         partial(_refuse_writes, Disk.READ_ONLY, "the disk is read-only"),
     ),
 )
-
-KINDS: Final = (*_GROUP_KINDS, *_NODE_KINDS, *_DISK_KINDS)
 """All scenarios."""
