@@ -61,6 +61,9 @@ class InterceptPoint:
 MANY_ROWS: Final = 1_000
 """The event loop encodes at most so many rows of the answer to a large request."""
 
+LETTERS_AS_A_ROW: Final = 100
+"""A long text counts as one more row for each so many letters."""
+
 NoteResponse = Callable[[Message | None], None]
 """See `ConnectionRequests.note_response`."""
 
@@ -128,7 +131,7 @@ class Exchange:
             requests.sink.answer(frame)
 
     def of_many_rows(self, response: Message | None) -> None:
-        """Answer a request that was itself large: an answer of many rows is encoded in the thread."""
+        """Answer a request that was itself large: an answer of many rows or long texts is encoded in the thread."""
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
             self._encode_in_thread(response)
@@ -247,7 +250,7 @@ def _nothing(_: object, __: object) -> None:
 
 
 def _has_many_rows(response: Message) -> bool:
-    """Whether the arrays of a message, with those inside them, have more rows than the event loop encodes."""
+    """Whether the arrays of a message, with those inside them, have more rows or text than the event loop encodes."""
     count = 0
     rows: list[Any] = [response]
     while rows and count <= MANY_ROWS:
@@ -258,6 +261,8 @@ def _has_many_rows(response: Message) -> bool:
                 if type(value) is list:
                     count += len(value)
                     inner += value[:MANY_ROWS]
+                elif type(value) is str:
+                    count += len(value) // LETTERS_AS_A_ROW
             if count > MANY_ROWS:
                 break
         rows = inner

@@ -233,6 +233,15 @@ def pack(record: Record) -> bytes:
     return pack_record(OFFSETS, record)
 
 
+def with_bytes(record: Record) -> PackedRecord:
+    """The same record with its bytes."""
+    if type(record) is PackedRecord:
+        return record
+    made = PackedRecord(*record)
+    made.row = pack(record)
+    return made
+
+
 def tombstone(key: Message) -> Record:
     """The record of this key is deleted."""
     return Record(key, None, 0)

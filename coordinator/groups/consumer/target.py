@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
-from muster.assignors.java_order import string_order
+from muster.assignors.java_order import FEW_LETTERS, string_hash, string_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.common.state import Step, with_bytes
 from muster.coordinator.groups.consumer import history, kafka_order, records, replay
 from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
@@ -36,7 +36,7 @@ RANGE: Final = "range"
 
 
 class PreparedTarget(NamedTuple):
-    """It is valid while the group has the same members, and the topics are the same."""
+    """It is valid while the topics are the same. Its order is valid while the group has the same members."""
 
     image_version: int
     order: Sequence[str]
@@ -45,14 +45,9 @@ class PreparedTarget(NamedTuple):
     records: Mapping[str, tuple[TargetAssignment | None, Description, Record]]
     """For each member with a new target: the old target, the description, and the record of the new target."""
 
-    def holds(self, group: ConsumerGroup, image: TopicsImage) -> bool:
-        """Whether nothing has changed since it was made."""
-        members = group.members
-        return (
-            image.version == self.image_version
-            and len(members) == len(self.order)
-            and all(map(members.__contains__, self.order))
-        )
+    def has_all(self, members: Collection[str]) -> bool:
+        """Whether the group still has the same members."""
+        return len(members) == len(self.order) and all(map(members.__contains__, self.order))
 
 
 class Ranges:
@@ -93,7 +88,8 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
             member_target = before  # it stays the same object: that makes comparisons fast
         else:
             tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
-            made[member_id] = before, description, records.target(wanted.group_id, member_id, member_target, tables)
+            record = records.target(wanted.group_id, member_id, member_target, tables)
+            made[member_id] = before, description, with_bytes(record)
         member_targets[member_id] = member_target
     order = string_order(member_targets)
     return AssignmentComputed(wanted, assignment, PreparedTarget(wanted.image.version, order, member_targets, made))
@@ -121,6 +117,8 @@ def bring_up_to_date(
     `wish`: the assignor that the sender asks for. `newcomer`: it joins by this request. `is_alike`: whether Kafka
     counts all subscriptions as equal; None: its last count. `since_ms`: see `AssignmentWanted`.
     """
+    if newcomer is not None and len(newcomer) > FEW_LETTERS:
+        string_hash(newcomer)  # it is remembered: a target never hashes the ids of thousands that have joined meanwhile
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
     topics = existing_topics(group, step.state.image)
@@ -216,21 +214,21 @@ def apply(
     image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []
     order: Sequence[str]
-    member_targets: Mapping[str, TargetAssignment] | None = None
+    member_targets: Mapping[str, TargetAssignment] = {}
     ready: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, group.resolved)
-    if prepared_target is not None and prepared_target.holds(group, image):
-        order, member_targets, ready = prepared_target.order, prepared_target.member_targets, prepared_target.records
+    if prepared_target is not None and prepared_target.image_version == image.version:
+        member_targets, ready = prepared_target.member_targets, prepared_target.records
+    if prepared_target is not None and prepared_target.has_all(members):
+        order = prepared_target.order
     else:
         # A member that left during the computation has no target, and a member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
         order = string_order([*present, *members])
     for member_id in order:
-        member_target = (
-            _member_target(assignment.get(member_id, {}), image)
-            if member_targets is None
-            else member_targets[member_id]
-        )
+        member_target = member_targets.get(member_id)
+        if member_target is None:
+            member_target = _member_target(assignment.get(member_id, {}), image)
         before = targets.get(member_id)
         is_another = member_target is not before and member_target != before
         if is_another:

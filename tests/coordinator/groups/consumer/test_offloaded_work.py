@@ -9,6 +9,7 @@ import pytest
 from muster.assignors import java_order
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.state import PackedRecord
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
@@ -19,6 +20,10 @@ from muster.coordinator.groups.consumer.commands import (
 from muster.coordinator.groups.consumer.target import prepare_target
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.records import OFFSETS, pack_record
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, given, topics
 
 
@@ -98,13 +103,40 @@ def test_records_of_large_targets_are_made_in_the_offloaded_work(monkeypatch: py
     assert sum("TargetAssignmentMember" in one for one in harness.written()) == 2
 
 
+def test_a_member_that_joins_meanwhile_does_not_void_the_prepared_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else thousands of members with long ids hold the loop, when others join all the time."""
+    harness = large()
+    harness.first_heartbeat("A", "t")
+    harness.notify(compute(harness))
+    harness.first_heartbeat("B", "t")
+    computed = compute(harness)
+    harness.first_heartbeat("C", "t")
+    harness.records.clear()
+    made: list[str] = []
+    usual = records.target
+
+    def target(group_id: str, member_id: str, *rest: Any) -> Record:
+        made.append(member_id)
+        return usual(group_id, member_id, *rest)
+
+    monkeypatch.setattr(records, "target", target)
+    harness.notify(computed)
+    assert made == ["C"]
+    targets = [one for one in harness.records if isinstance(one.key, ConsumerGroupTargetAssignmentMemberKey)]
+    prepared = [one for one in targets if getattr(one.key, "member_id", "") != "C"]
+    assert len(prepared) == 2
+    for one in prepared:
+        assert type(one) is PackedRecord
+        assert one.row == pack_record(OFFSETS, Record(*one))
+
+
 def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = large()
     harness.first_heartbeat("A" * 5_000, "t")
     harness.notify(compute(harness))
     harness.first_heartbeat("B" * 5_000, "t")
     computed = compute(harness)
-    harness.first_heartbeat("C", "t")
+    harness.first_heartbeat("C" * 5_000, "t")
     hashed: list[str] = []
     monkeypatch.setattr(java_order, "java_string_hash", lambda text: hashed.append(text) or 0)  # type: ignore[func-returns-value]
     harness.notify(computed)
