@@ -1,5 +1,5 @@
-"""What a node may rely on: its lease, and what it has read in the database. `outcome` says what has happened to a
-database write.
+"""What a node may rely on: its lease, and rows that it has read in the database (`ReadBarrier`). `outcome` says what has
+become of a database write.
 
 A node counts its lease from the moment in which it *sent* the extension, by its own clock. The database counts from the
 later moment in which it stored the extension. So the lease ends first for the node, if both clocks are equally fast. No
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
     SEEN = "it can be read, and need not last: only the answer to a later write says so"
     AGAIN = "it does not count, and may be sent again"
-    LOST = "the registration is another node's, or free, or the database has lost what this node has read or written"
+    LOST = "it never counts: the node no longer has the registration, or the database has lost earlier writes"
 
 
 def outcome(
@@ -106,7 +106,8 @@ class LeasedTransport:
         return getattr(self._transport, name)
 
 
-LOST = "others have taken this node for dead, or the database has lost what this node has read or written"
+NOT_REGISTERED = "others have taken this node for dead, or the database has lost what this node has read or written"
+"""Why a node must register again."""
 
 
 class ReadBarrier:
@@ -152,8 +153,8 @@ class ReadBarrier:
                 number = self._sent
                 node_id, epoch = self._registration.node_id, self._registration.epoch
                 if not await self._store.barrier(node_id, epoch, number, after=self.number, write_no=self.write_no):
-                    self.lost(LOST)
-                    raise StoreAway(LOST)
+                    self.lost(NOT_REGISTERED)
+                    raise StoreAway(NOT_REGISTERED)
                 self.number, self._session = number, session
                 if self._store.session == session:
                     self._covered = requests

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,51 @@ def test_links_to_headings_lead_to_existing_headings() -> None:
         for target, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", path.read_text(encoding="utf-8")):
             page = (path.parent / target).resolve() if target else path
             assert anchor in anchors[page], (path.name, target, anchor)
+
+
+OF_A_USER = {"test_orders.py"}
+SPAN = re.compile(r"`([^`]+)`")
+FILE = re.compile(r"([\w.-]+(?:/[\w.-]+)*\.py)(?:: ([\w.]+))?")
+MORE_NAMES = re.compile(r"(?:, `\w+`|(?: \(`\w+`(?:, `\w+`)*\)))+")
+
+
+def named_files(page: str) -> Iterator[tuple[str, list[str]]]:
+    """The Python files in the text of a page, each with the names that it says are defined there."""
+    text = re.sub(r"\s+", " ", re.sub(r"(?ms)^ *```.*?^ *```$", "", page))
+    for span in SPAN.finditer(text):
+        if (found := FILE.fullmatch(span[1])) and "*" not in span[1]:
+            path, name = found.groups()
+            more = MORE_NAMES.match(text, span.end())
+            yield path, [*([name] if name else []), *(SPAN.findall(more[0]) if more else [])]
+
+
+def defined_in(path: Path) -> set[str]:
+    """The names in a module of functions, classes, methods (also as Class.method), parameters and assigned variables."""
+    names, functions = set(), ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, functions | ast.ClassDef):
+            names.add(node.name)
+            names.update(f"{node.name}.{part.name}" for part in node.body if isinstance(part, functions))
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+    return names
+
+
+def test_each_module_that_a_page_names_exists_and_defines_the_names_beside_it() -> None:
+    modules = [path.relative_to(ROOT).as_posix() for path in committed() if path.suffix == ".py"]
+    wrong, seen = [], 0
+    for page in PAGES:
+        for name, parts in named_files(page.read_text(encoding="utf-8")):
+            homes = [path for path in modules if f"/{path}".endswith(f"/{name}")]
+            defined = {each for path in homes for each in defined_in(ROOT / path)} if parts else set()
+            seen += len(parts)
+            wrong += [(page.name, name, part) for part in parts if part not in defined]
+            if not homes and name not in OF_A_USER:
+                wrong.append((page.name, name, "there is no such file"))
+    assert wrong == []
+    assert seen > 100
 
 
 def test_the_make_targets_named_on_pages_exist() -> None:

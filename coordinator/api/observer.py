@@ -27,9 +27,8 @@ class AnsweredRequest(NamedTuple):
     """Size of header and body, without the size field."""
     response_bytes: int
     """Size of the whole frame; 0 for a request without an answer."""
-    arrived_us: int
-    """When its handling began: the requests before it on its connection were answered. All three times are monotonic.
-    """
+    began_us: int
+    """When its handling began, after the requests before it on its connection. All three times are monotonic."""
     handled_us: int
     """When its handler returned. After that the request waited for other members, for the disk, or for a time."""
     answered_us: int
@@ -48,7 +47,7 @@ class ObservedRequests(Layer):
     """The requests of an observed connection, and the sink of their answers."""
 
     __slots__ = (
-        "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes",
+        "_api", "_began_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -60,12 +59,12 @@ class ObservedRequests(Layer):
         self._clock = clock
         self._requests.note_response = self._note_response
         self._api = 0, 0
-        self._request_bytes = self._arrived_us = self._handled_us = 0
+        self._request_bytes = self._began_us = self._handled_us = 0
         self._error_counts: Mapping[int, int] | None = None
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
-        self._arrived_us, self._handled_us = self._clock.mono_us(), 0
+        self._began_us, self._handled_us = self._clock.mono_us(), 0
         self._request_bytes, self._error_counts = end - start, None
         if end - start >= 4:
             self._api = _key_and_version(data, start)
@@ -92,7 +91,7 @@ class ObservedRequests(Layer):
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
         answered = AnsweredRequest(
-            *self._api, counts or {}, self._request_bytes, size, self._arrived_us, handled_us, answered_us,
+            *self._api, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us,
             getattr(self._requests, "throttle_ms", 0),
         )  # fmt: skip
         self._observer.observe(answered)

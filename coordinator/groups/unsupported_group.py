@@ -125,13 +125,13 @@ class UnsupportedGroup:
         """Offsets may always be deleted, but not those of subscribed topics."""
         return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
 
-    def validate_delete(self) -> int:
+    def deletion_error(self) -> int:
         """A group may be deleted while it is Empty. Only Kafka can delete the other state of a share group."""
         return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
         """Whether the group has no members, and no state elsewhere."""
-        return not self.validate_delete()
+        return not self.deletion_error()
 
     def unused_since_ms(self) -> int:
         """Offsets of a group without members expire by their commit time. In other groups nothing expires."""

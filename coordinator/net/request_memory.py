@@ -1,7 +1,7 @@
 """The memory of requests (queued.max.request.bytes): who may send more, and who ends when others need it.
 
-Only received bytes count, so that nobody waits for bytes that another client has not sent. This module reads no socket.
-`api.unsent` limits answers.
+Only received bytes count, so that nobody waits for bytes that another client has not sent. They count until the request
+is decoded; then `api.decoded_requests` counts it. `api.unsent` limits answers. This module reads no socket.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class ServerMetrics:
     def observe(self, request: AnsweredRequest) -> None:
         """A request was answered."""
         self._requests[request.api_key] += 1
-        self._request_us[request.api_key] += request.answered_us - request.arrived_us
+        self._request_us[request.api_key] += request.answered_us - request.began_us
         for code, count in request.error_counts.items():
             if code:
                 self._errors[request.api_key, code] += count
@@ -185,7 +185,10 @@ class ServerMetrics:
         by_api = {(_api_name(key),): count for key, count in self._requests.items()}
         yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", by_api, ("api",))
         seconds = {(_api_name(key),): us / 1e6 for key, us in self._request_us.items()}
-        about = "From a request's arrival to its answer, added up; with what it waited for."
+        about = (
+            "From the beginning of a request's handling to its answer, added up. "
+            "The wait behind earlier requests of the connection does not count."
+        )
         yield Metric("muster_request_seconds_total", COUNTER, about, seconds, ("api",))
         errors = {(_api_name(key), error_name(code)): count for (key, code), count in self._errors.items()}
         about = "Error codes in answers."

@@ -319,7 +319,7 @@ class ClassicGroup:
         """Offsets may be deleted without members, or when the members are consumers, whose topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
-    def validate_delete(self) -> int:
+    def deletion_error(self) -> int:
         """A group may be deleted while it is Empty. Ids that were only handed out do not count."""
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 

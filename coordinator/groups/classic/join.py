@@ -77,7 +77,7 @@ IMPOSSIBLE: Final = "impossible: an Empty group has no members"
 
 _STATES: Final = (EMPTY, PREPARING, COMPLETING, STABLE)
 _GRID: Final = (
-    #                 Empty           PreparingRebalance CompletingRebalance Stable
+    # (sender, in Empty, in PreparingRebalance, in CompletingRebalance, in Stable)
     (NEEDS_ID, HAND_OUT_ID, HAND_OUT_ID, HAND_OUT_ID, HAND_OUT_ID),
     (NEW, ADD, ADD, ADD, ADD),
     (STATIC_BACK, IMPOSSIBLE, REPLACE, REPLACE, REPLACE_IN_PLACE),
@@ -122,7 +122,7 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
     """Answer a JoinGroup for no classic group. Without a member id it makes one, if no other group prevents it."""
     error = request_error(step, request)
-    if not error and other is not None and other.validate_delete():
+    if not error and other is not None and other.deletion_error():
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not error and request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID

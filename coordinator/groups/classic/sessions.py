@@ -1,4 +1,4 @@
-"""The sessions of members of a classic group: Heartbeat renews a session, LeaveGroup and silence end it.
+"""Heartbeat and LeaveGroup of a classic group. A heartbeat renews a session. `rebalance.py` ends it after silence.
 
 LeaveGroup is for one member or a batch (KIP-345), with one rebalance for all members that leave.
 """

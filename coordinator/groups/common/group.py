@@ -75,8 +75,8 @@ class Group(Protocol):
     def validate_offset_delete(self) -> int:
         """May offsets of this group be deleted at all? Returns 0, or Kafka's error code."""
 
-    def validate_delete(self) -> int:
-        """May this group be deleted? Returns 0, or Kafka's error code."""
+    def deletion_error(self) -> int:
+        """Why the group may not be deleted: Kafka's error code, or 0 when it may be deleted."""
 
     def is_unused(self) -> bool:
         """Does the group have no members, and no ids that were handed out to future members?"""

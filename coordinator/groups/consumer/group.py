@@ -336,7 +336,7 @@ class ConsumerGroup:
         """Offsets may always be deleted, but not those of subscribed topics."""
         return 0
 
-    def validate_delete(self) -> int:
+    def deletion_error(self) -> int:
         """A group may be deleted while it has no members."""
         return 0 if not self.members else ErrorCode.NON_EMPTY_GROUP
 

@@ -113,8 +113,7 @@ def _beat(
     newcomer = None if sender.member is not None else sender.member_id
     target.bring_up_to_date(step, group, description.assignor, newcomer, is_alike=is_alike)
     had = member.position.assigned
-    state = step.state
-    state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
+    restart_session(step, member)
     if group.failed_epoch == group.epoch > group.assignment_epoch and member.position.epoch:
         # The assignor has failed. It was asked again just now, if it was time.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -126,6 +125,12 @@ def _beat(
         group.waiting.append(command)
         return None
     return response_to(step, request, member, had)
+
+
+def restart_session(step: Step, member: ConsumerMember) -> None:
+    """A member has sent a heartbeat: its session begins anew."""
+    state = step.state
+    state.deadlines.set(member, step.now.mono_ms + state.configs.of(member.group_id).session_timeout_ms)
 
 
 def response_to(
@@ -163,7 +168,7 @@ def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> Con
     if present is None:
         if not is_joining:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-    elif not is_joining or present.kind != "classic" or present.validate_delete():
+    elif not is_joining or present.kind != "classic" or present.deletion_error():
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     return ConsumerGroup(intern(group_id))
 

@@ -1,7 +1,7 @@
 """One step of a member towards its target: the decision, and its record (Kafka: CurrentAssignmentBuilder).
 
 `next_position` has the rule that no partition has two owners. So a member only gets partitions that no other member has
-or gives up. The replay of the record moves the member (`ConsumerGroup.update_position`).
+or is still giving up. The replay of the record moves the member (`ConsumerGroup.update_position`).
 """
 
 from __future__ import annotations

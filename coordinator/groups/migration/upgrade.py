@@ -167,7 +167,7 @@ def heartbeat_to_classic_group(
 ) -> None:
     """Answer a ConsumerGroupHeartbeat to a classic group: a member that joins makes it a consumer group."""
     present: Any = group
-    if request.member_epoch == 0 and group.validate_delete():
+    if request.member_epoch == 0 and group.deletion_error():
         helpers = step.state.helpers
         if command.prepared is None and helpers is not None and helpers.read is not None and is_large(step, group):
             step.reply(helpers.read, UpgradeWanted(command, reading_of(group, step.state.image)))

@@ -91,7 +91,7 @@ def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) ->
 
 def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
     group = step.state.groups.get(group_id)
-    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.deletion_error()
     if not error and group is not None:
         made += [offset_tombstone(group_id, *place) for place in step.state.offsets.places(group_id)]
         made += tombstones(group)

@@ -87,13 +87,13 @@ def test_the_observer_gets_the_handled_time_before_the_disk_wait() -> None:
     peer.log.sync = True
     for number in range(2):
         observed.clear()
-        arrived_us = peer.clock.mono_us()
+        began_us = peer.clock.mono_us()
         assert peer.ask(COMMIT, 9, commit(("t1", 0, number), ("t2", 0, 0)) if number else commit(("t1", 0, 5))) is None
         assert not observed
         peer.clock.advance(7)
         peer.log.synced()
         (one,) = observed
-        assert (one.arrived_us, one.handled_us, one.answered_us) == (arrived_us, arrived_us, arrived_us + 7_000)
+        assert (one.began_us, one.handled_us, one.answered_us) == (began_us, began_us, began_us + 7_000)
         assert one.error_counts == {0: 1 + number}
     peer.ask(COMMIT, 9, commit(("t1", 0, 5)))
     observed.clear()
@@ -172,6 +172,6 @@ def test_the_observer_gets_every_request_over_tcp_once() -> None:
         kinds = [(one.api_key, one.error_counts) for one in observed.all]
         assert kinds == [(18, {0: 1}), *[(12, {25: 1})] * 3, (3, {0: 2})]
         for one in observed.all:
-            assert 0 < one.arrived_us <= one.handled_us <= one.answered_us
+            assert 0 < one.began_us <= one.handled_us <= one.answered_us
 
     asyncio.run(main())
