@@ -64,8 +64,12 @@ def undefined(named: list[tuple[str, str]]) -> list[str]:
     return [
         f"{path}: {name}"
         for path, name in named
-        if name and not re.search(rf"(?m)^\s*(?:def|class|async def) {name}\b|^{name}\b", (ROOT / path).read_text())
+        if name and not re.search(rf"(?m)^\s*(?:def|class|async def) {name}\b|^{name}\b", found(path).read_text())
     ]
+
+
+def found(path: str) -> Path:
+    return next(ROOT / room / path for room in BELOW if (ROOT / room / path).exists())
 
 
 def test_the_places_of_decision_on_the_inference_page_exist() -> None:
