@@ -1,5 +1,5 @@
-"""What a node may rely on: its lease, and rows that it has read in the database (`ReadBarrier`). `outcome` says what has
-become of a database write.
+"""What a node may rely on: its lease, and rows that it has read in the database (`ReadBarrier`). `outcome`
+says what has become of a database write.
 
 A node counts its lease from the moment in which it *sent* the extension, by its own clock. The database counts from the
 later moment in which it stored the extension. So the lease ends first for the node, if both clocks are equally fast. No

@@ -132,7 +132,7 @@ def named_files(page: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def defined_in(path: Path) -> set[str]:
-    """The names in a module of functions, classes, methods (also as Class.method), parameters and assigned variables."""
+    """The names of functions, classes, methods (also as Class.method), parameters and variables in a module."""
     names, functions = set(), ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, functions | ast.ClassDef):

@@ -1,6 +1,7 @@
-"""The gate before the requests of a connection until the client has authenticated. Other requests close it.
+"""The gate before the requests of a connection until the client has authenticated. Any request that is not part of the
+authentication closes the connection.
 
-After the authentication the requests take the place of the gate, so that it costs nothing. When a session expires
+After the authentication the requests take the place of the gate, so the gate costs nothing. When a session expires
 (KIP-368), only re-authentication is allowed.
 """
 
@@ -27,7 +28,7 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 """State of the authentication -> keys of the APIs that may pass."""
 
 MAX_REQUESTS: Final = 10
-"""The limit until the authentication is complete. A client of Kafka needs four requests."""
+"""The most requests until the authentication is complete. A client of Kafka needs four."""
 MAX_AUTHENTICATION_MS: Final = 30_000
 """The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
 
@@ -51,7 +52,7 @@ class AuthenticationGate(Layer):
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
         clock: Clock | None = None,
     ) -> None:
-        """`clock`: for the timeout. None means that no timeout exists."""
+        """`clock`: measures `MAX_AUTHENTICATION_MS`. None means that the authentication has no time limit."""
         super().__init__(connection, partial(open_requests, channel))
         self._channel = channel
         self._authentication = channel.authentication
@@ -135,7 +136,7 @@ class AuthenticationGate(Layer):
 
 
 MAX_SESSION_MS: Final = 10 * 365 * 86_400_000
-"""The longest time that a timer is set to: the system has a limit."""
+"""The longest time of a timer: the operating system has a limit."""
 
 
 class ReauthenticationTimer(Layer):

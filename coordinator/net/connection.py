@@ -1,6 +1,6 @@
 """One connection on an asyncio transport. Its `ConnectionCore` decides, and its `Requests` handle the frames.
 
-The module is long because one class gets the calls of the transport, of the limits and of the requests.
+The module is long because `Connection` gets the calls of the transport, of the limits and of the requests.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ from muster.protocol.frames import InvalidFrameSize
 log = structlog.get_logger("muster.net")
 
 MAX_AUTHENTICATION_BYTES: Final = 524_288
-"""Kafka's default of sasl.server.max.receive.size."""
+"""The largest request before the authentication is complete, in bytes: Kafka's default of sasl.server.max.receive.size.
+"""
 WRITTEN_AT_ONCE: Final = 1 << 20
-"""At most so many bytes of large answers are given to the transport in one iteration of the event loop."""
+"""The most bytes of large answers that the transport gets in one iteration of the event loop."""
 REQUESTS_AT_ONCE: Final = 100
-"""Requests of one connection that are handled before other connections are served: some 10 ms of small ones."""
+"""The most requests of one connection that are handled before other connections are served. Small requests take some 10
+ms.
+"""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
 
 
 class Shared(NamedTuple):
-    """What all connections of one listener share."""
+    """The objects that all connections of one listener share."""
 
     limits: Limits
     max_request_bytes: int
@@ -60,7 +63,8 @@ class Shared(NamedTuple):
     is_tls: bool = False
     max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
     guard: Callable[[Any, Callable[[], object]], Any] | None = None
-    """Returns a transport to use instead of the given one. It may end the connection instead of writing."""
+    """Returns a transport to use instead of the given one. The new transport may end the connection instead of writing.
+    """
 
 
 class Connection(asyncio.Protocol):
@@ -95,7 +99,7 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection, let it wait, or close it. With TLS there is a second call, after the handshake."""
+        """Admit the connection, let it wait, or close it. With TLS this is called a second time, after the handshake."""
         guard = self._shared.guard
         self._transport = transport if guard is None else guard(transport, self.abort)
         if self.core.state is not WAITING:
@@ -173,7 +177,7 @@ class Connection(asyncio.Protocol):
         try:
             core.receive_data(data)
         except InvalidFrameSize as error:
-            # earlier requests are still answered, if their answers are ready at once
+            # requests before the faulty one are still answered, if their answers are ready at once
             self._pump()
             self.fail(CloseConnection(_SPEAKS_TLS if data.startswith(_TLS_HANDSHAKE) else str(error)))
             return
@@ -239,7 +243,7 @@ class Connection(asyncio.Protocol):
     def close_stalled(self) -> None:
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
-        self.abort()  # what the peer does not read is not given to the system first: that would take long
+        self.abort()  # unread bytes are dropped, for the system would take long to send them
 
     def pause(self) -> None:
         self.core.wait_for(NODE)
@@ -282,7 +286,7 @@ class Connection(asyncio.Protocol):
             return
         self._write_out()
         if core.has_requests:
-            # This is not done here: one parked answer could start the
+            # Not here: one parked answer could start the
             # next request, and that could release more answers.
             asyncio.get_running_loop().call_soon(self._pump)
         else:
@@ -295,7 +299,7 @@ class Connection(asyncio.Protocol):
             self._write_out()
 
     def request_decoded(self) -> None:
-        """The bytes of the present large request are not needed any more."""
+        """The bytes of the present large request are no longer needed."""
         self.core.decoding(0)
         if self.core.counted_bytes:
             self._charge_memory()
@@ -308,7 +312,9 @@ class Connection(asyncio.Protocol):
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """From now on `requests` handles requests. Returns its predecessor; None if no requests are handled."""
+        """From now on `requests` handles requests. Returns the object that handled them before; None if no requests are
+        handled.
+        """
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests
@@ -316,7 +322,7 @@ class Connection(asyncio.Protocol):
         return before
 
     def mute(self, throttle_ms: int) -> None:
-        """Handle no request for so long: the client has exceeded a quota."""
+        """Handle no request for `throttle_ms`: the client has exceeded a quota."""
         core = self.core
         if core.state is not READY:
             return  # the connection has ended
@@ -372,7 +378,7 @@ class Connection(asyncio.Protocol):
         had_rest = core.waits_for & REST
         self._write_out()
         if had_rest and core.has_requests:
-            # the last piece of an answer was written just now: the next request need not wait any more
+            # the last piece of an answer was written just now: the next request may begin
             asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()

@@ -1,7 +1,8 @@
-"""The rules of one connection: its states, what may happen in each, and its limits. It has no asyncio, socket or clock.
+"""The rules of one connection: its states, what may happen in each state, and its limits. The module has no asyncio,
+socket or clock.
 
 Its input is bytes and events. Its output is requests, bytes to send, and whether to continue reading. As on Kafka, a
-request begins after the answer of the one before. `connection.Connection` applies this to a transport.
+request begins after the answer of the one before. `connection.Connection` applies these rules to a transport.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ UNCOUNTED_BYTES: Final = 16 * 1024
 WAITING: Final = "waiting"
 """The server already has max.connections. A little is read, and no request is handled until another connection ends."""
 HANDSHAKING: Final = "handshaking"
-"""It counts as a connection; its TLS handshake is in progress."""
+"""The connection counts for the limits; its TLS handshake is in progress."""
 AUTHENTICATING: Final = "authenticating"
 """The next request of the authentication may be handled; no other request passes."""
 VERIFYING: Final = "verifying"
@@ -38,7 +39,7 @@ READY: Final = "ready"
 """The next request may be handled."""
 ANSWERING: Final = "answering"
 MUTED: Final = "muted"
-"""The last answer had a throttle time (quotas). Until it is over nothing is handled, and nothing is read."""
+"""The last answer had a throttle time (quotas). Until that time is over, nothing is read and nothing is handled."""
 CLOSING: Final = "closing"
 """No request is handled any more. Bytes that were written are still sent."""
 CLOSED: Final = "closed"
@@ -70,7 +71,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 )
 """Event -> state -> the next state. An event that is missing here cannot happen."""
 _NONE_WAIT: Final[deque[Frame]] = deque()
-"""All connections whose requests never wait share it: an empty deque for each would take 0.6 KB."""
+"""All connections whose requests never wait share this deque: an empty deque for each would take 0.6 KB."""
 _AFTER_REQUEST: Final = TRANSITIONS[REQUEST]
 _AFTER_ANSWER: Final = TRANSITIONS[ANSWERED]
 
@@ -85,7 +86,7 @@ NODE: Final = 8
 REST: Final = 16
 """The rest of a large answer is written in the next iterations of the event loop."""
 OTHERS: Final = 32
-"""The connection has had its share of this iteration of the event loop: others are served before its next request."""
+"""The connection has used its share of this iteration of the event loop: others are served before its next request."""
 _NO_REQUEST: Final = PEER | REST | OTHERS
 """Reasons for which no further request is handled."""
 
@@ -100,7 +101,8 @@ class IllegalTransition(RuntimeError):
 class ConnectionCore:
     """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE`, `REST` and `OTHERS`, or 0.
 
-    Nobody else writes its fields. For a chunk that is one request, `begin` and `end` are enough, and do the same.
+    Only this class writes its fields. For a chunk that is one request, `begin` and `end` do the same as the other
+    methods, at less cost.
     """
 
     __slots__ = (
@@ -148,7 +150,7 @@ class ConnectionCore:
     # ---- the start and the end of the connection
 
     def begin_authentication(self, max_request_bytes: int) -> None:
-        """Until `open`, requests may have at most so many bytes."""
+        """Until `open`, a request may have at most `max_request_bytes`."""
         self.happens(AUTHENTICATION)
         self._splitter.limit = max_request_bytes
 
@@ -178,7 +180,9 @@ class ConnectionCore:
     # ---- requests in
 
     def begin(self, data: bytes) -> bool:
-        """Nothing waits, and this chunk is one request: it begins. False: nothing has changed; call `receive_data`."""
+        """Begin the request that is this whole chunk, if nothing waits. False: nothing has changed; call
+        `receive_data`.
+        """
         size = len(data) - LENGTH_BYTES
         if self.state is READY and not self.waits_for and 0 < size == _length(data)[0] <= self.max_request_bytes:
             self.state = ANSWERING
@@ -186,7 +190,7 @@ class ConnectionCore:
         return False
 
     def receive_data(self, data: bytes) -> None:
-        """Receive the next bytes. Raises InvalidFrameSize where they cannot be parsed, and keeps earlier requests."""
+        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; the requests before them are kept."""
         if self.has_ended:
             return
         self.waits_for |= INPUT
@@ -204,7 +208,7 @@ class ConnectionCore:
         self._requests_bytes += sum([end - start for _, start, end in requests])
 
     def next_request(self) -> Frame | None:
-        """The next request: handle it, and call `answered`. None when none may be handled now."""
+        """The next request: handle it, and call `answered`. None when no request may be handled now."""
         state = _AFTER_REQUEST.get(self.state)
         if state is None or not self._requests or self.waits_for & (_NO_REQUEST | NODE):
             return None
@@ -215,7 +219,7 @@ class ConnectionCore:
 
     @property
     def has_requests(self) -> bool:
-        """Whether whole requests wait only for the present one."""
+        """Whether whole requests wait, and only for the present request."""
         return bool(self._requests) and not self.waits_for & (_NO_REQUEST | NODE) and not self.has_ended
 
     @property
@@ -286,11 +290,11 @@ class ConnectionCore:
         return [*output[:at], divided[:left]] if left else output[:at]
 
     def wait_for(self, reason: int) -> None:
-        """The connection waits for this: `NODE`, `PEER` or `OTHERS`."""
+        """The connection waits for `reason`: `NODE`, `PEER` or `OTHERS`."""
         self.waits_for |= reason
 
     def wait_no_more(self, reason: int) -> None:
-        """The connection waits no more for this: `NODE`, `PEER`, `MEMORY` or `OTHERS`."""
+        """The connection no longer waits for `reason`: `NODE`, `PEER`, `MEMORY` or `OTHERS`."""
         self.waits_for &= ~reason
 
     # ---- memory for large requests (queued.max.request.bytes)
@@ -310,7 +314,7 @@ class ConnectionCore:
         return whole + self._decoding_bytes, 0, 0
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
-        """So many bytes are counted. A connection that may not read on waits for `MEMORY`."""
+        """The memory limit has counted `size` bytes. A connection that may not read on waits for `MEMORY`."""
         self.counted_bytes = size
         if may_read_on:
             self.waits_for &= ~MEMORY
@@ -318,10 +322,10 @@ class ConnectionCore:
             self.waits_for |= MEMORY
 
     def decoding(self, size: int) -> None:
-        """A thread still decodes the present request of so many bytes; 0: this has ended."""
+        """A thread decodes the present request, which has `size` bytes; 0: the thread has ended."""
         self._decoding_bytes = size if size > SMALL_BYTES else 0
 
     @property
     def is_decoding(self) -> bool:
-        """A large request is still being decoded in another thread."""
+        """Whether a large request is being decoded in another thread."""
         return self._decoding_bytes > 0

@@ -1,6 +1,6 @@
-"""Limits of the rate of new connections of the server, of listeners and of addresses (KIP-612).
+"""How many new connections per second the server, a listener and an address may have (KIP-612).
 
-They are max.connection.creation.rate and connection_creation_rate, counted as by Kafka's ConnectionQuotas.
+The limits are max.connection.creation.rate and connection_creation_rate, counted as by Kafka's ConnectionQuotas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.coordinator.quotas.managers import Rate, Windows
 from muster.coordinator.system.clock import Clock
 
 MAX_ADDRESSES: Final = 20_000
-"""Connections of so many addresses with a quota are counted."""
+"""The most addresses whose connections are counted."""
 
 
 class _Limited:
@@ -25,7 +25,7 @@ class _Limited:
         self.max_rate = max_rate
 
     def record(self, now_ms: int) -> int:
-        """Count another connection. Returns the time until the next one is allowed, at most a window."""
+        """Count another connection. Returns the time until the next connection is allowed, at most one window."""
         self.rate.record(1, now_ms)
         if self.max_rate == NO_LIMIT:
             return 0
@@ -33,7 +33,7 @@ class _Limited:
 
 
 class ConnectionRates:
-    """See the module. A server has it when it has such a limit, or had one."""
+    """See the module. A server has this object from its first limit on."""
 
     __slots__ = ("_addresses", "_any_address", "_clock", "_counted", "_listeners", "_server", "_windows")
 
@@ -53,7 +53,9 @@ class ConnectionRates:
             self._of_listener(name).max_rate = of_listener
 
     def limit_address(self, address: str | None, max_rate: float | None) -> None:
-        """Set the limit of an address, or of every other one (None). `max_rate` None removes the limit."""
+        """Set the limit of an address. None is all addresses without a limit of their own. `max_rate` None removes the
+        limit.
+        """
         # NaN becomes 0, as Java casts it: no connection is allowed
         limit = NO_LIMIT if max_rate is None else 0 if math.isnan(max_rate) else int(max_rate)
         if address is None:
@@ -70,12 +72,14 @@ class ConnectionRates:
         return found
 
     def delay_ms(self, listener: str) -> int:
-        """Count a new connection of a listener. Returns how long it waits, and with it all later ones."""
+        """Count a new connection of a listener. Returns how long this connection and all later connections wait."""
         now_ms = self._clock.mono_ms()
         return max(self._server.record(now_ms), self._of_listener(listener).record(now_ms))
 
     def refusal_ms(self, listener: str, address: str) -> int:
-        """Count a connection that is about to be served. If it is refused: after how many ms to close it; else 0."""
+        """Count a connection that is about to be served. Returns after how many ms to close a refused connection; 0: it
+        is served.
+        """
         max_rate = self._addresses.get(address, self._any_address)
         if max_rate == NO_LIMIT:
             return 0

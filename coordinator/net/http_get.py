@@ -1,4 +1,4 @@
-"""One document by HTTP, from a GET or in answer to a form, with limits of size and time. Call it in a thread."""
+"""Fetches one document by HTTP, by GET or by sending a form, with limits of size and time. Call it in a thread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 from muster.coordinator.system.clock import mono_ms
 
 TIMEOUT_S: Final = 20
-"""The timeout of a connection, and of each answer of the network; as jose4j's."""
+"""The timeout of connecting, and of each read, as in jose4j."""
 MAX_MS: Final = 60_000
-"""The limit for the whole document."""
+"""The time limit for the whole document."""
 _PIECE: Final = 16 << 10
 
 
@@ -26,7 +26,7 @@ def http_get(url: str, context: ssl.SSLContext | None, max_bytes: int) -> bytes:
 def http_post(
     url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, max_bytes: int
 ) -> bytes:
-    """The answer to a form. Raises OSError, also for a redirection: the form may be secret."""
+    """Send a form, and return the answer. Raises OSError, also for a redirection: the form may be secret."""
     request = _request(url)
     request.data = urllib.parse.urlencode(form).encode()
     for name, value in headers.items():
@@ -42,7 +42,7 @@ def _exchanged(
     request: urllib.request.Request, redirects: Any, context: ssl.SSLContext | None, max_bytes: int
 ) -> bytes:
     until_ms = mono_ms() + MAX_MS
-    # neither proxies of the environment nor other protocols
+    # proxies from the environment and other protocols are not used
     opener = urllib.request.OpenerDirector()
     handlers: list[Any] = [
         urllib.request.HTTPHandler(),

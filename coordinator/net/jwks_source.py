@@ -25,11 +25,11 @@ log = structlog.get_logger("muster.net")
 MAX_BYTES: Final = 512 << 10
 """The limit of a document with keys, as in jose4j."""
 MAX_MISSING: Final = 16
-"""So many ids of unknown keys are remembered, as in Kafka."""
+"""The most ids of unknown keys that are remembered, as in Kafka."""
 MISSING_MS: Final = 60_000
-"""A key that is unknown is not fetched again for so long."""
+"""How long an unknown key is not fetched again."""
 LONGEST_ID: Final = 1_000
-"""Longer ids are not fetched."""
+"""The longest id of a key, in characters. A key with a longer id is not fetched."""
 SOONEST_MS: Final = 5_000
 """The shortest time between two fetches for unknown keys, whatever ids clients name."""
 
@@ -55,7 +55,7 @@ class JwksFile:
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """See `KeySource`. A file has no other keys to fetch."""
+        """See `KeySource`. A file has no further keys to fetch."""
 
     def stop(self) -> None:
         """See `KeySource`. This source has nothing to stop."""
@@ -86,7 +86,7 @@ def _why(error: Exception) -> str:
 
 
 class FetchThread:
-    """A `Worker` whose work may never end: the end of the process does not wait for it."""
+    """A `Worker` whose work may never end: the process ends without it."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post

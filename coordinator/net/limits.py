@@ -1,6 +1,7 @@
-"""The limits of connections: how many one server has, and how long each may be silent.
+"""The limits of connections: how many a server may have, and how long each may be silent.
 
-This module counts, and calls connections; it reads and writes no socket. `request_memory` and `api.unsent` limit bytes.
+This module counts connections and calls them. It reads and writes no socket. `request_memory` and `api.unsent` limit
+bytes.
 """
 
 from __future__ import annotations
@@ -30,18 +31,20 @@ log = structlog.get_logger("muster.net")
 NO_LISTENERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 IDLE_STEPS: Final = 8
-"""Idle time is counted in so many steps. So a request costs one assignment, and does not read the clock."""
+"""Idle time is counted in 8 steps. So a request costs one assignment, and does not read the clock."""
 
 
 class LimitedConnection(Holder, Reader, Protocol):
-    """A connection, as the limits see it. `alive`: set at each sign of life, and reset by the limits."""
+    """A connection, as the limits see it. `alive` is set by the connection at each sign of life, and reset by the
+    limits.
+    """
 
     host: str
     alive: bool
     channel: Channel
 
     def wrap(self, wrap: Callable[[Any, Any], Any]) -> None:
-        """From now on this handles requests before the API does."""
+        """From now on the result of `wrap` handles requests before the API does."""
 
     @property
     def descriptor(self) -> int:
@@ -70,7 +73,7 @@ class LimitedConnection(Holder, Reader, Protocol):
         """The server stops: send the answers that are ready, then end."""
 
     def abort(self) -> None:
-        """The server cannot wait any longer: end now."""
+        """The server cannot wait any longer: end the connection now."""
 
 
 ResolveHost = Callable[[str, Callable[[str | None], object]], object]
@@ -87,7 +90,7 @@ class Limits:
         unsent: Unsent | None = None,
         resolve_host: ResolveHost | None = None,
     ) -> None:
-        """`max_files`: for how many connections there are file descriptors. `resolve_host` reports the address of a
+        """`max_files`: for how many connections the process has file descriptors. `resolve_host` finds the address of a
         host.
 
         Raises ValueError for a malformed `max.connections.per.ip.overrides`.
@@ -114,10 +117,10 @@ class Limits:
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
         self.is_paused = False
-        """The node is paused. This holds for new connections too."""
+        """Whether the node is paused: then new connections are paused too."""
 
     def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Set the limits, and close the connections beyond them that were silent longest. Raises ValueError."""
+        """Set the limits. If more connections are open, those with the longest silence are closed. Raises ValueError."""
         overrides: dict[str, int] = {}
         self._overrides = overrides
         for host, limit in parse_overrides(settings.max_connections_per_ip_overrides).items():
@@ -175,7 +178,9 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: close it."""
+        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: the connection must be
+        closed.
+        """
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False
@@ -209,7 +214,7 @@ class Limits:
             self._arm()
 
     def leave(self, connection: LimitedConnection) -> None:
-        """A connection has ended. The call has no effect for one that was never admitted."""
+        """A connection has ended. The call has no effect for a connection that was never admitted."""
         self.memory.leave(connection)
         if self._muted:
             muted = self._muted.pop(connection, None)
@@ -232,14 +237,14 @@ class Limits:
             self._when_empty()
 
     def _admit_waiting(self) -> None:
-        # each is tried once: a connection whose listener is full waits on, behind the others
+        # each connection is tried once: if its listener is full, it waits on, behind the others
         for _ in range(len(self._waiting)):
             if not self._waiting or len(self._idle_steps) >= self.max_connections:
                 return
             self._waiting.popleft().admit_or_wait()
 
     def mute(self, connection: LimitedConnection, throttle_ms: int) -> None:
-        """Call `unmute` of a connection after that time, unless it has ended."""
+        """Call `unmute` of a connection after `throttle_ms`, unless it has ended."""
         muted = self._muted
         if muted is None:
             muted = self._muted = {}
@@ -257,7 +262,7 @@ class Limits:
         return _any_readable(chain(listening, (connection.descriptor for connection in self._idle_steps)))
 
     def when_empty(self, callback: Callable[[], object]) -> None:
-        """Call back as soon as no admitted connection is open (at once if none is)."""
+        """Call `callback` as soon as no admitted connection is open, perhaps at once."""
         self._when_empty = callback
         if not self._idle_steps:
             callback()
@@ -290,7 +295,7 @@ class Limits:
 
 def _any_readable(descriptors: Iterable[int]) -> bool:
     """Whether one of these sockets has bytes to read. Negative descriptors are skipped."""
-    if not hasattr(select, "poll"):  # Windows does not have it
+    if not hasattr(select, "poll"):  # Windows does not have `poll`
         return False
     looked = select.poll()
     for descriptor in descriptors:

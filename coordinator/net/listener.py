@@ -1,7 +1,7 @@
 """One listener: a port, and the connections that it accepts. It knows sockets, but not the bytes on them.
 
-It accepts many connections in one iteration of the event loop; uvloop's servers accept one. So a thousand members that
-connect together join together.
+It accepts many connections in one iteration of the event loop; a server of uvloop accepts one. So a thousand members
+that connect together join together.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _SYSTEM_CHOICE: Final = (-1, 102_400)
 _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
-"""So many connections are accepted in one iteration of the event loop: some 10 ms."""
+"""The most connections that are accepted in one iteration of the event loop. They take some 10 ms."""
 MAX_REFUSED: Final = 1_000
-"""So many connections wait to be closed after their addresses have exceeded connection_creation_rate."""
+"""The most connections that wait to be closed because their address has exceeded connection_creation_rate."""
 PAUSE_MS: Final = 1_000
-"""Accepting pauses for so long when files or memory for a connection are missing."""
+"""How long accepting pauses when files or memory for a connection are missing."""
 
 
 class ListenerAddress(NamedTuple):
-    """The address to listen at, and the one for clients. `advertised_*` None: the local one of each connection."""
+    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each connection."""
 
     name: str
     host: str
@@ -81,7 +81,7 @@ class Listener:
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
         security: Security = PLAINTEXT,
     ) -> None:
-        """`limits`: shared by all listeners. `open_requests` makes what answers a connection's requests."""
+        """`limits`: shared by all listeners. `open_requests` makes the object that answers a connection's requests."""
         self.address = address
         self._settings = settings
         self._limits = limits
@@ -202,7 +202,7 @@ class Listener:
             assert self._security.tls is not None
             await plain.serve(self._connection(), self._security.tls, self._handshakes, self._limits.clock)
         else:
-            # never cancelled: uvloop might close the transport without a call to the connection, which would stay
+            # never cancelled: uvloop might close the transport without a call, and the connection would stay
             await self._loop.connect_accepted_socket(self._connection, accepted)
 
     def _go_on(self) -> None:
@@ -216,7 +216,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     def _hold(self, accepted: socket.socket, wait_ms: int) -> None:
-        """Connections arrive too fast: this one waits, and those behind it in the backlog wait too."""
+        """Connections arrive too fast: this connection waits, and all behind it in the backlog wait too."""
         assert self._socket is not None
         self._held = accepted
         self._loop.remove_reader(self._socket)
@@ -224,7 +224,9 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether its address has exceeded its limit. It is closed later: it would reconnect at once."""
+        """Whether the connection's address has exceeded its limit. Such a connection is closed later: its client would
+        reconnect at once.
+        """
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:

@@ -1,7 +1,8 @@
 """The memory of requests (queued.max.request.bytes): who may send more, and who ends when others need it.
 
-Only received bytes count, so that nobody waits for bytes that another client has not sent. They count until the request
-is decoded; then `api.decoded_requests` counts it. `api.unsent` limits answers. This module reads no socket.
+Only received bytes count, so that nobody waits for bytes that another client has not sent. The bytes of a request count
+until it is decoded; then `api.decoded_requests` counts the request. `api.unsent` limits answers. This module reads no
+socket.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.memory import expect_block
 
 FINISHING_PART: Final = 4
-"""The divisor of the memory for requests beyond their share, and of that memory for one such request."""
+"""A quarter of the memory is for requests beyond their share. One such request may have a quarter of that."""
 MAX_OVER: Final = 256 << 20
-"""The memory may be exceeded by so much, because connections read before they wait. Beyond it, some end."""
+"""By how many bytes the memory may be exceeded, for connections read before they wait. Beyond that, connections end."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
-"""While others wait, a connection ends that has sent less than this of its request in `STALLED_MS`."""
+"""While others wait, a connection ends if it has sent fewer bytes of its request in `STALLED_MS`."""
 PATIENCE_MS: Final = 5_000
 BYTES_PER_MS: Final = 1_000
-"""While others wait, a request that is being finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
+"""While others wait, a request that is being finished gets `PATIENCE_MS`, and a millisecond for each 1,000 bytes."""
 BEHIND_MS: Final = 30_000
-"""So long a request may wait behind another one of its connection, while whole requests fill the memory."""
+"""How long a request may wait behind another request of its connection, while whole requests fill the memory."""
 VOID_ENTRIES: Final = 16
-"""An address may keep so many void entries, besides as many as its valid entries."""
+"""The most void entries of an address, besides one for each of its valid entries."""
 AT_ONCE: Final = 100
-"""So many connections continue or end in one iteration of the event loop."""
+"""The most connections that continue or end in one iteration of the event loop."""
 
 
 class Holder(Protocol):
@@ -65,8 +66,8 @@ class _Address:
 class _Account:
     """The bytes of one connection: `whole` requests, and `received` and `missing` bytes of its next request.
 
-    `number`: its entry among the waiting ones; 0: it does not wait. `deadline_ms`: when its request must be finished;
-    0: no deadline. `moved`: how many bytes have arrived or were freed since `since_ms`.
+    `number`: the number of its entry among the waiting accounts; 0: the account does not wait. `deadline_ms`: when its
+    request must be finished; 0: no deadline. `moved`: how many bytes have arrived or were freed since `since_ms`.
     """
 
     __slots__ = ("address", "deadline_ms", "holder", "missing", "moved", "number", "received", "since_ms", "whole")
@@ -83,8 +84,8 @@ class RequestMemory:
     """Which connections may read more of a large request.
 
     A connection may have as many bytes as are left, and its address twice as many. So a new client always finds memory.
-    A request beyond its share waits. The one that has waited longest is always finished, and so are requests with few
-    missing bytes. A connection that does not send them in time ends, while others wait.
+    A request beyond its share waits. The request that has waited longest is always finished, and so are requests with
+    few missing bytes. While others wait, a connection that does not send the missing bytes in time ends.
     """
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
@@ -95,7 +96,7 @@ class RequestMemory:
         self._oldest: _Account | None = None
         """The account that has waited longest. Its request is being finished."""
         self._missing = 0
-        """The missing bytes of the requests that are finished beside it."""
+        """The missing bytes of the requests that are finished beside the oldest one."""
         self._accounts: dict[Holder, _Account] = {}
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[_Account, None] = {}
@@ -263,7 +264,7 @@ class RequestMemory:
             del self._queue[address]
             account = _next_of(address)
             if account is not None:
-                self._queue[address] = None  # behind the others
+                self._queue[address] = None  # the address goes behind the others
                 self._refused = 0 if self._try(account) else self._refused + 1
         self._serves_soon = True
         self._clock.call_soon(self._serve)
@@ -298,7 +299,7 @@ class RequestMemory:
                 elif silent_ms >= BEHIND_MS and self._whole > self._max:
                     yield account
             elif account.number or not core.reads_on:
-                # it is not its client's fault that no bytes arrive
+                # the client is not at fault when no bytes arrive
                 account.moved, account.since_ms = 0, now_ms
                 self._stop_finishing(account)
             elif 0 < account.deadline_ms <= now_ms:

@@ -21,7 +21,7 @@ def plain_host(host: str) -> str:
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """Host and port of getpeername() or getsockname(); ("", 0) when the socket has no address any more."""
+    """Host and port of getpeername() or getsockname(); ("", 0) when the socket no longer has an address."""
     if isinstance(address, tuple) and len(address) >= 2:
         return plain_host(address[0]), address[1]
     return "", 0
@@ -57,7 +57,7 @@ def network_of(host: str) -> str:
 try:
     import fcntl
     import termios
-except ImportError:  # Windows: bytes that the system has count as delivered
+except ImportError:  # on Windows, bytes that the system has count as delivered
     fcntl = None  # type: ignore[assignment]
 
 

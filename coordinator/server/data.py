@@ -31,7 +31,9 @@ SYNC_THREADS: Final = 4
 
 
 class Data:
-    """The logs of a server, open from the start; call `close` once. `identity`: the ids of the cluster and the node."""
+    """The logs of a server, which are open from the start. Call `close` once. `identity`: the ids of the cluster and
+    the node.
+    """
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class Data:
         self._cleaner.start()
 
     def close(self, *, clean: bool) -> None:
-        """`clean`: everything is written, and the next start need not check the logs."""
+        """Close the logs. `clean`: everything is written, and the next start need not check the logs."""
         if self._maintenance is not None:
             self._maintenance.stop()
         if self._cleaner is not None:

@@ -1,7 +1,7 @@
 """The observers of groups and transactions: log lines about groups, and the history topics.
 
-All nodes of a process share the observers. The start and the end of a rebalance are a line each at info. So is a member
-that expired, was removed or was fenced. Members that join and leave by themselves, and refused requests, are logged at
+All nodes of a process share the observers. The start and the end of a rebalance are logged at info. So is a member that
+expired, was removed or was fenced. Members that join and leave by themselves, and refused requests, are logged at
 debug.
 """
 
@@ -77,7 +77,7 @@ def _plain(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts that are short, and that the client has sent."""
+    """The facts without empty values, collections and images."""
     return {
         name: value for name, value in facts.items() if value not in (None, "") and not isinstance(value, _COLLECTIONS)
     }
@@ -130,7 +130,7 @@ class GroupObservers:
             self._on_group_events(happened)
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """For the journal only: the server's log reports all shards at once."""
+        """Report the load to the journal only: the server's log reports all shards at once."""
         if self.journal is not None:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
@@ -144,7 +144,7 @@ def _nothing() -> None:
 
 
 class Histories:
-    """`of_groups` and `of_transactions` return the observer of a partition. Each is made at its first use."""
+    """`of_groups` and `of_transactions` return the observer of a partition, which is made at its first use."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Histories:
         self._topics = topics
         self._clock = clock
         self._observers: dict[tuple[str, int], Any] = {}
-        """Observers by history topic and partition."""
+        """The observers, by history topic and partition."""
 
     def of_groups(self, index: int) -> GroupObservers:
         """The observer of a partition of __consumer_offsets."""

@@ -25,9 +25,9 @@ class Machine:
     """The machine that this process runs on."""
 
     has_sockets = True
-    """Whether the machine has a network, and socket files."""
+    """Whether the machine has a network and socket files."""
     may_pause_one_node = False
-    """Whether the only broker may be paused: then every read of the clock is slower."""
+    """Whether the only broker of a process may be paused. If so, every read of the clock is slower."""
     cleaner_cpu_share = CPU_SHARE
     """The limit of the log cleaner, as a part of one core."""
     draw_uuid: Callable[[], bytes] = staticmethod(uuids.draw_uuid)
@@ -40,11 +40,11 @@ class Machine:
         return LoopClock(asyncio.get_running_loop())
 
     def storage(self, directory: Path | None) -> Storage:
-        """The data directory. None is a directory in memory, which is lost with the process."""
+        """The storage of the data directory. For None the storage is in memory, and is lost with the process."""
         return MemoryStorage() if directory is None else FileStorage(directory)
 
     def engine(self) -> Engine | None:
-        """The engine that makes logs durable; None: the data directory does."""
+        """The engine that makes logs durable; None: a sync of the data directory makes them durable."""
         return None
 
     def workers(self, post: Post, threads: int) -> SharedSync:
@@ -56,7 +56,7 @@ class Machine:
         return Thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:
-        """Syncs every file of the data directory at once. None where the system cannot do this."""
+        """A function that syncs every file of the data directory at once; None where the system has no such call."""
         if directory is None or not FilesystemSync.is_reliable():
             return None
         return FilesystemSync(directory)

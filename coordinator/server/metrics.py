@@ -1,6 +1,7 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without this option nothing is counted. No library is used: its import would take longer than all else here.
+Without this option nothing is counted. No library is used: to import one would take longer than everything in this
+module.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def single(name: str, kind: str, about: str, value: float) -> Metric:
 
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """The body of the answer."""
+    """The metrics as text: the body of the answer."""
     lines: list[str] = []
     for metric in metrics:
         lines.append(f"# HELP {metric.name} {metric.about.translate(_HELP)}")
@@ -68,9 +69,9 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 MAX_BYTES: Final = 64 * 1024
 """The limit of a request's body, which is ignored."""
 MAX_CLIENTS: Final = 20
-"""The limit of clients at the same time: usually one client reads the metrics."""
+"""The most clients at the same time. Usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
-"""The limit of a request and of its answer. A client that asks less often connects anew each time."""
+"""The time limit of a request, and of its answer. A client that asks less often connects anew each time."""
 
 
 class MetricsServer:
@@ -89,7 +90,7 @@ class MetricsServer:
         log.info("metrics are served", address=f"http://{self.http.host}:{self.http.port}/metrics")
 
     async def stop(self) -> None:
-        """Stop listening and answering. It has no effect when the server does not listen."""
+        """Stop listening and answering. The call has no effect when the server does not listen."""
         await self.http.stop()
 
     async def _answer(self, request: Request) -> Response:
@@ -99,7 +100,7 @@ class MetricsServer:
             return _plain(405, "GET it\n")
         try:
             return Response(200, CONTENT_TYPE, prometheus_text(await self._collect()).encode())
-        except Exception as error:  # an error of the program costs this answer, not the server
+        except Exception as error:  # a bug costs this answer, and not the server
             log.error("metrics could not be collected", exc_info=error)
             return _plain(500, "a fault of the server, which its log has\n")
 
@@ -241,7 +242,7 @@ class _Beside(MetricsServer):
 
 
 def serving_metrics(host: str, port: int) -> Serve:
-    """The function for `server.run`: the usual server, with a metrics server beside it."""
+    """The function for `process.run` that serves as usual, with a metrics server beside the server."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         figures = ServerMetrics()

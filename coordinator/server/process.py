@@ -23,20 +23,20 @@ SWITCH_S: Final = 0.001
 
 
 class Beside(Protocol):
-    """A service beside a server, from before it is ready until it stops."""
+    """A service beside a server. It runs from before the server is ready until the server stops."""
 
     async def start(self) -> None:
         """The server listens. Raises OSError."""
 
     async def stop(self) -> None:
-        """The server is about to stop. The call has no effect if it was not started."""
+        """The server is about to stop. The call has no effect if the service was not started."""
 
 
 async def serve(
     config: Config, ready: Callable[[str, int], None], server: Server | None = None, *, beside: Beside | None = None
 ) -> None:
     """Start, call `ready(host, port)` of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
-    # this precedes the start, which may be long; the first process of a container has no other handlers
+    # signal handlers precede the start, which may be long; the first process of a container has no others
     stop = stopping_at_signals()
     # loaded objects live as long as the process: the garbage collector need not scan them again and again
     server = Server(config, loaded=gc.freeze) if server is None else server
@@ -98,7 +98,7 @@ def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve)
     try:
         import uvloop
     except ImportError:
-        # not the default loop of Windows: it lacks readiness events of sockets, which the listener needs
+        # not the default loop of Windows: that loop lacks readiness events of sockets, which the listener needs
         factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
     else:
         factory = uvloop.new_event_loop

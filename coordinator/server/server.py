@@ -49,7 +49,9 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.server")
 
 LOAD_BEFORE_LISTENING_MS: Final = 200
-"""Groups that take longer to load do so while the server listens; clients get an error and retry."""
+"""How long the start waits for groups to load. Later groups load while the server listens; clients get an error and
+retry.
+"""
 THIS_MACHINE: Final = Machine()
 
 T = TypeVar("T")
@@ -71,8 +73,8 @@ class Server:
         on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
         """`intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is called when all groups are
-        loaded, and when all transactional ids are. `membership`: this process is one node of several; None: it is
-        alone.
+        loaded, and when all transactional ids are loaded. `membership`: this process is one node of a cluster; None:
+        the process is the whole cluster.
         """
         self._on_group_events = on_group_events
         self.config = config
@@ -93,14 +95,14 @@ class Server:
         self.nodes: list[RunningNode] = []
         self._membership = membership
         self.cluster: Cluster
-        """The nodes of this process; with a `membership`, that decides instead."""
+        """The nodes of this process. With a `membership`, the database decides about leaders instead."""
         self._controller: Cluster | Membership | None = None
         self._loader: Loader
         self._histories: Histories | None = None
         self._control: Any = None
         self._stops: list[Callable[[], object]] = []
         self._to_load = 0
-        """The number of nodes whose transactional ids are not all loaded."""
+        """The number of nodes with transactional ids that are not loaded yet."""
 
     # ---- starting ----
 
@@ -141,7 +143,7 @@ class Server:
             self._data.look_after()
             await self._listen()
         except ApiError as refusal:
-            # a topic that every node needs cannot be created: the disk has failed
+            # the disk has failed: a topic that every node needs cannot be created
             await self.stop()
             if self._membership is not None:
                 raise  # a later attempt may succeed
@@ -162,7 +164,7 @@ class Server:
         return sum(node.connection_count() for node in self.nodes)
 
     async def _do(self, job: Job[T]) -> T:
-        """Run a job of the start, at once or as long as others, or the database, make it wait. Raises `ApiError`."""
+        """Run a job of the start to its end. It may wait for other jobs, or for the database. Raises `ApiError`."""
         return at_once(job) if self._membership is None else await to_its_end(self.slices, job)
 
     async def _join(self, histories: Histories) -> None:
@@ -340,7 +342,7 @@ class Server:
         self._data.close(clean=True)
 
     def die(self) -> None:
-        """End as by a kill of the process, for tests: connections are cut, and nothing more is written."""
+        """End as if the process was killed, for tests: connections are cut, and nothing more is written."""
         for stop in self._stops:
             stop()
         self.slices.stop()

@@ -27,7 +27,7 @@ from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipal
 log = structlog.get_logger("muster.net")
 
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-"""The suites of TLS 1.3 that OpenSSL offers. Their names are the same."""
+"""The suites of TLS 1.3 that OpenSSL offers. Java has the same names for them."""
 _SUITE_NAME: Final = re.compile(
     r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|DHE_DSS|RSA)_WITH_"
     r"(?:(AES)_(128|256)_(GCM|CBC|CCM_8|CCM)(?:_(SHA|SHA256|SHA384))?|(CHACHA20_POLY1305)_SHA256)",
@@ -57,7 +57,7 @@ def openssl_name(name: str) -> str | None:
 
 
 class HandshakeInProgress(Protocol):
-    """The handshake of an object."""
+    """The handshake that a `ListenerSSLObject` makes."""
 
     @property
     def socket(self) -> socket.socket:
@@ -65,14 +65,14 @@ class HandshakeInProgress(Protocol):
 
     @property
     def received(self) -> bytes:
-        """The bytes that were read from it before `ssl` had the transport."""
+        """The bytes that were read from the socket before `ssl` had the transport."""
 
     def may_continue(self) -> bool:
-        """Whether the next step may be done. If not, `ssl` is called again when it may."""
+        """Whether the next step may be done now. If not, `ssl` is called again when the step may be done."""
 
 
 HANDSHAKE_OF_TASK: Final[ContextVar[HandshakeInProgress | None]] = ContextVar("a handshake", default=None)
-"""The handshake that a task, and the tasks that it starts, are for."""
+"""The handshake of a task, and of the tasks that it starts."""
 
 
 class ListenerSSLObject(ssl.SSLObject):
@@ -115,7 +115,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsContext(NamedTuple):
-    """What connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the log."""
+    """The TLS that connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the log."""
 
     context: ssl.SSLContext
     certificate: bytes
@@ -225,7 +225,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
 def _load_key(context: ssl.SSLContext, pair: stores.KeyPair) -> None:
     """Load the key from an anonymous file, if possible not on a disk: `ssl` reads keys from files only."""
     text = pair.key + "".join(ssl.DER_cert_to_PEM_cert(one) for one in pair.chain)
-    # it never asks on the terminal, as OpenSSL would
+    # the function never asks for a password on the terminal, as OpenSSL would
     password = pair.password or ""
     try:
         with _file(text) as path:
@@ -252,14 +252,16 @@ def _file(text: str) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # only its owner may read it
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # only the owner may read the file
             file.write(text)
             file.flush()
             yield file.name
 
 
 class ListenerTls:
-    """The present TLS of one listener. It is read again when files or properties change, and kept if that fails."""
+    """The present TLS of one listener. Keys and certificates are read again when files or properties change. If that
+    fails, the old ones are kept.
+    """
 
     def __init__(self, listener: str, settings: TlsSettings) -> None:
         self._listener = listener

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.net")
 
 HANDSHAKE_S: Final = 30
-"""A handshake that takes longer is given up, and so is a client that sends nothing for so long."""
+"""The time limit of a handshake, and of a client that sends nothing."""
 SHUTDOWN_S: Final = 2.0
 """How long a closing connection waits for the peer's close."""
 MAX_HANDSHAKES: Final = 1_000
-"""The limit of concurrent handshakes of one listener. Beyond it the oldest is given up."""
+"""The limit of concurrent handshakes of one listener. Beyond the limit, the oldest handshake is given up."""
 MAX_STEPS_AT_ONCE: Final = 10
-"""So many steps (a start, or received bytes) of a listener's handshakes fit into one iteration of the event loop."""
+"""The most steps of a listener's handshakes in one iteration of the event loop. A step is a start, or received bytes.
+"""
 _TLS_RECORD: Final = b"\x16"
 """The first byte of every TLS connection. No request of Kafka's begins with it: its size would be 369 MB."""
 
@@ -112,7 +113,7 @@ class PlainSocket:
         """End the connection. A handshake in progress fails."""
         if not self._may_establish.done():
             self._may_establish.set_result(False)
-        with contextlib.suppress(OSError):  # it has ended already
+        with contextlib.suppress(OSError):  # the handshake has ended already
             self.socket.shutdown(socket.SHUT_RDWR)
 
     close = abort
@@ -167,7 +168,7 @@ class PlainSocket:
                     ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )
-                assert transport is not None  # this holds unless the handshake has failed
+                assert transport is not None  # the transport exists unless the handshake has failed
                 early.hand_over(transport, connection)
                 return
             self.socket.close()

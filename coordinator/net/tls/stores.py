@@ -117,7 +117,7 @@ _ENTRY: Final = re.compile(
 
 
 class KeyPair(NamedTuple):
-    """A key and its certificates. `password`: of the key in PEM; None: it is not protected."""
+    """A key and its certificates. `password`: the password of the key in PEM; None: the key is not protected."""
 
     key: str
     chain: tuple[bytes, ...]
@@ -163,7 +163,7 @@ def key_pair(settings: TlsSettings) -> KeyPair:
 
 
 def trusted(settings: TlsSettings) -> tuple[bytes, ...] | None:
-    """The certificates in DER that clients' must be signed by; None: the system's. Raises TlsError."""
+    """The certificates, in DER, that must have signed clients' certificates; None: the system's. Raises TlsError."""
     one = settings
     _check_type("ssl.truststore.type", one.ssl_truststore_type)
     is_pem = one.ssl_truststore_type == "PEM"

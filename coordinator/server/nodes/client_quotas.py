@@ -1,4 +1,6 @@
-"""Puts quotas into force: of users and client ids for requests, of addresses and listeners for new connections."""
+"""Puts quotas into force: for requests those of users and client ids, for new connections those of addresses and
+listeners.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ class ClientQuotaMetadataManager:
         self.rates: ConnectionRates | None = None
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Load the quotas that exist at a start."""
+        """Put the quotas into force that exist at a start."""
         self._update([(entity, key, value) for entity, values in quotas.items() for key, value in values.items()])
 
     def changed(self, records: Iterable[Any]) -> None:
-        """ClientQuotaRecords were written."""
+        """ClientQuotaRecords were written: put them into force."""
         self._update(
             [
                 (
@@ -52,7 +54,7 @@ class ClientQuotaMetadataManager:
         )
 
     def limit_connections(self, limits: Limits, max_rate: int, listeners: Mapping[str, int]) -> None:
-        """Set the limit of new connections per second, of all connections and of these listeners."""
+        """Set how many new connections per second the node and these listeners may have."""
         self._limits = limits
         if self.rates is None and (max_rate != NO_LIMIT or any(each != NO_LIMIT for each in listeners.values())):
             self.rates = ConnectionRates(self._windows, self._node.clock.machine)

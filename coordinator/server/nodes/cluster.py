@@ -31,7 +31,7 @@ log = structlog.get_logger("muster.nodes")
 
 
 class Cluster:
-    """See the module. `nodes` by id, `states` of each."""
+    """See the module. `nodes`: the nodes by id. `states`: the state of each."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Cluster:
                 self._changes.apply([leadership.leaving(self._topics.state, node_id)])
             await self._done(self._changes.moving_leaders_away(node_id))
             if self.states[node_id] is not NodeState.STOPPING:
-                return  # it was killed meanwhile
+                return  # the node was killed meanwhile
             self._changes.fence(node_id)
         except ApiError:
             self.states[node_id] = NodeState.UP
@@ -154,7 +154,7 @@ class Cluster:
         log.warning("a node is paused", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
-        """The node continues as by SIGCONT, and is paused still if that fails. Raises WrongNode or `ApiError`."""
+        """The node continues as by SIGCONT. If that fails, the node is still paused. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "resume")
         try:
             timer = self._session_timers.pop(node_id, None)

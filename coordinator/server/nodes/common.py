@@ -32,7 +32,7 @@ class LeadershipSettings:
     """The broker properties that this package uses."""
 
     broker_session_timeout_ms: int = 9_000
-    """After so long a broker that died is treated as dead, and others lead its partitions."""
+    """How long after its death a broker is treated as dead: then others lead its partitions."""
     auto_leader_rebalance_enable: bool = True
     """Whether leadership periodically moves back to the preferred replicas."""
     leader_imbalance_check_interval_seconds: int = 300
@@ -68,7 +68,7 @@ class Membership(Controller, Protocol):
 
     @property
     def shared_log(self) -> SharedMetadataLogWriter:
-        """What writes the metadata log."""
+        """The writer of the metadata log."""
 
     @property
     def peers(self) -> Peers:
@@ -90,7 +90,7 @@ class Membership(Controller, Protocol):
         """Begin with this node, which is about to serve."""
 
     def publish(self) -> None:
-        """Give the node the present image."""
+        """Give the node the present image of brokers and leaders."""
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """The node listens at these endpoints. Raises `ApiError`."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionLimits:
-    """`limits`: those of the open connections. None while the node does not accept connections."""
+    """`limits`: the limits of the open connections. None while the node does not accept connections."""
 
     def __init__(self, config: Config, live: Live, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
         self.limits: Limits | None = None
@@ -30,17 +30,17 @@ class ConnectionLimits:
         self._quotas: ClientQuotaMetadataManager | None = None
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Load the quotas that exist at a start."""
+        """Put the quotas into force that exist at a start."""
         if quotas:
             self._manager().load(quotas)
 
     def changed(self, records: Iterable[Any]) -> None:
-        """ClientQuotaRecords were written."""
+        """ClientQuotaRecords were written: put them into force."""
         self._manager().changed(records)
 
     def _manager(self) -> ClientQuotaMetadataManager:
         if self._quotas is None:
-            # imported here: most servers have none
+            # imported here: most servers have no quotas
             from muster.coordinator.quotas.managers import QuotaSettings
             from muster.coordinator.server.nodes.client_quotas import ClientQuotaMetadataManager
 

@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""So many partitions of users change their leader in one iteration of the event loop; those of coordinators: one."""
+"""How many partitions of users change their leader in one iteration of the event loop. Of the coordinators' partitions,
+one does.
+"""
 MAX_PREFERRED: Final = 1_000
-"""One check moves so many leaders back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+"""The most leaders that one check moves back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 
 
 class LeaderChanges:
-    """Every write raises `ApiError` when the disk fails."""
+    """See the module. Every method that writes raises `ApiError` when the disk fails."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class LeaderChanges:
         some: list[Message] = []
         for place in places:
             if self._topics.state.topics_by_id.get(place.topic.topic_id) is not place.topic:
-                continue  # deleted meanwhile
+                continue  # the topic was deleted meanwhile
             record = decide(place)
             if record is None:
                 continue
@@ -126,7 +128,9 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Others lead the partitions of this broker, coordinators first. It leaves all in-sync replicas."""
+        """Give the partitions of this broker to others, coordinators' partitions first. The broker leaves all in-sync
+        replicas.
+        """
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:

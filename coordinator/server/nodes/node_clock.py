@@ -1,6 +1,7 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When the node continues, they wait as long again, at most `GRACE_MS`: requests that have arrived are read first.
+When the node continues, timers that are due wait as long as the pause was, at most `GRACE_MS`. So requests that have
+arrived are read first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class NodeClock:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.held: dict[NodeTimer, None] | None = None
-        """Timers that were due while the node was paused. None means that it is not paused."""
+        """Timers that were due while the node was paused. None means that the node is not paused."""
         self.grace_until_ms = 0
         self._since_ms = 0
         self._machine = self if clock.machine is clock else NodeClock(clock.machine)

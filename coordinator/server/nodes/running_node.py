@@ -41,13 +41,13 @@ log = structlog.get_logger("muster.server")
 CLOSE_MS: Final = 2_000
 """How long a stop waits for clients to receive their answers."""
 ANSWER_ITERATIONS: Final = 200
-"""A node that stops answers waiting requests for so many iterations of the event loop."""
+"""Over how many iterations of the event loop a stopping node answers waiting requests."""
 RENEWAL_CHECK_MS: Final = 5_000
 """How often the node checks whether certificate files have changed."""
 
 
 class Bound(NamedTuple):
-    """One listener that accepts: Kafka's listener name, the requested host, the real port."""
+    """A listener that accepts: its name in Kafka, the requested host, and the real port."""
 
     listener: str
     host: str
@@ -159,18 +159,18 @@ class RunningNode:
             loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
 
     def update_image(self, image: ClusterImage) -> None:
-        """The cluster has this image now."""
+        """The cluster has this image of brokers and leaders now."""
         self.node.cluster = image._replace(node_id=self.node_id)
 
     def resign_lost_shards(self) -> None:
-        """Shards that the node leads no more resign."""
+        """Let the shards resign that the node no longer leads."""
         leaders = self.node.cluster.leaders
         self.leaderships.leave(leaders[GROUP_OFFSETS_TOPIC])
         if self.transactions.leaderships is not None:
             self.transactions.leaderships.leave(leaders[TRANSACTION_STATE_TOPIC])
 
     def activate_shards(self) -> None:
-        """Shards that the node leads now become active."""
+        """Make the shards active that the node leads now."""
         leaders = self.node.cluster.leaders
         self.leaderships.take(leaders[GROUP_OFFSETS_TOPIC])
         if self.transactions.leaderships is not None:
@@ -223,7 +223,7 @@ class RunningNode:
             self._check_certificates()
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """The address of the node for clients of each listener, by the listener's name."""
+        """The address for clients of each listener, by the listener's name."""
         return {
             bound.listener: Endpoint(given.advertised_host or "", given.advertised_port or bound.port)
             for given, bound in zip(self.config.listeners, self.bound, strict=False)
@@ -288,7 +288,9 @@ class RunningNode:
             shard.runtime.resign()
 
     async def answered(self) -> None:
-        """Wait until the clients that must find another node have their answers, but not for ever."""
+        """Wait until the clients that must find another node have their answers, at most `ANSWER_ITERATIONS`
+        iterations.
+        """
         loop = asyncio.get_running_loop()
         for _ in range(ANSWER_ITERATIONS):
             limits = self.limits

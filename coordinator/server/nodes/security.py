@@ -95,7 +95,7 @@ class ListenerSecurity:
             renew()
 
     def stop(self) -> None:
-        """Stop: no new connections arrive."""
+        """Stop watching: no new connections arrive."""
         for _, bearer in self._bearers.values():
             bearer.stop()
         self._bearers.clear()
