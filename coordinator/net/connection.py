@@ -99,7 +99,9 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection, let it wait, or close it. With TLS this is called a second time, after the handshake."""
+        """Admit the connection, let it wait, or close it. With TLS this is called a second time, after the
+        handshake.
+        """
         guard = self._shared.guard
         self._transport = transport if guard is None else guard(transport, self.abort)
         if self.core.state is not WAITING:

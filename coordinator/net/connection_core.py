@@ -190,7 +190,9 @@ class ConnectionCore:
         return False
 
     def receive_data(self, data: bytes) -> None:
-        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; the requests before them are kept."""
+        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; the requests before them are
+        kept.
+        """
         if self.has_ended:
             return
         self.waits_for |= INPUT

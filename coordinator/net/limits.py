@@ -120,7 +120,9 @@ class Limits:
         """Whether the node is paused: then new connections are paused too."""
 
     def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Set the limits. If more connections are open, those with the longest silence are closed. Raises ValueError."""
+        """Set the limits. If more connections are open, those with the longest silence are closed. Raises
+        ValueError.
+        """
         overrides: dict[str, int] = {}
         self._overrides = overrides
         for host, limit in parse_overrides(settings.max_connections_per_ip_overrides).items():

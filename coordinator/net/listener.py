@@ -46,7 +46,9 @@ PAUSE_MS: Final = 1_000
 
 
 class ListenerAddress(NamedTuple):
-    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each connection."""
+    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each
+    connection.
+    """
 
     name: str
     host: str

@@ -115,7 +115,9 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsContext(NamedTuple):
-    """The TLS that connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the log."""
+    """The TLS that connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the
+    log.
+    """
 
     context: ssl.SSLContext
     certificate: bytes
