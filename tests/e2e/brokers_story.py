@@ -63,7 +63,7 @@ PROPERTIES = {
 """Of both servers."""
 REPLICAS = ([1, 2], [2, 3], [3, 1])
 """Of the partitions of the topic."""
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 ALL = (1, 2, 3)
 NOT_NEEDED = "ELECTION_NOT_NEEDED Leader election not needed for topic partition."
 

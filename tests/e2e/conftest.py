@@ -17,7 +17,7 @@ from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProces
 
 BOOTSTRAP = os.environ.get("MUSTER_TEST_BOOTSTRAP")
 SERVER = os.environ.get("MUSTER_TEST_SERVER", "muster")
-TIMEOUT_S = 120 if SERVER == "kafka" else 60
+TIMEOUT_S = 300
 
 NOT_LED_YET = (3, 5, 6)
 """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER"""
@@ -114,7 +114,7 @@ def create_topic(server: ServerProcess, name: str, partitions: int) -> None:
     """Create a topic by hand-made frames, so that no client needs its own admin calls. Returns when the partitions
     have leaders: Kafka answers CreateTopics a little earlier.
     """
-    with socket.create_connection(server.address, timeout=30) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         answer = wire.call(connection, wire.create_topic(name, partitions))
         answer.number("i")
         assert answer.number("i") == 1

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Ledger:

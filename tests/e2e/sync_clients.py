@@ -135,7 +135,7 @@ def confluent_read(consumer: confluent_kafka.Consumer, count: int) -> list[confl
     """The next `count` records."""
     messages: list[confluent_kafka.Message] = []
     while len(messages) < count:
-        batch = consumer.consume(count - len(messages), timeout=20)
+        batch = consumer.consume(count - len(messages), timeout=60)
         assert batch, f"only {len(messages)} of {count} records came"
         for message in batch:
             assert message.error() is None, message.error()

@@ -114,8 +114,8 @@ def test_a_user_may_do_exactly_what_its_acl_entries_allow(start_server: Callable
         for kind, name in ((ResourceType.TOPIC, "orders"), (ResourceType.GROUP, "web"))
     ]
     done(admin.create_acls(allowed))
-    assert {"orders-eu", "secret"} <= set(admin.list_topics(timeout=20).topics)
-    assert {name for name in AdminClient(user("web")).list_topics(timeout=20).topics if name[0] != "_"} == {"orders-eu"}
+    assert {"orders-eu", "secret"} <= set(admin.list_topics(timeout=60).topics)
+    assert {name for name in AdminClient(user("web")).list_topics(timeout=60).topics if name[0] != "_"} == {"orders-eu"}
 
     delivered: list[tuple[str, int | None]] = []
     for name in ("admin", "web"):

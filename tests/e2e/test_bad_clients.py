@@ -69,8 +69,8 @@ def closed_by(connection: socket.socket) -> bool:
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_closes_its_own_connection_only(server: ServerProcess, kind: str) -> None:
     with (
-        socket.create_connection(server.address, timeout=20) as good,
-        socket.create_connection(server.address, timeout=20) as bad,
+        socket.create_connection(server.address, timeout=60) as good,
+        socket.create_connection(server.address, timeout=60) as bad,
     ):
         wire.call(good, wire.api_versions())
         bad.sendall(GARBAGE[kind])
@@ -81,15 +81,15 @@ def test_garbage_closes_its_own_connection_only(server: ServerProcess, kind: str
 
 @pytest.mark.parametrize("sent", [b"\0", b"\0\0\0\x40", raw_frame(header(18, 0))[:-2]], ids=["1", "4", "all but 2"])
 def test_half_a_frame_does_not_disturb_other_connections(server: ServerProcess, sent: bytes) -> None:
-    with socket.create_connection(server.address, timeout=20) as half:
+    with socket.create_connection(server.address, timeout=60) as half:
         half.sendall(sent)
-        with socket.create_connection(server.address, timeout=20) as good:
+        with socket.create_connection(server.address, timeout=60) as good:
             assert wire.call(good, wire.api_versions()).number("h") == 0
 
 
 def test_frames_are_read_byte_by_byte_and_many_at_once(server: ServerProcess) -> None:
     frame = wire.frame(wire.api_versions())
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for position in range(len(frame)):
             connection.sendall(frame[position : position + 1])
@@ -100,7 +100,7 @@ def test_frames_are_read_byte_by_byte_and_many_at_once(server: ServerProcess) ->
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_api_versions_in_an_unknown_version_lists_the_known_versions(server: ServerProcess, version: int) -> None:
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         tags_and_body = b"\0" + b"\x02a" + b"\x021" + b"\0"  # a flexible header, a client's software name and version
         answer = wire.call(connection, wire.Request(18, version, tags_and_body))
         assert answer.number("h") == UNSUPPORTED_VERSION
@@ -112,7 +112,7 @@ def test_api_versions_in_an_unknown_version_lists_the_known_versions(server: Ser
 
 def test_requests_in_one_write_are_answered_in_order(server: ServerProcess) -> None:
     requests = [wire.api_versions(), wire.find_coordinator("g"), wire.heartbeat("g", 1, "m"), wire.api_versions()]
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         connection.sendall(b"".join(wire.frame(request, number) for number, request in enumerate(requests)))
         order = []
         for _ in requests:
@@ -164,7 +164,7 @@ def vandals(server: ServerProcess, count: int) -> Iterator[list[Vandal]]:
         for vandal in crowd:
             vandal.done.set()
         for vandal in crowd:
-            vandal.join(20)
+            vandal.join(60)
 
 
 async def test_a_group_keeps_working_beside_twenty_clients_that_send_garbage(
@@ -239,8 +239,8 @@ async def test_ten_thousand_idle_connections_do_not_disturb_a_group(
 def test_a_client_that_does_not_read_its_answers_delays_only_itself(server: ServerProcess) -> None:
     """It sends requests without end; the server stops to read them, and serves the others."""
     with (
-        socket.create_connection(server.address, timeout=20) as greedy,
-        socket.create_connection(server.address, timeout=20) as good,
+        socket.create_connection(server.address, timeout=60) as greedy,
+        socket.create_connection(server.address, timeout=60) as good,
     ):
         greedy.setblocking(False)
         requests = memoryview(wire.frame(wire.api_versions()) * 1000)
@@ -259,7 +259,7 @@ def test_a_client_that_does_not_read_its_answers_delays_only_itself(server: Serv
 @pytest.mark.skipif(SERVER == "kafka", reason="Kafka writes its log elsewhere")
 def test_a_malformed_frame_is_logged_in_one_line(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server(in_memory=True)
-    with socket.create_connection(server.address, timeout=20) as bad:
+    with socket.create_connection(server.address, timeout=60) as bad:
         peer = "{}:{}".format(*bad.getsockname())
         bad.sendall(raw_frame(header(11, 5, client_id=b"the-vandal") + wire.string("g") + b"\0\0"))
         assert closed_by(bad)
@@ -275,18 +275,18 @@ def test_connections_beyond_the_limit_are_refused(start_server: Callable[..., Se
     if SERVER == "kafka":
         pytest.skip("Kafka's own start-up needs more connections")
     server = start_server({limit: "5"}, in_memory=True)
-    held = [socket.create_connection(server.address, timeout=20) for _ in range(5)]
+    held = [socket.create_connection(server.address, timeout=60) for _ in range(5)]
     try:
         for connection in held:
             assert wire.call(connection, wire.api_versions()).number("h") == 0
-        with socket.create_connection(server.address, timeout=20) as refused:
+        with socket.create_connection(server.address, timeout=60) as refused:
             if limit == "max.connections.per.ip":
                 assert closed_by(refused)
         assert wire.call(held[0], wire.api_versions()).number("h") == 0
     finally:
         for connection in held:
             connection.close()
-    with socket.create_connection(server.address, timeout=20) as again:
+    with socket.create_connection(server.address, timeout=60) as again:
         assert wire.call(again, wire.api_versions()).number("h") == 0
 
 
@@ -294,7 +294,7 @@ def test_a_frame_above_socket_request_max_bytes_closes_the_connection(
     start_server: Callable[..., ServerProcess],
 ) -> None:
     server = start_server({"socket.request.max.bytes": "10000"}, in_memory=True)
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         assert wire.call(connection, wire.api_versions()).number("h") == 0
         connection.sendall(struct.pack(">i", 10001))
         assert closed_by(connection)
@@ -321,9 +321,9 @@ def test_many_partitions_and_connections_work_with_a_low_file_limit(tmp_path: Pa
     server.start()
     try:
         with contextlib.ExitStack() as crowd:
-            first = crowd.enter_context(socket.create_connection(server.address, timeout=20))
+            first = crowd.enter_context(socket.create_connection(server.address, timeout=60))
             for _ in range(300):
-                crowd.enter_context(socket.create_connection(server.address, timeout=20))
+                crowd.enter_context(socket.create_connection(server.address, timeout=60))
             for partition in range(600):
                 records = batch(-1, -1, -1, [b"x%d" % partition])
                 answer = wire.call(first, wire.produce("many", partition, records))

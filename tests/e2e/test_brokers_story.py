@@ -10,7 +10,7 @@ from tests.e2e.brokers_story import KAFKA_SAID, PROPERTIES, Story
 from tests.support.servers import NodesServer
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_three_brokers_with_moving_leaders_answer_as_three_kafka_brokers(tmp_path: Path) -> None:
     server = NodesServer(tmp_path, PROPERTIES)
     server.start()

@@ -51,7 +51,7 @@ def request_of(api: str, version: int, group: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api", APIS)
 def test_requests_to_an_unknown_group_are_refused_in_every_version(server: ServerProcess, group: str, api: str) -> None:
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         while wire.read_error(wire.call(connection, wire.find_coordinator(group))):
             pass  # Kafka makes its offsets topic when it is first asked
         for version in range(codec.highest(api) + 1):
@@ -76,6 +76,6 @@ def test_requests_to_an_unknown_group_are_refused_in_every_version(server: Serve
 @pytest.mark.parametrize("beyond", [1, 100])
 def test_a_version_that_is_not_served_closes_the_connection(server: ServerProcess, api: str, beyond: int) -> None:
     # only ApiVersions could be answered: of any other the client's shape of answer is not known
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         connection.sendall(raw_frame(header(codec.api_key(api), codec.highest(api) + beyond) + bytes(64)))
         assert closed_by(connection)

@@ -91,7 +91,7 @@ async def test_nothing_is_appended_to_a_log_that_was_cut_after_a_clean_stop(star
 async def test_a_damaged_partition_is_offline_until_it_is_repaired(start_server: Start, stop: str) -> None:
     server = start_server()
     create_topic(server, "t", 1)
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         for round_number in range(3):
             for group in GROUPS:
                 assert commit(connection, group, round_number) == 0
@@ -108,7 +108,7 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired(start_server:
     data[90] ^= 1  # in the first batch
     path.write_bytes(data)
     server.start()
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         for group in GROUPS:
             is_hurt = group_partition(group, PARTITIONS) == hurt
             assert commit(connection, group, 3) == (COORDINATOR_NOT_AVAILABLE if is_hurt else 0)
@@ -148,7 +148,7 @@ async def test_compaction_works_while_clients_commit(start_server: Start, in_mem
     server = start_server(settings, in_memory=in_memory)
     create_topic(server, "t", 1)
     last: dict[str, int] = {}
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         for number in range(6000):
             group = GROUPS[number % 7 if number > 100 else number % 40]
             assert commit(connection, group, number) == 0

@@ -10,7 +10,7 @@ from tests.e2e.nodes_story import check, cluster, play
 from tests.e2e.workers import PATIENCE_S, WORKERS
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_clients_lose_and_repeat_nothing_while_brokers_stop_and_return(tmp_path: Path) -> None:
     async with cluster(tmp_path) as server:
         workers = await play(server, [*WORKERS], changes=4, seed=3)

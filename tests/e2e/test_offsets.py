@@ -83,7 +83,7 @@ def test_librdkafka_commits_in_each_way(server: ServerProcess, new_topic: NewTop
         consumer.subscribe([topic])
         assert [message.offset() for message in confluent_read(consumer, 10)] == list(range(10, 20))
     with confluent_consumer(server.bootstrap, group_id=group) as consumer:  # auto-committed by close()
-        (committed,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=10)
+        (committed,) = consumer.committed([ConfluentPartition(topic, 0)], timeout=60)
         assert committed.offset == 20
 
 

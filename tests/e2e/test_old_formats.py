@@ -66,7 +66,7 @@ async def test_offsets_partitions_of_an_old_broker_are_loaded(start_server: Star
                 found = (await admin.list_consumer_group_offsets(group))[TopicPartition("old", 0)]
                 assert (found.offset, found.metadata) == (100 + number, "as it was")
         with confluent_consumer(server.bootstrap, group_id=GROUPS[3]) as consumer:
-            (mine,) = consumer.committed([ConfluentPartition("old", 0)], timeout=20)
+            (mine,) = consumer.committed([ConfluentPartition("old", 0)], timeout=60)
             assert mine.offset == 103
         server.stop()
         for index, data in enumerate(logs):
@@ -96,7 +96,7 @@ async def test_a_topic_of_an_old_broker_is_served_and_continues_in_new_batches(s
         texts = [[None if part is None else part.decode() for part in (one.key(), one.value())] for one in found]
         assert texts[:-1] == [[line["key"], line["value"]] for line in expected]
         assert texts[-1] == [None, "new"]
-        (at,) = consumer.offsets_for_times([ConfluentPartition("old", 0, 1_450_000_008_001)], timeout=20)
+        (at,) = consumer.offsets_for_times([ConfluentPartition("old", 0, 1_450_000_008_001)], timeout=60)
         assert at.offset == 73
     async with consuming(server.bootstrap, "older") as consumer:
         got = [await consumer.getone() for _ in range(40)]

@@ -37,7 +37,7 @@ class Member(NamedTuple):
 
 
 def joined(server: ServerProcess, group: str) -> Member:
-    connection = socket.create_connection(server.address, timeout=20)
+    connection = socket.create_connection(server.address, timeout=60)
     member = ""
     for _ in range(2):
         answer = wire.read_join_group(
@@ -78,7 +78,7 @@ def test_a_server_that_was_paused_removes_no_member_that_sent_heartbeats(
             members["half"].connection.sendall(members["half"].heartbeat()[:10])
             behind = members["behind a commit"]
             behind.connection.sendall(behind.commit() + behind.heartbeat())
-            again = socket.create_connection(server.address, timeout=20)
+            again = socket.create_connection(server.address, timeout=60)
             again.sendall(members["over a new connection"].heartbeat())
             members["over a new connection"] = members["over a new connection"]._replace(
                 connection=stack.enter_context(again)

@@ -91,13 +91,13 @@ async def test_topics_keep_their_ids_and_partitions_after_a_restart(start_server
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_parked_join_is_answered_when_the_server_stops(start_server: Start, signal_number: int) -> None:
     server = start_server({"group.initial.rebalance.delay.ms": "60000"}, in_memory=True)
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
         answer = wire.read_join_group(wire.call(connection, wire.join_group("g", "")))
         if answer.error_code == 79:  # MEMBER_ID_REQUIRED: once more, with the id
             connection.sendall(wire.frame(wire.join_group("g", answer.member)))
         # a second connection's answer shows that the server has read the first one's request
-        with socket.create_connection(server.address, timeout=20) as other:
+        with socket.create_connection(server.address, timeout=60) as other:
             wire.call(other, wire.api_versions())
         out = server.stop(signal_number)
         parked = wire.read_join_group(wire.receive(connection))

@@ -11,7 +11,7 @@ from tests.e2e.stories_on import cluster, differences, nodes, quick
 
 pytestmark = [
     pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
 ]
 
 

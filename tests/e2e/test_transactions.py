@@ -17,7 +17,7 @@ from tests.e2e.aio import consuming, producing, read
 from tests.e2e.sync_clients import confluent_consumer, confluent_read, kafka, kafka_python_consumer, kafka_python_read
 from tests.support.servers import ServerProcess
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 NewTopic = Callable[[int], str]
 NewName = Callable[[str], str]
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"

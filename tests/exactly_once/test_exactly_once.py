@@ -12,7 +12,7 @@ from tests.exactly_once.sweep import Sweep
 from tests.support.servers import QUICK, MusterServer
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_record_is_counted_once_when_server_and_workers_are_killed(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, {**QUICK, **SETTINGS})
     server.start()
@@ -27,7 +27,7 @@ def test_a_record_is_counted_once_when_server_and_workers_are_killed(tmp_path: P
     assert run.said["committed"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_record_is_counted_once_when_coordinators_and_leaders_move(tmp_path: Path) -> None:
     server = nodes_server(tmp_path)
     server.start()
@@ -42,7 +42,7 @@ def test_a_record_is_counted_once_when_coordinators_and_leaders_move(tmp_path: P
     assert run.said["committed"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_commit_interrupted_between_its_markers_is_completed(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     assert await sweep.run([2], [True], first=11, step=3, moments=["after"]) == []

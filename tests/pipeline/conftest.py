@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.session import open_session
+from muster.pipeline.session import LITTLE, open_session
 from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
 from tests.support.servers import QUICK, MusterServer
@@ -28,14 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with Spark's Kafka connector if its jars are installed."""
     settings = {
-        "spark.driver.memory": "512m",
-        # so little is done here that compiling it well costs more than it saves: half the CPU time; with that, Java
-        # keeps room for a fifth of the code, which does not suffice
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # what an analysis of a small log gets. Adaptive execution made one partition of each small shuffle as well
+        **LITTLE,
+        "spark.driver.memory": "640m",
+        # compiling well costs more than it saves: half the CPU time. With that, Java keeps room for a fifth of the
+        # code, which does not suffice. With room for all classes and for young objects the collector visits less
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+        "-XX:MetaspaceSize=256m -Xmn160m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     }
     if found := CONNECTOR.all():

@@ -65,6 +65,15 @@ def test_rows_are_kept_also_with_another_spark(
     spark.catalog.clearCache()
 
 
+@pytest.fixture
+def adaptive(spark: SparkSession) -> Iterator[None]:
+    """Plans change while they run, as Spark has it; the other tests do without."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+
+
+@pytest.mark.usefixtures("adaptive")
 def test_queries_in_a_block_are_planned_once(spark: SparkSession) -> None:
     kept = keep(spark.range(0, 4, 1, 2).groupBy("id").count())
 

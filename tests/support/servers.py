@@ -42,8 +42,8 @@ class ServerProcess:
     """A server as a subprocess, with its log in a file of `workdir`."""
 
     name = "server"
-    start_timeout_s = 30.0
-    stop_timeout_s = 30.0
+    start_timeout_s = 120.0
+    stop_timeout_s = 120.0
     expected_exit_status = 0
     cwd: Path | None = None
     """The working directory of the process; None means `workdir`."""

@@ -32,8 +32,8 @@ def told_by_a_child(ask: Callable[[], object]) -> Any:
 
     child = FORK.Process(target=run)
     child.start()
-    assert pipe.poll(30), "the forked process says nothing"
-    child.join(30)
+    assert pipe.poll(120), "the forked process says nothing"
+    child.join(120)
     assert child.exitcode == 0
     return pipe.recv()
 

@@ -117,7 +117,7 @@ def test_workers_use_a_topic_of_a_cluster_one_after_another(cluster: Muster) -> 
             entered.append(name)
             server.topic("orders").produce(name)
             if len(entered) == 1:
-                others.wait(30)
+                others.wait(120)
             assert [record.text for record in server.topic("orders").records()] == [name]
             entered.append(name)
 
@@ -127,7 +127,7 @@ def test_workers_use_a_topic_of_a_cluster_one_after_another(cluster: Muster) -> 
             assert not any(one.done() for one in uses)
         others.set()
         for one in uses:
-            one.result(30)
+            one.result(120)
     assert entered == [name for name in dict.fromkeys(entered) for _ in range(2)]
     assert cluster.topics == []
 

@@ -26,7 +26,7 @@ async def test_kills_lose_no_acknowledged_commit_and_cause_no_rebalance(tmp_path
         server.stop()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_server_that_loses_its_data_is_detected(tmp_path: Path) -> None:
     server = MusterServer(tmp_path, QUICK, in_memory=True, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
     server.start()
