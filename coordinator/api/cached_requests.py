@@ -1,18 +1,19 @@
 """Requests that a client repeats with a few other numbers. They are recognized by their bytes, without decoding.
 
 A `FrameTemplate` is made from one frame and knows where numbers may vary. Every other byte but the correlation id must
-be equal. A frame that matches would decode to the same message with those numbers. Pure; knows no API.
+be equal. A frame that matches would decode to the same message with those numbers. The module is pure, and knows no
+API.
 
 Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
 
-Such a request differs from the one before in its correlation id. A commit also differs in offsets and leader epochs.
-When it has arrived twice it is cached: all that does not change is decoded and looked up once. Later ones are
+Such a request differs from the one before in its correlation id. A commit also differs in offsets and leader epochs. A
+request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later ones are
 recognized by their bytes. `tests/budget` counts both: a heartbeat takes a quarter of the instructions, a commit half.
 
 The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. It
-reports each handled request to the route, and offers the next one to a `CachedRequest`. That answers, or returns
-`NOT_CACHED` and has changed nothing: then the request is decoded as any other. `Dispatcher(caches=False)` switches
-this off.
+reports each handled request to the route, and offers the next one to a `CachedRequest`. The cached request answers, or
+returns `NOT_CACHED` and has changed nothing: then the request is decoded as any other. `Dispatcher(caches=False)`
+switches this off.
 
 **What may be skipped**, since equal bytes give equal results:
 - to decode the request and to build its message;
@@ -31,8 +32,8 @@ this off.
 - the interceptor: a request that it wants takes the usual path;
 - the observer: it also gets cached requests.
 
-`tests/coordinator/api/cached_requests/` proves equality. It plays random histories on two nodes, one of them without
-the cache. It compares each byte of answers, log and state. It also tests each condition above by itself.
+`tests/coordinator/api/cached_requests/` proves equality. These tests play random histories on two nodes, one of them
+without the cache. They compare each byte of answers, log and state, and also test each condition above by itself.
 """
 
 from __future__ import annotations
@@ -69,18 +70,18 @@ Run = tuple[int, str]
 _ID_AT: Final = 4
 """The correlation id stands behind API key and version."""
 _ID: Final = {1: "4s", 2: "2s2s"}
-"""The correlation id varies too. It has as many pieces as a run has numbers."""
+"""The correlation id varies too. The id has as many pieces as a run has numbers."""
 _VARIED: Final = re.compile(b"\xff+")
 
 
 class FrameTemplate:
-    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal. Knows no API."""
+    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal."""
 
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
     def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
-        """`runs`: one or more behind the header, in order, at least a byte apart. Raises ValueError unless all have the
-        same one or two codes.
+        """`runs`: one or more runs behind the header, in order, at least a byte apart. Raises ValueError unless all
+        runs have the same one or two codes.
         """
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
@@ -131,7 +132,7 @@ MAX_BYTES: Final = 16 * 1024
 MAX_CACHED: Final = 12
 """The limit of their number. A connection usually has one member, or a few."""
 MAX_ROWS: Final = 200
-"""Larger commits are not cached: their bytes would take too much memory for what they save."""
+"""The most rows of a commit that is cached. The bytes of a larger commit would take too much memory."""
 _NUMBERS: Final = {12: "qi", 8: "q"}
 """The fields that vary in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
 
@@ -140,14 +141,14 @@ _EPOCHS: Final = slice(5, None, 3)
 
 
 class CachedRequest(Protocol):
-    """A request whose constant parts are known."""
+    """A repeated request, whose constant parts are known."""
 
     was_repeated: bool
     """Whether it has arrived again since it was cached."""
 
     @property
     def error_counts(self) -> Mapping[int, int]:
-        """The error counts of its answer for an observer, unless `RequestingConnection.open` answers it."""
+        """The error counts of the answer, for an observer; unused when `RequestingConnection.open` answers."""
 
     def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
         """Handle the frame if it is this request. Returns its answer, None (the answer follows later) or NOT_CACHED."""
@@ -204,7 +205,7 @@ class CachedHeartbeat:
 def _cache_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """None, unless the sender is a permitted member of the group's generation."""
+    """Returns None unless the sender is a permitted member of the group's generation."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
     if not _may_read_group(node, context, request.group_id):
         return None
@@ -216,7 +217,7 @@ def _cache_heartbeat(
 def _cache_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """None, unless the sender is a permitted member that owns its target assignment, without any change."""
+    """Returns None unless the sender is a permitted member that owns its target assignment, without any change."""
     # imported here: the first heartbeat of a consumer group has loaded it
     from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
 
@@ -232,10 +233,10 @@ def _cache_consumer_heartbeat(
 
 
 class CachedCommit(FrameTemplate):
-    """See `CachedRequest`. All its topics and partitions exist. The answer is already known.
+    """A cached OffsetCommit. All topics and partitions of the request exist. The answer is already known.
 
-    It is also the `Respond` of its request, and its own template. With one object more on each connection, 1,000
-    connections that commit in turn use 6 % more CPU (`bench.scenarios.commits`).
+    This object is also the `Respond` of its request, and its own template. With one object more on each connection,
+    1,000 connections that commit in turn use 6 % more CPU (`bench.scenarios.commits`).
     """
 
     __slots__ = (
@@ -301,8 +302,8 @@ class CachedCommit(FrameTemplate):
 
 
 def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> CachedCommit | None:
-    """None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time. Two
-    encodings of the request, with all numbers 0 or -1, show where the numbers are.
+    """Returns None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time.
+    Two encodings of the request, with all numbers 0 or -1, show where the numbers are.
     """
     served, version = route.api, route.version
     request: OffsetCommitRequest = served.decode_request(version, frame, body)

@@ -52,7 +52,7 @@ from muster.protocol.messages.metadata_records.client_quota_record import Entity
 
 _ROW_BYTES: Final = 10
 _NEW: Final = 16
-"""The size of a new HashMap. Kafka collects changes of quotas in one before it applies them."""
+"""The size of a new HashMap. Kafka collects changes of quotas in a HashMap before it applies them."""
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -62,17 +62,17 @@ _IP_ALONE: Final = (
     "IP filter component should not be used with user or clientId filter component."
 )
 MAX_RECORDS: Final = 10_000
-"""One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""The most changes of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_ENTITIES: Final = 20_000
-"""A cluster may have so many entities with quotas, so that an answer with all of them is small. Kafka has no limit."""
+"""The most entities with quotas in a cluster, so that an answer with all entities is small. Kafka has no limit."""
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, a client id or an address, in bytes."""
 WRITTEN_AT_ONCE: Final = 500
-"""So many quotas take effect in one iteration of the event loop."""
+"""The most quotas that take effect in one iteration of the event loop."""
 MAX_PARTS: Final = 100
 """The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
 MAX_RESOLVED_HOSTS: Final = 20
-"""So many host names of one request are resolved."""
+"""The most host names of one request that are resolved."""
 _Answer = AlterClientQuotasResponseEntryData
 
 

@@ -33,13 +33,15 @@ class Throttle(Protocol):
         """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:
-        """Count a Fetch answer of so many bytes. Returns how many ms the client must wait before it may have them."""
+        """Count a Fetch answer of `size` bytes. Returns how many ms the client must wait before it may have the
+        answer.
+        """
 
     def change(self, partitions: int) -> None:
-        """Count so many partitions that the request creates or deletes. Raises `ApiError`."""
+        """Count the partitions that the request creates or deletes. Raises `ApiError`."""
 
     def create(self, partitions: int) -> None:
-        """Count so many partitions that are created because a client asked for their topic. Raises `ApiError`."""
+        """Count the partitions that are created because a client asked for their topic. Raises `ApiError`."""
 
     def used(self, used_us: int) -> None:
         """Count the time that a job of the present request used."""
@@ -87,7 +89,7 @@ class Channel:
         self._end = end
 
     def end(self, reason: CloseConnection) -> None:
-        """End the connection when a request cannot be refused otherwise (Produce with acks=0). `respond` is still
+        """End the connection, when a request cannot be refused in another way (Produce with acks=0). `respond` is still
         called.
         """
         self._end(reason)
@@ -98,7 +100,9 @@ class Channel:
         self._end(CloseConnection("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back when the connection has ended, at once if it already has. The returned function cancels this."""
+        """Call `callback` when the connection has ended, at once if it has ended already. The returned function cancels
+        the call.
+        """
         if self.closed:
             callback()
             return _nothing
@@ -123,7 +127,7 @@ class Channel:
             taken.release()
 
     def close(self) -> None:
-        """The connection has ended. The connection itself calls this once."""
+        """The connection has ended. The connection itself calls this method once."""
         self.closed = True
         self._end = _nothing
         self.release_answer()
@@ -234,7 +238,7 @@ NEW_TRANSACTIONS: Final = 2
 
 
 def transaction_version(is_new: bool) -> int:
-    """The version of a client that sends transaction requests in the old form, or in the new one."""
+    """The transaction version of a client that sends requests in the old form, or in the new one."""
     return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION
 
 
@@ -246,5 +250,5 @@ _REFUSES_CHANGES: Final[Mapping[int, int]] = {
 
 
 def refuses_changes(api_key: int, version: int) -> bool:
-    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). Else clients wait."""
+    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). If not, clients wait."""
     return version >= _REFUSES_CHANGES[api_key]

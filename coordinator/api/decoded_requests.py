@@ -3,8 +3,8 @@ times its bytes: each of 250,000 elements is an object.
 
 Requests that do not fit wait, and are decoded when others were answered. Addresses are served in turn. Small requests
 are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup and SyncGroup
-are counted until the group has them. A Fetch with many partitions ends early when others need its memory. (Requests of
-`registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+are counted until the group has their content. A Fetch with many partitions ends early when others need its memory.
+(Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from muster.coordinator.system.clock import Clock
 MAX_BYTES: Final = 128 << 20
 """The limit for all requests together. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most so many times its bytes, if each 3 bytes are an object with lists. The usual is 10.
+"""A decoded request takes at most 56 times its bytes, if each 3 bytes are an object with lists. Usually it takes 10
+times its bytes.
 """
 MAX_OF_ONE: Final = 100 << 20
 """The memory of one request at most. A request with 250,000 elements takes it."""
@@ -28,12 +29,12 @@ ROW_BYTES: Final = 400
 PAUSE_MS: Final = 5
 """How often the memory is checked while requests wait."""
 AT_ONCE: Final = 10
-"""So many requests begin, and as many end early, in one iteration of the event loop."""
+"""The most requests that begin in one iteration of the event loop. As many may end early."""
 
 
 class Decoded:
-    """The memory of one request, until nothing refers to this object: perhaps after its connection, and in any
-    thread.
+    """The memory of one request. It counts until nothing refers to this object: perhaps after the end of the
+    connection, and in any thread.
     """
 
     __slots__ = ("_all", "_begin", "bytes", "host")
@@ -45,7 +46,7 @@ class Decoded:
         self.host = host
 
     def release(self) -> None:
-        """Release the memory: the request was answered, or others hold it. A second call has no effect."""
+        """Release the memory: the request was answered, or the group holds its content. A second call has no effect."""
         size, self.bytes = self.bytes, 0
         if size and self._begin is None:
             self._all.released.append(size)
@@ -64,7 +65,7 @@ class Decoded:
             self.bytes = 0
 
     def begin(self) -> None:
-        """Memory is available: begin."""
+        """Memory is available: the request begins."""
         begin, self._begin = self._begin, None
         if begin is not None:
             begin()
@@ -89,13 +90,15 @@ class DecodedRequests:
 
     @property
     def bytes(self) -> int:
-        """The memory in use, see the class."""
+        """The memory in use."""
         while self.released:
             self._bytes -= self.released.popleft()
         return self._bytes
 
     def take(self, size: int, host: str) -> Decoded:
-        """The memory of a request of `size` bytes. `when_available` reports when the request may be decoded."""
+        """Return the memory of a request of `size` bytes. Its `when_available` reports when the request may be
+        decoded.
+        """
         taken = min(size * FACTOR, MAX_OF_ONE, self._max_bytes)
         if not self._waiting and self.bytes + taken <= self._max_bytes:
             self._bytes += taken
@@ -112,7 +115,9 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others. `end` ends the wait early, when memory is needed. The result cancels this."""
+        """The request waits for others. `end` ends the wait early, when memory is needed. The returned function cancels
+        the registration.
+        """
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._max_bytes:
             self._ask()

@@ -2,7 +2,7 @@
 
 A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
 `ConnectionRoute` of each, with its cached requests. A thread decodes large requests: it touches nothing that other code
-changes. This module knows no socket: it gets a `Sink`.
+changes. This module knows no socket: each connection gives it a `Sink`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from muster.protocol.wire import MAX_ELEMENTS, REFUSALS, TooMany
 log = structlog.get_logger("muster.api")
 
 _MAX_CONNECTION_ROUTES: Final = 256
-"""One connection remembers so many kinds of requests."""
+"""The most kinds of requests that one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """The number of remembered routes is limited, because clients may change their id with each request or connection."""
 _MAX_ROUTES_BYTES: Final = 4_000_000
@@ -46,7 +46,9 @@ _MAX_AWAITED: Final = 1_024
 """At most so many requests of one kind are awaited before the next one is cached."""
 
 FEW_ELEMENTS: Final = 5_000
-"""A request of at most so many elements is decoded at once, within some 5 ms. A larger one is decoded in the thread."""
+"""The most elements of a request that is decoded at once, within some 5 ms. A larger request is decoded in the
+thread.
+"""
 
 
 class _Repeated:
@@ -110,7 +112,7 @@ class ConnectionRoute:
         repeated.wanted = 1 if was_repeated else min(repeated.wanted * 2, _MAX_AWAITED)
         repeated.count = 0
         repeated.cached = None
-        with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
+        with suppress(ValueError):  # the frame is unusual: other runs of numbers, or bytes that no encoder writes
             repeated.cached = self._cache.make(node, self.route, self.context, data[start:end], body - start)
         self.cached = repeated.cached
         return self.cached
@@ -131,7 +133,7 @@ class ConnectionRequests:
         """What answers the present request: an `Exchange` or a cached request."""
         self.is_reading = False
         self.sink: Any = sink
-        """The `Sink`; None when the connection has ended."""
+        """The sink of the answers; None when the connection has ended."""
         self.slices = dispatcher.node.slices
         self.note_response: NoteResponse | None = None
         """For an observer: gets each response before it is encoded. None means that the request gets no answer."""
@@ -211,12 +213,12 @@ class ConnectionRequests:
         return self._node.unsent
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
-        """Begin a request of this kind that is answered later, by the returned exchange."""
+        """Begin a request of this route. The returned exchange answers it later."""
         exchange = self.current = Exchange(self, route, correlation)
         return exchange
 
     def not_awaited(self, route: Route) -> None:
-        """Ignore an answer that no client waits for: the connection has ended, or it is the second answer."""
+        """Ignore an answer that no client waits for: the connection has ended, or the request was answered before."""
         if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 
@@ -233,7 +235,7 @@ class ConnectionRequests:
         """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits, as
         always.
 
-        `max_elements`: 0 is for a request with records: the first attempt allows `FEW_ELEMENTS`.
+        `max_elements` is 0 for a request with records: then the first attempt allows `FEW_ELEMENTS`.
         """
         route = exchange.route
         max_elements = max_elements or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)
@@ -241,7 +243,7 @@ class ConnectionRequests:
 
         def read() -> Any:
             if self.current is not exchange:
-                return None  # the connection has ended while others were read
+                return None  # the connection has ended while other requests were decoded
             try:
                 return route.decode(data, body, end, max_elements)
             except TooMany as refused:
@@ -285,7 +287,7 @@ class ConnectionRequests:
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:
-        """Wait until other requests of this kind are answered: each takes many times its bytes when it is decoded."""
+        """Call `begin` when other requests of this kind are answered: a decoded request takes many times its bytes."""
         unsent = self._node.unsent
         taken = self.channel.answer_memory(unsent)
         if unsent.growing is not None or unsent.must_wait:
@@ -306,7 +308,7 @@ class ConnectionRequests:
         intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:
-        """A bug in one handler ends the connection that met it, not the server."""
+        """A bug in a handler ends only the connection whose request has met the bug, and not the server."""
         log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:
@@ -401,7 +403,7 @@ class Dispatcher:
         return requests if self.node.quotas is None else self.throttled(requests, sink)
 
     def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
-        """`requests`, wrapped by the counting for quotas, when quotas exist."""
+        """The requests of a connection. While quotas exist, they are wrapped in `ThrottledRequests`."""
         # imported here: most servers have no quotas
         from muster.coordinator.api.throttled import ThrottledRequests
 

@@ -1,7 +1,7 @@
 """One request that is being answered (`Exchange`), and where tests inject faults, delays and refusals (`Intercept`).
 
-An interceptor stands in place of the handler of a decoded request. Without one, this costs the read of one field. An
-answer is encoded at once, or in the thread if it is large.
+An interceptor stands in place of the handler of a decoded request. Without an interceptor, this costs the read of one
+field. An answer is encoded at once, or in the thread if it is large.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = structlog.get_logger("muster.api")
 Run = Callable[[Respond], object]
 """Runs the handler, which gives its response to the argument, now or later. None means that no answer is sent."""
 InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
-"""(context, request, exchange, run), in place of the handler. The request has its newest shape and may be changed. The
-usual way is `run(exchange)`, now or later. The client gets what `exchange` is given (`Exchange`). The next
+"""A function (context, request, exchange, run) in place of the handler. The request has its newest shape and may be
+changed. The usual way is `run(exchange)`, now or later. The client gets what `exchange` is given (`Exchange`). The next
 request of the connection waits for that.
 """
 
@@ -50,7 +50,7 @@ NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), want
 
 
 class InterceptPoint:
-    """Where the requests of one node meet an interceptor. `intercept`: the present one, or None."""
+    """The place where the requests of one node meet an interceptor. `intercept`: the present interceptor, or None."""
 
     __slots__ = ("intercept",)
 
@@ -59,7 +59,7 @@ class InterceptPoint:
 
 
 MANY_ROWS: Final = 1_000
-"""The event loop encodes at most so many rows of the answer to a large request."""
+"""The most rows of an answer to a large request that the event loop encodes."""
 
 LETTERS_AS_A_ROW: Final = 100
 """A long text counts as one more row for each so many letters."""
@@ -84,10 +84,10 @@ class RequestingConnection(Protocol):
         """The memory limit of answers."""
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
-        """Begin a request of this kind that is answered later, by the returned exchange."""
+        """See `dispatch.ConnectionRequests`."""
 
     def not_awaited(self, route: Route) -> None:
-        """Ignore an answer that no client waits for."""
+        """See `dispatch.ConnectionRequests`."""
 
 
 class Exchange:
@@ -103,7 +103,9 @@ class Exchange:
         """A request that the thread decoded and frees (None: other code holds its parts), and its memory."""
 
     def __call__(self, response: Message | None) -> None:
-        """Encode the response and hand it to the connection. Only the first call counts, before the connection ends."""
+        """Encode the response and hand it to the connection. Only the first call counts, and only before the connection
+        ends.
+        """
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self.route)
@@ -146,19 +148,19 @@ class Exchange:
         return self._requests.current is self
 
     def part(self, data: bytes) -> None:
-        """Send some bytes of the answer; `send` or `cut` is still to come."""
+        """Send some bytes of the answer, before a call of `send` or `cut`."""
         if self.is_awaited:
             self._requests.sink.part(data)
 
     def send(self, frame: Answer) -> None:
-        """Send the bytes of an answer, or the rest of them."""
+        """Send the bytes of an answer, or its remaining bytes."""
         requests = self._requests
         if requests.current is self:
             requests.current = None
             requests.sink.answer(frame)
 
     def cut(self, reason: CloseConnection) -> None:
-        """End the connection in place of an answer, after what was sent."""
+        """End the connection in place of an answer, after the bytes that were sent."""
         requests = self._requests
         if requests.current is self:
             requests.current = None
@@ -171,7 +173,9 @@ class Exchange:
         return self._requests.open(other, self.correlation)
 
     def _encode_in_thread(self, response: Message) -> None:
-        """Encode a large answer in the thread. An answer whose memory is not counted yet waits while others wait."""
+        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind other answers
+        that wait.
+        """
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.slices.worker
 
@@ -218,7 +222,7 @@ class Exchange:
         else:
             requests.sink.answer(frame)
         if taken is not None:
-            taken.release()  # from now on the connection counts what the peer does not read
+            taken.release()  # from now on the connection counts the bytes that the peer does not read
 
     def frame(self, response: Message) -> Answer | None:
         """The bytes of an answer. None means that the response cannot be encoded; then the connection was ended."""
@@ -229,7 +233,7 @@ class Exchange:
             return None
 
     def _frame(self, response: Message) -> Answer:
-        """The bytes of an answer. This reads nothing that other code changes."""
+        """The bytes of an answer. This function reads nothing that other code changes."""
         route = self.route
         if route.lowers:
             response = route.lower(response)
@@ -239,7 +243,7 @@ class Exchange:
         return route.frame(response, self.correlation)
 
     def _encoding_failed(self, error: Exception | None) -> None:
-        # a response that cannot be encoded is a bug; it must not hurt the answers of others in this iteration
+        # a response that cannot be encoded is a bug, which must not hurt other answers of this iteration
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)
         self._requests.sink.fail(CloseConnection("its answer could not be encoded", **facts))
@@ -270,7 +274,7 @@ def _has_many_rows(response: Message) -> bool:
 
 
 def _is_large(response: Any) -> bool:
-    """Whether the answer is large by itself: metadata or long ids of many members, or thousands of topics."""
+    """Whether the answer to a small request is large: metadata or long ids of many members, or thousands of topics."""
     if type(response) is JoinGroupResponse:
         members = response.members
         if sum([len(one.metadata) for one in members]) > LARGE_BYTES:

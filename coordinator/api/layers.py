@@ -1,4 +1,4 @@
-"""The layers between a connection and the handlers of its requests: what they call on each other.
+"""The layers between a connection and the handlers of its requests: the methods that neighbours call.
 
 This module also says how a request ends its connection. It knows no socket.
 """
@@ -35,10 +35,10 @@ class Sink(Protocol):
         """End the connection: the present request cannot be answered."""
 
     def mute(self, throttle_ms: int) -> None:
-        """After an answer: handle no request for so long."""
+        """After an answer: handle no request for `throttle_ms`."""
 
     def request_decoded(self) -> None:
-        """The bytes of the present large request are not needed any more."""
+        """The bytes of the present large request are no longer needed."""
 
 
 Wrap = Callable[[Any, Any], Any]
@@ -46,7 +46,7 @@ Wrap = Callable[[Any, Any], Any]
 
 
 class Requests(Protocol):
-    """What handles the frames of a connection."""
+    """The object that handles the frames of a connection."""
 
     @property
     def is_reading(self) -> bool:
@@ -60,10 +60,12 @@ class Requests(Protocol):
         """
 
     def closed(self) -> None:
-        """The connection has ended: no request needs an answer any more."""
+        """The connection has ended: no request needs an answer."""
 
     def wrapped(self, wrap: Wrap) -> Requests:
-        """The handler of the connection's requests after `wrap(requests, sink)` was put before those of the API."""
+        """Put `wrap(requests, sink)` before the requests of the API. Returns the object that handles the connection's
+        requests now.
+        """
 
 
 class Layer:

@@ -1,4 +1,4 @@
-"""What handlers of many rows share: asking shards in steps, limiting the answer, waiting until changes are durable.
+"""Functions for handlers of many rows: they ask shards in steps, limit the answer, and wait until changes are durable.
 
 A small request can ask for gigabytes, if it names a large thing thousands of times. Rows that do not fit are refused.
 The first row always fits. Each API has its `_ROW_BYTES`: the size of a row in an answer without its texts.
@@ -23,20 +23,24 @@ from muster.protocol.hashing import java_string_hash
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""So many requests are sent to shards before the first answer is awaited: they wait for the disk together."""
+"""How many requests are sent to shards before the first answer is awaited. These requests wait for the disk
+together.
+"""
 
 ROWS_AT_ONCE: Final = 500
-"""One shard handles so many rows of a request in one step: some milliseconds."""
+"""The most rows of a request that one shard handles in one step, which takes some milliseconds."""
 
 NAMES_AT_ONCE: Final = 100
-"""The authorizer checks so many names in one step."""
+"""The most names that the authorizer checks in one step."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MAX_ORDERED_NAMES: Final = 500
-"""More names than this keep their order: no client has so many names and depends on their order."""
+"""The most names that are put in Kafka's order. More names keep their order: no client that sends so many depends on
+it.
+"""
 MAX_ORDERED_CHARACTERS: Final = 50_000
-"""The limit of all names together: hashing so many characters takes some 5 ms."""
+"""The most characters of all these names together: to hash them takes some 5 ms."""
 _TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)
 
 
@@ -50,7 +54,9 @@ def ask_each(
     collect: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, with `pause` after each."""
+    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, with a `pause()` after each
+    row.
+    """
     left = iter(rows)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -82,7 +88,7 @@ def allowed_names(
 
 
 def distinct(rows: Iterable[T]) -> Iterator[T]:
-    """Each distinct row once, in their order. It is lazy."""
+    """An iterator over each distinct row once, in the order of the rows."""
     seen: set[T] = set()
     for row in rows:
         if row not in seen:
@@ -122,7 +128,7 @@ def add_partitions(topic: Any, more: Sequence[Any]) -> None:
 
 
 def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
-    """Add a topic to others. If the topic is already in the table, only its rows are added."""
+    """Add a topic to `topics`. If the topic is already in the table, only its rows are added."""
     present = topics.setdefault(key, topic)
     if present is not topic:
         add_partitions(present, topic.partitions)  # type: ignore[attr-defined]  # all of these messages have them
@@ -130,7 +136,7 @@ def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
 
 def pattern_error(text: str) -> str | None:
     """Why a text is no regular expression. None means that it is valid."""
-    # imported here: it loads the regular expressions, which few servers need
+    # imported here: this module loads RE2, which few servers need
     from muster.coordinator.system.patterns import BadPattern, Pattern
 
     try:
@@ -154,8 +160,8 @@ def by_coordinator(
     """Groups in the order in which Kafka asks their coordinators: those of one partition of `__consumer_offsets`
     together.
 
-    Within a partition, groups keep their order, or have that of a HashSet with `is_set`. The partitions have the order
-    of a hash table of TopicPartition. Of two in one bucket, the later one is first.
+    Within a partition, groups keep their order; with `is_set` they have the order of a HashSet. The partitions have the
+    order of a hash table of TopicPartition. Of two partitions in one bucket, the later one is first.
     """
     of_partition: dict[int, list[str]] = {}
     for group_id in group_ids:
@@ -172,24 +178,26 @@ def by_coordinator(
 
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""The limit of one answer. Kafka has none, and no client asks for so much at once. (Fetch has `fetch.max.bytes`.)"""
+"""The limit of one answer, in bytes. Kafka has no limit, and no client asks for so much at once. (Fetch has
+`fetch.max.bytes`.)
+"""
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
 """The error of a row that did not fit. A client does not send the same request again after this error."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MAX_ANSWER_BYTES} bytes: ask for fewer at once"
 NO_LIMIT: Final = 1 << 62
 COUNTED_FROM_BYTES: Final = 64 * 1024
-"""An answer of fewer bytes is made at once. Larger answers share one memory limit (`api.unsent`)."""
+"""The size from which on answers share one memory limit (`api.unsent`). A smaller answer is made at once."""
 OBJECT_BYTES: Final = 100
 """The memory of a row, besides the bytes that it has in the answer."""
 
 
 class AnswerSize:
-    """The size that an answer may still grow by. A job adds the size of each row, and then yields `pause()`."""
+    """How much an answer may still grow. A job adds the size of each row, and then yields `pause()`."""
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
     def __init__(self, node: Node, context: RequestContext, max_bytes: int = MAX_ANSWER_BYTES) -> None:
-        """`max_bytes`: the limit. `NO_LIMIT` is for an answer whose size is limited elsewhere."""
+        """`max_bytes`: the limit; `NO_LIMIT` for an answer whose size is limited elsewhere."""
         self.left = max_bytes
         self.is_used_up = False
         """Whether a row did not fit."""
@@ -200,7 +208,7 @@ class AnswerSize:
         self._bytes = 0
 
     def add(self, size: int) -> bool:
-        """Add a row of about `size` bytes, if the answer may still grow by it. Returns whether it may."""
+        """Add a row of about `size` bytes, if the answer may still grow so much. Returns whether the row was added."""
         if size > self.left and not self._is_first:
             self.is_used_up = True
             return False
@@ -212,7 +220,9 @@ class AnswerSize:
         return True
 
     def pause(self) -> PendingResult | None:
-        """What a job yields after a row. A pending result completes when the answer may grow further."""
+        """The value that a job yields after a row. If it is a pending result, it completes when the answer may grow
+        further.
+        """
         taken = self._taken
         if taken is None or taken.may_grow:
             return None
@@ -231,7 +241,9 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has passed when the request arrives. Changes are made at once: only 0 or less has."""
+    """Whether the timeout has passed when the request arrives. Changes are made at once, so only a timeout of 0 or less
+    has passed.
+    """
     return timeout_ms <= 0
 
 

@@ -1,7 +1,7 @@
-"""What handlers may reach: the clock, the topics, the shards of groups and transactions, the configuration, and the
-node's identity.
+"""The objects that handlers may reach: clock, topics, shards of groups and transactions, configuration, and the node's
+identity.
 
-The composition root (`coordinator.server`) fills this plain object. It decides nothing.
+The composition root (`coordinator.server`) fills this plain object. The object decides nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ Respond = Callable[[Message | None], None]
 
 
 PLAIN_ROWS: Final = 50
-"""**The rule of rows.** What clients send all the time is handled by plain functions. A request of at most so many rows
-is handled within the call of its handler. A request of more rows is a job, which calls the same functions for so many
-rows in each step. What administrators send is always a job (`in_steps`), and a small one ends within the call, too.
+"""**The rule of rows.** What clients send all the time is handled by plain functions. A request of at most `PLAIN_ROWS`
+rows is handled within the call of its handler. A request of more rows is a job, which calls the same functions for
+`PLAIN_ROWS` rows in each step. What administrators send is always a job (`in_steps`), and a small one ends within the
+call, too.
 """
 
 Request = TypeVar("Request", bound=Message)
@@ -85,10 +86,12 @@ class Controller(Protocol):
     """Changes the set of brokers and the leaders of partitions (for instance `coordinator.server.nodes.cluster`)."""
 
     def catching_up(self) -> Job[None]:
-        """Apply all that other nodes have decided until now. If that fails, the later write reports it."""
+        """Apply all decisions that other nodes have made until now. If that fails, the next write reports the
+        failure.
+        """
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """Change a partition as `decide` says at that time. Leadership moves at once. Raises `ApiError`."""
+        """Change a partition as `decide` says when the change is made. Leadership moves at once. Raises `ApiError`."""
 
     def unregistering(self, broker_id: int) -> Job[None]:
         """Remove a broker from the cluster. Other brokers lead its partitions at once. Raises `ApiError`."""
@@ -151,9 +154,9 @@ class Node:
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`slices`: the job queue; None is one without a thread. `unsent`: the memory limit of answers; None is no
-        limit. `fetch_sessions`: how many are kept at once (KIP-227). `draw_uuid`: a fresh id, 16 bytes.
-        `draw_uuid_text`: the end of member ids. Tests that want known ids may give these two.
+        """`slices`: the job queue; None is a queue without a thread. `unsent`: the memory limit of answers; None is no
+        limit. `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of
+        16 bytes. `draw_uuid_text`: returns the end of a member id. Tests that want known ids may give these two.
         """
         self.clock = clock
         self.topics = topics
@@ -168,9 +171,9 @@ class Node:
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids. None means that no quota has existed since the start."""
         self.serves_consumer_groups: bool | None = None
-        """Whether the node serves the new group protocol (KIP-848). None means that this was not asked yet."""
+        """Whether the node serves the new group protocol (KIP-848). None means that no request has asked yet."""
         self.delegation_tokens: DelegationTokens | None = None
-        """None means that no `delegation.token.secret.key` is configured."""
+        """The delegation tokens. None means that no `delegation.token.secret.key` is configured."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
         self._most_sessions = fetch_sessions
         self.forget_sessions()

@@ -37,7 +37,7 @@ class AnsweredRequest(NamedTuple):
 
 
 class RequestObserver(Protocol):
-    """Gets the answered requests. It must be quick and must not fail."""
+    """Gets the answered requests. An observer must be quick and must not fail."""
 
     def observe(self, request: AnsweredRequest) -> None:
         """A request was answered."""
@@ -102,7 +102,7 @@ def error_counts(api_key: int, response: Any) -> dict[int, int]:
     counts: dict[int, int] = {}
     _count(response, counts)
     if api_key == ApiKey.METADATA or (api_key == ApiKey.FIND_COORDINATOR and response.coordinators):
-        # Kafka does not count the top-level code of these
+        # Kafka does not count the top-level code of these responses
         counts[response.error_code] -= 1
     return {code: count for code, count in counts.items() if count}
 

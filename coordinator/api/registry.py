@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
 """handle_x(node, context, request, respond) returns its response, in the newest shape, and does not call `respond`. Or
-it returns None and calls `respond` once, now or later.
+the handler returns None, and calls `respond` once, now or later.
 """
 
 
@@ -130,13 +130,15 @@ def handler(api_key: int) -> Handler:
 
 
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""The largest request without records (socket.request.max.bytes limits all). Decoded it takes as many bytes again."""
+"""The largest request without records, in bytes (socket.request.max.bytes limits all requests)."""
 NO_LIMIT: Final = 1 << 31
-"""No request is as large."""
+"""A size that no request has."""
 LARGE_BYTES: Final = 256 * 1024
-"""The thread decodes a request of more bytes. It also encodes an answer with as many bytes of member metadata."""
+"""The thread decodes a request of more bytes than this. The thread also encodes an answer with more bytes of member
+metadata.
+"""
 RECORDS_LARGE_BYTES: Final = 1024 * 1024
-"""The same for a request with records: nearly all of it is records, which are not decoded."""
+"""`LARGE_BYTES` of a request with records: nearly all its bytes are records, which are not decoded."""
 
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests whose parts the group keeps."""
@@ -159,7 +161,7 @@ _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
 """Size and response header."""
 COPIED_BELOW: Final = 16 << 10
-"""An answer with records of fewer bytes is sent in one piece: copying it costs less than a second piece."""
+"""An answer with records of fewer bytes is sent in one piece: a copy costs less than a second piece."""
 
 
 class Route:

@@ -39,7 +39,7 @@ class ThrottledRequests(Layer):
         super().__init__(sink, lambda _: requests)
         self.throttle_ms = 0
         self.fetch_ms = -1
-        """The time that the handler of a Fetch already got. -1 means that it got none."""
+        """The throttle time that the handler of a Fetch was given. -1 means that the handler has not asked."""
         self._channel = channel
         self._quotas = quotas
         self._clock = clock
@@ -224,7 +224,7 @@ class ThrottledRequests(Layer):
 
 
 def meter(owner: Any, used_us: int) -> None:
-    """A job of a request used so much time (`JobQueue.meter`)."""
+    """A job of a request has used `used_us` (`JobQueue.meter`)."""
     throttle = getattr(owner, "throttle", None)
     if throttle is not None:
         throttle.used(used_us)
@@ -239,7 +239,9 @@ def _record(sensor: Sensor, value: float, now_ms: int) -> int:
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The answer with this `throttle_time_ms`. If that is not the first field, the answer is encoded again."""
+    """The answer with this `throttle_time_ms`. If `throttle_time_ms` is not the first field, the answer is encoded
+    again.
+    """
     served = api(key)
     where = _place(key, version)
     if where is None:
@@ -260,7 +262,7 @@ def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int)
 
 @lru_cache(maxsize=1_000)
 def _place(key: int, version: int) -> int | None:
-    """Where `throttle_time_ms` is in the frame. -1: it is not the first field. None: the answer does not have it."""
+    """Where `throttle_time_ms` is in the frame. -1: it is not the first field. None: the answer has no such field."""
     served = api(key)
     made: list[bytes] = []
     for value in (0, -1):

@@ -16,9 +16,9 @@ from muster.coordinator.system.memory import expect_block
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
-"""One answer takes at most this part of the remaining memory. So memory remains for the next answer."""
+"""One answer takes at most a quarter of the remaining memory. So memory remains for the next answer."""
 SHORT_BELOW: Final = 8
-"""Memory is short for Fetch when less than this part of it remains."""
+"""Memory is short for Fetch when less than an eighth of it remains."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
@@ -28,13 +28,13 @@ STALLED_BYTES: Final = 16 * 1024
 memory, the time is `WAITED_FOR_MS`. For the next connections it is `NEXT_MS`, because hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
-"""Unread answers leave so much of the memory, or half of it, to the next waiting answer."""
+"""How much of the memory, but at most half of it, unread answers leave to the next waiting answer."""
 WAITED_MS: Final = 15_000
-"""When others have waited so long, each check closes the connection that reads most slowly."""
+"""When other answers have waited longer than this, each check closes the connection that reads most slowly."""
 GIVEN_UP_AT_ONCE: Final = 1_000
-"""So many answers that no client waits for any more are skipped in one iteration of the event loop."""
+"""The most answers without a waiting client that are skipped in one iteration of the event loop."""
 PAUSE_MS: Final = 20
-"""The pause between two answers that have waited: the first must reach its connection, which counts it."""
+"""The pause between two answers that have waited: the first must reach its connection, which counts its bytes."""
 
 
 class Reader(Protocol):
@@ -46,7 +46,7 @@ class Reader(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """The same, with the bytes that the operating system has not delivered yet."""
+        """`unsent_bytes`, and the bytes that the operating system has not delivered yet."""
 
     def close_stalled(self) -> None:
         """Close the connection: others need the memory."""
@@ -77,14 +77,14 @@ class Taken:
         self.bytes = 0
 
     def set(self, size: int) -> None:
-        """The answer now has so many bytes. 0 means that it was handed over or given up."""
+        """The answer now has `size` bytes. 0 means that it was handed over or given up."""
         expect_block(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
 
     @property
     def may_grow(self) -> bool:
-        """Whether the answer has at most its share, or is the one that may exceed it."""
+        """Whether the answer has at most its share, or is the one answer that may exceed the share."""
         return self._unsent.may_grow(self)
 
     def when_it_may(self, resume: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""How a listener checks the tokens of OAUTHBEARER. It is imported when a listener has that mechanism.
+"""How a listener checks the tokens of OAUTHBEARER. This module is imported when a listener has that mechanism.
 
 Kafka accepts tokens without a signature by default. Here the class for such tokens must be configured by name.
 """
@@ -43,7 +43,9 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """`unsecured`: tokens need no signature. Else the document at `url` has the keys, and `tls` is for this URL."""
+    """How tokens are checked. `unsecured`: tokens need no signature. If not, the document at `url` has the keys, and
+    `tls` is for this URL.
+    """
 
     unsecured: UnsecuredOptions | None
     url: str = ""
@@ -59,7 +61,7 @@ class BearerSettings(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether the keys are fetched without encryption, so that an attacker could replace them."""
+        """Whether the keys are fetched without encryption: then an attacker could replace them."""
         parts = urllib.parse.urlsplit(self.url)
         return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
 

@@ -22,12 +22,12 @@ from muster.protocol.messages.metadata_records.user_scram_credential_record impo
 def scram_records(
     users: Iterable[tuple[str, str]], present: Container[tuple[str, int]], draw_salt: Callable[[], bytes]
 ) -> list[UserScramCredentialRecord]:
-    """A credential of each mechanism for each user, unless one exists: later changes stay."""
+    """Return a credential of each mechanism for each user, unless the user has one: later changes stay."""
     found: list[UserScramCredentialRecord] = []
     for name, password in users:
         for mechanism in MECHANISMS.values():
             if (name, mechanism.type) not in present:
-                # these are like the ones of kafka-configs, and like those of decoys
+                # the parameters are those of kafka-configs, and those of decoy credentials
                 drawn = hashlib.sha256(draw_salt() + draw_salt()).digest()
                 salt = base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
                 salted = mechanism.salted(password, salt, MIN_ITERATIONS)
@@ -52,7 +52,7 @@ def decoy_secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
 
 
 class DecoyIterations:
-    """The iterations of a decoy. Each number is as frequent as among the existing users."""
+    """The iterations of a decoy credential. Each number is as frequent as among the existing users."""
 
     def __init__(self, state: Callable[[], MetadataState]) -> None:
         """`state`: returns the present state of the metadata log."""

@@ -1,4 +1,6 @@
-"""The settings of TLS and SASL of each listener, and their checks. It is imported when a listener has either."""
+"""The settings of TLS and SASL of each listener, and their checks. This module is imported when a listener has TLS or
+SASL.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def words(value: Value) -> tuple[str, ...]:
 
 
 class SaslSettings(NamedTuple):
-    """The SASL settings of a listener. `users`: those of PLAIN. `bearer`: how tokens are checked."""
+    """The SASL settings of a listener. `users`: the users of PLAIN. `bearer`: how tokens are checked."""
 
     mechanisms: tuple[str, ...]
     users: PlainUsers

@@ -14,7 +14,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file: UTF-8, else ISO 8859-1. Java reads ISO 8859-1; the two agree on ASCII."""
+    """The text of a file in UTF-8, or else in ISO 8859-1, which Java reads. Both are the same for ASCII."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -110,11 +110,11 @@ def properties_of_environment(environment: Mapping[str, str]) -> dict[str, tuple
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 MAX_PARTITIONS = 100_000
-"""Kafka creates no topic with more partitions in one request by default. A typing error would fill the disk."""
+"""The most partitions of one topic of `--topic`: a typing error would fill the disk."""
 
 
 def parse_topics(specs: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """(name, partitions) of each option, in their order. Raises ConfigError naming the option's text."""
+    """Return (name, partitions) of each option, in order. Raises ConfigError with the option's text."""
     found: dict[str, int] = {}
     for spec in specs:
         name, colon, count = spec.rpartition(":")

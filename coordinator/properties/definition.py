@@ -1,5 +1,5 @@
-"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does, and refuses it
-with the messages of ConfigDef's validators.
+"""One property: its name, type, default and valid values. A property parses a text as Kafka's ConfigDef does, and
+refuses it with the messages of ConfigDef's validators.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 INTEGER_LIMITS = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
-"""Greatest value of each integer type."""
+"""The greatest value of each integer type."""
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: LIST is a tuple, CLASS and PASSWORD are text. None occurs only where Kafka's default is null."""
@@ -57,7 +57,7 @@ def _number(text: str) -> int | float:
 
 
 def _range(text: str) -> Rule:
-    """ConfigDef.Range: numbers from a least to a greatest one; the greatest may be missing."""
+    """ConfigDef.Range: numbers from a least value to a greatest value, which may be missing."""
     low, _, high = text.strip("[]").partition(",...")
     least = _number(low)
     greatest = None if high in ("", ",") else _number(high.lstrip(","))
@@ -181,7 +181,9 @@ class InvalidProperty(ValueError):  # Kafka's ConfigException
 
 
 class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
-    """A configuration that to Kafka is a wrong request, not a wrong value; its text is Kafka's own message."""
+    """A configuration that Kafka refuses as a wrong request, and not as a wrong value. The text is Kafka's own
+    message.
+    """
 
 
 class Property(NamedTuple):
@@ -201,12 +203,12 @@ class Property(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never shown."""
+        """Whether the value of the property is never shown."""
         return self.type == "PASSWORD"
 
     @property
     def read_only(self) -> bool:
-        """Whether it is a broker property that cannot change while the broker runs."""
+        """Whether the property is one of brokers that cannot change while the broker runs."""
         return self.update_mode == "read-only"
 
     @property
@@ -216,7 +218,7 @@ class Property(NamedTuple):
 
     @property
     def default_value(self) -> Value:
-        """The parsed default."""
+        """The default as a parsed value."""
         return None if self.default is None else _read(self, self.default)
 
     def parse(self, text: str) -> Value:

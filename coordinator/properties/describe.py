@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 def broker(live: Live) -> list[Entry]:
-    """List every broker property that is not internal (or was set), and all other set ones, by name."""
+    """List every broker property that is not internal or was set, and all other properties that were set, by name."""
     entries = []
     for prop in (*BROKER.values(), *MUSTER.values()):
         if prop.internal and live.source(prop.name) != "static":

@@ -69,7 +69,9 @@ class Live:
         self.own: Mapping[str, str] = NOTHING
         self._values: dict[str, tuple[str, Value]] = {}
         self.checks: list[Callable[[Live], object]] = []
-        """Each gets another `Live` and raises InvalidProperty to refuse its values for a part of the server."""
+        """Functions of parts of the server. Each gets another `Live`, and raises InvalidProperty to refuse its
+        values.
+        """
 
     def with_own(self, own: Mapping[str, str]) -> Live:
         """Return a copy with these settings for this broker."""
@@ -122,7 +124,9 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """The broker property of a listener's own one: `y` for `listener.name.x.y`. Others are returned themselves."""
+    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names are returned
+    unchanged.
+    """
     if not name.startswith(LISTENER_PREFIX):
         return name
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
@@ -172,7 +176,7 @@ _LISTENER_ONLY: Final = "These security configs can be dynamically updated only 
 
 
 def changeable(name: str) -> Property | None:
-    """The definition of a property that can be set while the broker runs; None for others."""
+    """The definition of a property that can be set while the broker runs; None for other properties."""
     found = DYNAMIC_ONLY.get(name) or BROKER.get(name)
     return None if found is None or found.read_only else found
 
@@ -287,7 +291,7 @@ def _check_cordoned(directories: Value, cordoned: Value) -> None:
 
 
 def _within_reach(value: Callable[[str], Value], live: Live) -> None:
-    """Changes that Kafka's reconfigured parts refuse: too many threads at once, or no connections at all."""
+    """Refuse what the reconfigured parts of Kafka refuse: too many threads at once, or no connections at all."""
     for name in (*_THREADS, _CLEANER_THREADS):
         new, old = _number(value(name)), _number(live.value(name))
         if new is None or old is None or new == old or old / 2 <= new <= old * 2:

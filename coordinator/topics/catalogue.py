@@ -1,7 +1,7 @@
 """The catalogue: the topics that the metadata log names, and their open partitions.
 
-A change is in force at once. When it is durable (`PendingChanges`), groups get the new image and clients their answer,
-and files are removed. So no client relies on a change that a power cut may undo.
+A change is in force at once. When the change is durable (`PendingChanges`), groups get the new image, clients get their
+answer, and files are removed. So no client relies on a change that a power cut may undo.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PendingChanges:
         self._unneeded: deque[tuple[int, Sequence[str]]] = deque()
 
     def changed(self, *, topics: bool, unneeded: Sequence[str] = ()) -> None:
-        """Note a change, of topics (`topics`) or of something else. `unneeded`: folders of deleted topics."""
+        """Note a change. `topics`: whether topics have changed. `unneeded`: folders of deleted topics."""
         if topics:
             self._is_published = False
         if unneeded:
@@ -69,7 +69,7 @@ class PendingChanges:
         self._sync_changes()
 
     def when_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` when all changes so far are durable and published: at once if they are.
+        """Call `callback(None)` when all changes so far are durable and published, perhaps at once.
 
         When the disk fails, call `callback(error)`. A power cut may then undo the changes, which are in force.
         """
@@ -81,7 +81,7 @@ class PendingChanges:
             self._sync_changes()
 
     def resume(self) -> None:
-        """Go on after the log works again."""
+        """Sync the waiting changes, because the metadata log works again."""
         if self.version < self._version() or not self._is_published:
             self._sync_changes()
 
@@ -127,7 +127,7 @@ class PendingChanges:
 
 CLOSED_AT_ONCE: Final = 20
 REMOVED_AT_ONCE: Final = 1_000
-"""Folders of deleted topics that are removed in one iteration of the event loop: in memory 1,000 take 4 ms."""
+"""The most folders that are removed in one iteration of the event loop. In memory, 1,000 folders take 4 ms."""
 
 
 class Catalogue:
@@ -200,14 +200,16 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and open and close logs as they say. `made`: already open partitions. Raises `ApiError`."""
+        """Write records, and open and close logs as the records say. `made`: partitions that are open already. Raises
+        `ApiError`.
+        """
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
                 self.open.open(state, made)
-                state.as_image()  # now: many topics may change before the next complete image
+                state.as_image()  # done now: many topics may change before the next complete image
         self.pending.changed(topics=touched != {None: None})
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
@@ -259,7 +261,9 @@ class Catalogue:
             self.clock.call_soon(lambda: self._remove(folders[REMOVED_AT_ONCE:]))
 
     def _when_written(self, callback: Waiter) -> None:
-        """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""
+        """Call `callback` when the folders and the records of all changes so far are on the disk. One sync does
+        both.
+        """
         log = self.metadata_log.log
         failures: list[LogOffline | None] = []
 

@@ -26,7 +26,9 @@ MAX_MADE: Final = 1_000
 
 
 class TopicConfigs:
-    """The defaults of topics, and the configs that topics may set. `broker`: the broker's own properties."""
+    """The default configs of topics, and checks of the configs that topics may set. `broker`: the broker's own
+    properties.
+    """
 
     __slots__ = ("_made", "broker")
 
@@ -35,7 +37,7 @@ class TopicConfigs:
         self._made: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def set_broker(self, cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """Take the configs of all brokers and of this one; return whether they differ from those before."""
+        """Take the configs of all brokers and of this broker. Returns whether they differ from the configs before."""
         if (cluster_wide, own) == (self.broker.cluster_wide, self.broker.own):
             return False
         self.broker.set(cluster_wide, own)
@@ -78,7 +80,7 @@ class DynamicConfigs:
         self._of_groups: list[Callable[[str, Mapping[str, str]], object]] = []
 
     def subscribe(self, callback: Callable[[], object]) -> None:
-        """Call back whenever properties of this broker were changed (`TopicConfigs.broker` has them)."""
+        """Call `callback` whenever properties of this broker were changed. `TopicConfigs.broker` has the properties."""
         self._subscribers.append(callback)
 
     def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
@@ -89,7 +91,7 @@ class DynamicConfigs:
         )
 
     def subscribe_groups(self, callback: Callable[[str, Mapping[str, str]], object], state: MetadataState) -> None:
-        """Call back with the name and the configs of each group that has configs: now, and whenever they change."""
+        """Call `callback` with the name and the configs of each group that has configs: now, and after each change."""
         self._of_groups.append(callback)
         for name in state.resources(GROUP_RESOURCE):
             callback(name, state.resource_configs(GROUP_RESOURCE, name))
@@ -104,7 +106,9 @@ class DynamicConfigs:
                 callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
     def apply(self, state: MetadataState) -> None:
-        """Apply the configs of all brokers and of this one. A job updates the logs, a few topics in each iteration."""
+        """Apply the configs of all brokers and of this broker. A job updates the logs, a few topics in each
+        iteration.
+        """
         cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
         own = state.resource_configs(BROKER_RESOURCE, self._own_name)
         for name, live, changed in self._others:

@@ -26,7 +26,7 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""Kafka's MAX_PARTITIONS_PER_BATCH."""
+"""The most partitions that one request creates: Kafka's MAX_PARTITIONS_PER_BATCH."""
 USE_DEFAULT = -1
 
 
@@ -36,7 +36,9 @@ def _first(_: int) -> int:
 
 @dataclass(eq=False)
 class Home:
-    """Where replicas can be: the brokers, and the one directory that they share. `node_id`: the adopting broker."""
+    """The places of replicas: the brokers, and the one directory that they share. `node_id`: the broker that gets
+    adopted partitions.
+    """
 
     node_id: int
     directory_id: bytes
@@ -199,14 +201,18 @@ def decide_growth(
 
 
 EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
-"""Of __group_events and __transaction_events: small segments keep `retention.bytes` exact to within an eighth."""
+"""The segment size of __group_events and __transaction_events: small segments keep `retention.bytes` exact to an
+eighth.
+"""
 EVENTS_FLUSH_MS = 1_000
 
 
 def internal_topic(
     name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
 ) -> NewTopic | None:
-    """Return the internal topic of that name, or None. `source_partitions`: of the topic of a history's events."""
+    """Return the internal topic of that name, or None. `source_partitions`: for a history, the partitions of the topic
+    whose events it has.
+    """
     if name == GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}

@@ -12,7 +12,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: the age at which a larger session may take the slot."""
+"""The age at which a session may lose its slot to a larger one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_BYTES = 64 << 20
 """The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
@@ -25,7 +25,7 @@ Key = tuple[str, bytes, int]
 
 @dataclass(slots=True, eq=False)
 class FetchRow:
-    """One partition that a reader asks for, and the last answer about it (Kafka's CachedPartition)."""
+    """One partition that a reader asks for, and the last answer about the partition (Kafka's CachedPartition)."""
 
     key: Key
     fetch_offset: int
@@ -45,7 +45,7 @@ class FetchRow:
         self.last_fetched_epoch = other.last_fetched_epoch
 
     def note_answer(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
-        """Note what the reader then knows. Return whether the answer must have this row. `worth`: it has records."""
+        """Note what the answer reports. Returns whether the answer must have this row. `worth`: the row has records."""
         must = worth or error_code != 0
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
@@ -107,19 +107,19 @@ class FetchSession:
 
 
 def may_have_session(rows: int) -> bool:
-    """Whether a session may have so many partitions."""
+    """Whether the memory limit allows a session with these partitions."""
     return rows * ROW_BYTES <= MAX_SESSION_BYTES
 
 
 def next_epoch(epoch: int) -> int:
-    """The next epoch. After the largest follows 1, because 0 asks for a new session."""
+    """The epoch after `epoch`. After the largest epoch follows 1, because 0 asks for a new session."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 class FetchContext:
-    """How one Fetch request is served. `error_code`: of the whole request, which then has no rows."""
+    """How one Fetch request is served. `error_code`: the error of the whole request, which then has no rows."""
 
     __slots__ = ("_session", "_wanted_epoch", "error_code", "incremental", "rows", "wants_session")
 
@@ -199,7 +199,7 @@ class FetchSessions:
             session.update(rows, forgotten)
             self._bytes += session.bytes - before
             if session.bytes > MAX_SESSION_BYTES or self._bytes > MAX_BYTES:
-                # as if it had made way for another one: the reader names all of its partitions, and goes on without
+                # the session ends, as if evicted: the reader names all its partitions, and continues without a session
                 self._end(session_id)
                 return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.rows:

@@ -31,7 +31,8 @@ class FetchWait:
         ready: Callable[[], object],
         run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
-        """`available`: bytes that were readable when the reader parked. It waits until `min_bytes` are readable.
+        """`available`: the bytes that were readable when the reader parked. The reader waits until `min_bytes` are
+        readable.
 
         `run_job`: runs jobs for which no client waits.
         """
@@ -86,7 +87,7 @@ class FetchWait:
                 self.finish()
 
     def cancel(self) -> None:
-        """Stop: nobody waits any more. It does nothing when the wait is over."""
+        """Stop: the client no longer waits. The call has no effect when the wait is over."""
         if not self.over:
             self.over = True
             self._timer.cancel()
@@ -100,13 +101,13 @@ class FetchWait:
                 self._run_job(self._leaving(sizes))
 
     def _leaving(self, partitions: Iterable[Partition]) -> Job[None]:
-        """Stop watching, as a job: many readers may stop at once, each with very many partitions."""
+        """A job that stops watching: many readers may stop at once, each with very many partitions."""
         for partition in partitions:
             partition.stop_waiting(self)
             yield None
 
     def finish(self) -> None:
-        """Let the reader read again at once. It does nothing when the wait is over."""
+        """Let the reader read again at once. The call has no effect when the wait is over."""
         ready = self._ready
         if ready is not None:
             self.cancel()

@@ -38,7 +38,7 @@ _FOLDER = f"{METADATA_TOPIC}-0"
 
 
 class Misfit(NamedTuple):
-    """One folder that does not fit."""
+    """One folder that does not fit the metadata log."""
 
     folder: str
     problem: str
@@ -46,7 +46,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(storage: Storage) -> list[Misfit]:
-    """Return all folders that do not fit, by name. Raises OSError."""
+    """Return all folders that do not fit the metadata log, by name. Raises OSError."""
     folders = sorted(entry.name for entry in storage.entries("") if entry.is_directory)
     state = read_state(storage)
     found = _metadata_log(storage, folders, state)
@@ -59,7 +59,7 @@ def misfits(storage: Storage) -> list[Misfit]:
             found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
         elif partition is not None and partition[0] != METADATA_TOPIC and state.topics:
             misfit = _partition(storage, folder, partition, state)
-            # partitions of coordinators may be copied from elsewhere, and are then adopted
+            # partitions of coordinators may be copied from another broker, and are then adopted
             is_taken_over = partition[0] in PARTITIONS_PROPERTIES and not _is_another_topics(storage, folder, state)
             found += [] if is_taken_over else misfit
     return found + _missing(storage, set(folders), state)
@@ -118,7 +118,7 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
     with contextlib.suppress(MalformedCheckpoint, OSError):  # the check of the partition itself reports this
         topic_id = read_topic_id(storage, folder)
     if topic_id is not None and state.deleted.get(topic_id) == name:
-        return []  # the next start removes it
+        return []  # the next start removes the folder
     if topic is None or index >= len(topic.partitions):
         problem = "the metadata log knows no such partition: the next start sets the folder aside"
         return [Misfit(folder, problem, f"{_repair_command(storage, folder)} makes it one; or move the folder away")]

@@ -1,6 +1,6 @@
 """Returns the records that change leaders: for a broker that stops, dies or returns, or for a chosen leader. Pure.
 
-A live replica leads, as on Kafka. Without one another broker does: all brokers share the logs.
+A live replica leads, as on Kafka. If no replica is live, another broker leads: all brokers share the logs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def living(state: MetadataState, *, without: Collection[int] = ()) -> list[int]:
 
 
 def in_sync(replicas: Sequence[int], leader: int, live: Collection[int]) -> tuple[int, ...]:
-    """Return the live replicas; without any, the leader. (Replicas are names for one log: a live one is in sync.)"""
+    """Return the live replicas; if none is live, the leader. (Replicas are names for one log, so a live replica is in
+    sync.)
+    """
     found = tuple(one for one in replicas if one in live)
     return found or (() if leader == NO_LEADER else (leader,))
 
@@ -120,7 +122,7 @@ def reassigned(
 
 
 def preferred(place: Place, live: Collection[int]) -> int | None:
-    """Return the preferred leader, if it is alive and another broker leads; None when nothing can be better."""
+    """Return the preferred leader, if it is alive and another broker leads; else None."""
     first = place.state.replicas[0] if place.state.replicas else NO_LEADER
     return first if first in live and place.state.leader != first else None
 
@@ -140,7 +142,7 @@ def fence_missing_brokers(state: MetadataState, racks: Mapping[int, str | None])
 
 
 def fenced(state: MetadataState, broker_id: int) -> Message:
-    """Return the record that fences a broker: it leads nothing any more."""
+    """Return the record that fences a broker: from then on it leads nothing."""
     return _changed(state, broker_id, fenced=1)
 
 

@@ -21,10 +21,10 @@ from muster.protocol.messages.metadata_records.register_broker_record import Reg
 from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
 
 METADATA_VERSION = 30
-"""The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
+"""The metadata.version of Kafka 4.3 (4.3-IV0), which decides the versions of the written records."""
 METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
 LEADER_EPOCH = 1
-"""This node is the only controller since the first record. Kafka's first controller has epoch 1 too."""
+"""The leader epoch of all batches: this node has been the only controller since the first record."""
 DECODED_AT_ONCE = 200
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _VERSIONS = {
@@ -54,7 +54,7 @@ def first_records(min_insync_replicas: str | None) -> list[Message]:
 
 
 class MetadataLog:
-    """`state` over `log`."""
+    """The metadata log: `log` has the records, and `state` is what they make."""
 
     __slots__ = ("_unsynced", "log", "state", "unknown")
 
@@ -67,7 +67,7 @@ class MetadataLog:
         """Base offset and bytes of batches that are in force and may not be on the disk yet."""
 
     def load(self, now: Now, min_insync_replicas: str | None = None) -> None:
-        """Replay the log. A new one gets the metadata.version and `min.insync.replicas` (KIP-966)."""
+        """Replay the log. A new log gets records of the metadata.version and of `min.insync.replicas` (KIP-966)."""
         self.replay()
         if not self.state.features:
             self.write(first_records(min_insync_replicas), now)

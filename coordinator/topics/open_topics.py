@@ -23,7 +23,7 @@ class Topic:
     __slots__ = ("internal", "is_shared", "name", "partitions", "state", "topic_id")
 
     def __init__(self, state: TopicState, *, is_shared: bool = False) -> None:
-        """`is_shared`: other processes lead some of its partitions; these are None here too."""
+        """`is_shared`: whether other processes lead some of the topic's partitions, which are None here, too."""
         self.is_shared = is_shared
         self.state = state
         self.name = state.name
@@ -78,7 +78,9 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only after a sync."""
+        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether the records of a topic count only after
+        a sync.
+        """
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
@@ -129,7 +131,7 @@ class OpenTopics:
                 try:
                     log = self._logs.reopen(topic.name, index)
                 except (DamagedLog, LogOffline):
-                    topic.partitions[index] = None  # the log manager has reported why; it is tried again
+                    topic.partitions[index] = None  # the log manager has reported why; opening is tried again
                     continue
             epoch = max(state.leader_epoch(index), old.leader_epoch + 1)
             with suppress(LogOffline):  # the next append raises the error
@@ -150,7 +152,9 @@ class OpenTopics:
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """Replace partitions that `node_id`, this process, leads anew; return those that it leads no more."""
+        """Replace the partitions that `node_id` (this process) leads in a new epoch. Returns those that it no longer
+        leads.
+        """
         left: list[Partition] = []
         for state, indexes in moved.items():
             topic = self.by_id[state.topic_id]

@@ -33,11 +33,13 @@ class Appended(NamedTuple):
     end_offset: int
     """The offset after the batch's last record. The batch is durable when the log is durable up to here."""
     log_append_time_ms: int
-    """-1 when the topic keeps the time of creation."""
+    """When the batch was appended; -1 when the topic keeps the time of creation."""
 
 
 class Partition:
-    """A partition and its log. `closed`: it is deleted, or has another leader, and refuses all with `refusal`."""
+    """A partition and its log. `closed`: the partition is deleted, or has another leader, and refuses all requests with
+    `refusal`.
+    """
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 
@@ -160,7 +162,7 @@ class Partition:
         self._waiting[token] = grew
 
     def stop_waiting(self, token: object) -> None:
-        """End the calls for `token`."""
+        """End the calls that `wait` began for `token`."""
         self._waiting.pop(token, None)
 
     def _advanced(self) -> None:

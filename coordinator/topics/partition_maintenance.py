@@ -22,7 +22,7 @@ _logger = structlog.get_logger("muster.topics")
 
 CHECK_EVERY_MS: Final = 1_000
 MAX_CHECKS_APART: Final = 32
-"""After each failure the pause between two tries doubles, up to so many searches."""
+"""The longest pause between two tries of one log, in searches. The pause doubles after each failure."""
 
 
 class OfflineRetry:
@@ -60,7 +60,7 @@ class OfflineRetry:
     def _trying(self, found: Found) -> Job[None]:
         failed = False
         try:
-            # the search ends before the first try: it must not find a log again that stays offline
+            # the search ends before the first try: the search must not find a log again that stays offline
             waiting = []
             for one in found:
                 if one is None:

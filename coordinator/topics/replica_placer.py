@@ -85,7 +85,7 @@ class _Stripes:
         self._number = 0
 
     def of(self, partitions: int, factor: int) -> list[list[int]]:
-        """Return the brokers of so many partitions."""
+        """Return the brokers of each of `partitions` new partitions."""
         return [self._next(factor) for _ in range(partitions)]
 
     def _next(self, factor: int) -> list[int]:

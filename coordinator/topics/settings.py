@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The broker's properties that this package uses. A topic's configs have what a topic may override."""
+    """The broker's properties that this package uses, without those that a topic may override."""
 
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     default_replication_factor: int = 1
-    """With one node, any value but 1 refuses such topics."""
+    """The replicas of a new topic. On one node, topics with any value but 1 are refused."""
     delete_topic_enable: bool = True
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600

@@ -45,7 +45,7 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 from muster.protocol.records import OFFSETS, TRANSACTION_STATE, KeyedRecords, UnknownRecord
 
 SAMPLE_BYTES = 64 * 1024
-"""Bytes of each partition that are read to find out how many partitions the topic had."""
+"""How many bytes of each partition are read to find out how many partitions the topic had."""
 CHUNK_BYTES = 1024 * 1024
 
 ADOPTED: Final[Mapping[str, KeyedRecords]] = {GROUP_OFFSETS_TOPIC: OFFSETS, TRANSACTION_STATE_TOPIC: TRANSACTION_STATE}
@@ -58,7 +58,7 @@ _logger = structlog.get_logger("muster.topics")
 def adopted(
     logs: LogManager, state: MetadataState, wanted: NewTopic, home: Home, number_is_given: bool
 ) -> list[Message]:
-    """Return the records that create such a topic, otherwise `wanted`, for the partitions on the disk."""
+    """Return the records that create the topic `wanted` with the partitions that are on the disk."""
     indexes = on_disk(logs, wanted.name)
     count = max(indexes) + 1
     if number_is_given:
@@ -351,7 +351,7 @@ def load_own(
         _adopt(catalogue, name, internal, partitions_are_given)
     Strays(logs, catalogue.state, lost=lost).reconcile()
     logs.forget_others({METADATA_TOPIC, *catalogue.state.topics})
-    # whatever was lost, everything that is created from here on is known
+    # whatever was lost, the log names everything that is created from now on
     catalogue.strays = Strays(logs, catalogue.state, lost=False)
     catalogue.append(leadership.fence_missing_brokers(catalogue.state, catalogue.racks))
     catalogue.see_brokers()

@@ -31,7 +31,7 @@ def never_held_records(logs: LogManager, folder: str) -> bool:
 
 
 class Strays:
-    """Removes, renames or takes over such folders."""
+    """Removes, renames or takes over folders that do not fit."""
 
     def __init__(self, logs: LogManager, state: MetadataState, *, lost: bool) -> None:
         """`lost`: the metadata log has lost records."""
@@ -143,7 +143,7 @@ class Strays:
     # -- one folder
 
     def clear_folder(self, name: str, index: int) -> None:
-        """Remove or rename what is in the place of a new log. Raises OSError."""
+        """Remove or rename the folder that is in the place of a new log. Raises OSError."""
         if self._logs.folders.has_folder(name, index):
             self._clear(name, index)
             if self._logs.folders.has_folder(name, index):

@@ -37,16 +37,17 @@ from muster.protocol.messages import incremental_alter_configs as incremental
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 MAX_CHANGES: Final = 10_000
-"""One request may have so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""The most changes of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_BROKER_PROPERTIES: Final = 1_000
-"""A broker may have so many properties. Kafka accepts any name, and answers that describe the broker list all of them.
-"""
+"""The most properties of a broker. Kafka accepts any name, and answers that describe the broker list all properties."""
 MAX_BROKER_CHARACTERS: Final = 1_000_000
 """The limit for the names and values of these properties together."""
 MAX_RESOURCES: Final = 100_000
-"""So many groups and client metrics may have configs. Muster knows of them only by their configs."""
+"""The most groups and client metrics with configs. Muster knows of them only by their configs."""
 MAX_RESOURCE_CHARACTERS: Final = 16_000_000
-"""The limit for their names and configs together. They are kept in memory, and ListConfigResources lists all names."""
+"""The most characters of their names and configs together. These are in memory, and ListConfigResources lists all
+names.
+"""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)

@@ -41,7 +41,7 @@ from muster.protocol.messages.list_config_resources import (
 
 _KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS: "client-metrics", Kind.GROUP: "group"}
 _MAX_KNOWN: Final = 1_000
-"""So many distinct resources are looked up once, however often a request names them."""
+"""The most distinct resources that are looked up only once, however often a request names them."""
 _ROW_BYTES: Final = 16
 _RESOURCE_ROW_BYTES: Final = 5
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
@@ -51,7 +51,7 @@ _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.G
 def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:
-    """Answer each resource by itself."""
+    """Answer a DescribeConfigs: each resource has a row of its own."""
     answer_size = AnswerSize(node, context)
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}

@@ -25,13 +25,13 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
-"""AlterConfigOp.OpType."""
+"""The operations of AlterConfigOp.OpType."""
 Changes = dict[str, str | None]
 """Config name -> its new text. None removes the config."""
 
 
 class Kind:
-    """ConfigResource.Type."""
+    """The kinds of resources: ConfigResource.Type."""
 
     TOPIC: Final = 2
     BROKER: Final = 4

@@ -39,7 +39,7 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
     def answer(response: Message | None) -> None:
         if node.slices.is_large and not context.channel.closed:
             context.channel.release_answer()
-            context.channel.large_answer = taken  # the memory is released when the answer was encoded
+            context.channel.large_answer = taken  # the memory of the answer is released when it was encoded
             respond(response)
             return
         try:
@@ -54,7 +54,7 @@ def _fetch(node: Node, context: RequestContext, request: FetchRequest, taken: Ta
     try:
         return (yield from _read_and_answer(node, context, request, taken))
     except BaseException:
-        # the client does not wait for the answer any more
+        # the client no longer waits for the answer
         taken.set(0)
         raise
 
@@ -80,7 +80,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     read = yield from read_rows(node, context, fetch.rows, terms, taken)
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         for log, base_offset in read.absent:
-            log.fetch_segment(base_offset, lambda _: None)  # the reader will ask again
+            log.fetch_segment(base_offset, lambda _: None)  # the client will ask again
         return (yield from _answer(node, context, fetch, read, by_id))
     partitions, available, absent = read.partitions, read.bytes, read.absent
     # the records are read again after the wait, so that they take no memory during it
@@ -127,7 +127,9 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """Count the memory of a waiting Fetch until the result is called. If it is needed, the wait ends early."""
+    """Count the memory of a waiting Fetch until the returned function is called. If others need the memory, the wait
+    ends early.
+    """
     requests = node.decoded_requests
     decoded = context.channel.large_request
     if decoded is not None and decoded.bytes:
@@ -143,7 +145,9 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
-    """Whether a broker sends the request for a replica. Readers have -1 or -2, before version 15 in another field."""
+    """Whether a broker sends the request for a replica. Consumers have the replica id -1 or -2, before version 15 in
+    another field.
+    """
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 

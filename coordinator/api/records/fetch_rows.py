@@ -38,7 +38,9 @@ class FetchTerms(NamedTuple):
     version: int
     max_bytes: int
     committed: bool
-    """Read committed: only records of committed transactions, and records outside of transactions."""
+    """The isolation level is read_committed: only records of committed transactions, and records outside of
+    transactions.
+    """
     from_follower: bool
     """The request is from a broker that wants a replica. No partition has such a replica, so no partition is read."""
 
@@ -154,7 +156,7 @@ def _read(
         log_start_offset=log.start_offset,
         aborted_transactions=None,
     )
-    # every answer has this; but nothing is loaded for readers that do not need it
+    # every answer has this field, but nothing is loaded for readers that do not need it
     knows_producers = terms.committed or log.knows_producers
     data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
     if row.last_fetched_epoch >= 0:
@@ -169,7 +171,7 @@ def _read(
     up_to = data.last_stable_offset if terms.committed else data.high_watermark
     try:
         data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
-        # Kafka drops a first batch that does not fit. With the batch it drops the aborted transactions that it found.
+        # Kafka drops a first batch that does not fit. Kafka also drops the aborted transactions of that batch.
         has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
         if terms.committed and not has_dropped:
             aborted = partition.aborted_in_memory(row.fetch_offset, records)

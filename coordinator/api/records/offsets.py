@@ -78,7 +78,9 @@ READ_COMMITTED = 1
 
 @in_steps
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
-    """Answer each partition by itself, once. A partition that is named twice is refused. Refused topics stand last."""
+    """Answer a ListOffsets. Each partition has one row. A partition that is named twice is refused. Refused topics
+    stand last.
+    """
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -126,7 +128,7 @@ def _answer(
 
 
 def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch). Each is -1 where no value exists."""
+    """Return (timestamp, offset, leader epoch). A value that does not exist is -1."""
     log = partition.log
     if committed:
         yield from partition.loading_producers()
@@ -152,7 +154,7 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple
 def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:
-    """Answer each partition by itself. Topics that the client may not describe stand last, as on Kafka."""
+    """Answer an OffsetForLeaderEpoch. Topics that the client may not describe stand last, as on Kafka."""
     allows = node.authorizer.allows
     is_broker = allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     topics: list[OffsetForLeaderTopicResult] = []
@@ -187,7 +189,7 @@ NO_LOW_WATERMARK = -1
 def handle_delete_records(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Job[DeleteRecordsResponse]:
-    """Answer each partition once. If a partition is named twice, its last offset counts, as on Kafka."""
+    """Answer a DeleteRecords. If a partition is named twice, its last offset counts, as on Kafka."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for row in topic.partitions:

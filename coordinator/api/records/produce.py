@@ -1,8 +1,9 @@
 """Produce: append the batches of clients to partitions, and answer when they are as safe as `acks` asks (KIP-98,
 KIP-467).
 
-As on Kafka, the first batches of all rows are checked first, and then each row. Only then all are appended. With acks=0
-a client gets no answer: a refusal can only end its connection. The client then asks for metadata again.
+As on Kafka, the first batches of all rows are checked first, and then each row. Only then all accepted batches are
+appended. With acks=0 a client gets no answer: a refusal can only end its connection. The client then asks for metadata
+again.
 
 `_Produce.run` handles a request of at most `PLAIN_ROWS` rows within its call. A request of more rows is a job
 (`_Produce.in_steps`), which calls the same methods for some rows in each step. A large batch, or a log whose producers
@@ -82,7 +83,7 @@ class _Row:
         self.partition: Partition | None = None
         self.log_start_offset = NO_OFFSET
         self.wanted: Wanted | None = None
-        """What the transaction coordinator is asked."""
+        """The question to the transaction coordinator, if the row needs one."""
         self.checked: Checked | None = None
         """The batch to store, once the records were checked."""
 
@@ -121,7 +122,7 @@ class _Produce:
         self._pending = 1
         """The number of appends that are not durable yet, plus one while the request itself is being read."""
         self._all_done: PendingResult | None = None
-        """What waits for the appends, in a job. Without it, the answer is sent."""
+        """The pending result of a job that waits for the appends. Without such a job, the answer is sent."""
         self._has_moved = False
         """Whether another node leads one of the partitions."""
 
@@ -218,7 +219,9 @@ class _Produce:
                 self._is_transactional = True
 
     def _check_transactional_id(self) -> None:
-        """Check that the client may write with its transactional id. Raises `ApiError`, also when it gave none."""
+        """Check that the client may write with its transactional id. Raises `ApiError`, also when the request has no
+        id.
+        """
         transactional_id = self._request.transactional_id
         if transactional_id is None or not self._node.authorizer.allows(
             self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
@@ -374,7 +377,7 @@ class _Produce:
     # ---- the answer
 
     def one_done(self) -> None:
-        """One append fewer to wait for. The answer leaves after the last one."""
+        """An append is durable, or has failed. The answer leaves after the last append."""
         self._pending -= 1
         if not self._pending:
             if self._all_done is None:

@@ -64,7 +64,7 @@ def fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
     """Set the refusal of an append in the answer for its partition."""
     answer.error_code = error.error_code
     if isinstance(error, ProducerError):
-        answer.error_message = None  # as on Kafka, which reports only the code
+        answer.error_message = None  # as on Kafka, the answer has only the error code
     else:
         answer.error_message = error.message if isinstance(error, ApiError) else str(error)
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET
