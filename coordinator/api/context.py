@@ -33,9 +33,7 @@ class Throttle(Protocol):
         """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:
-        """Count a Fetch answer of `size` bytes. Returns how many ms the client must wait before it may have the
-        answer.
-        """
+        """Count a Fetch answer of `size` bytes. Returns how many ms the client must wait for the answer."""
 
     def change(self, partitions: int) -> None:
         """Count the partitions that the request creates or deletes. Raises `ApiError`."""
@@ -100,9 +98,7 @@ class Channel:
         self._end(CloseConnection("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when the connection has ended, at once if it has ended already. The returned function cancels
-        the call.
-        """
+        """Call `callback` when the connection has ended, perhaps at once. The returned function cancels the call."""
         if self.closed:
             callback()
             return _nothing

@@ -19,9 +19,7 @@ from muster.coordinator.system.clock import Clock
 MAX_BYTES: Final = 128 << 20
 """The limit for all requests together. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most 56 times its bytes, if each 3 bytes are an object with lists. Usually it takes 10
-times its bytes.
-"""
+"""A decoded request takes at most 56 times its bytes: each 3 bytes may be an object with lists. Usual are 10 times."""
 MAX_OF_ONE: Final = 100 << 20
 """The memory of one request at most. A request with 250,000 elements takes it."""
 ROW_BYTES: Final = 400
@@ -96,9 +94,7 @@ class DecodedRequests:
         return self._bytes
 
     def take(self, size: int, host: str) -> Decoded:
-        """Return the memory of a request of `size` bytes. Its `when_available` reports when the request may be
-        decoded.
-        """
+        """Return the memory of a request of `size` bytes. `when_available` reports when the request may be decoded."""
         taken = min(size * FACTOR, MAX_OF_ONE, self._max_bytes)
         if not self._waiting and self.bytes + taken <= self._max_bytes:
             self._bytes += taken
@@ -115,9 +111,7 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others. `end` ends the wait early, when memory is needed. The returned function cancels
-        the registration.
-        """
+        """The request waits for others. `end` ends the wait when memory is needed. The result cancels that."""
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._max_bytes:
             self._ask()

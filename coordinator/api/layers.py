@@ -63,9 +63,7 @@ class Requests(Protocol):
         """The connection has ended: no request needs an answer."""
 
     def wrapped(self, wrap: Wrap) -> Requests:
-        """Put `wrap(requests, sink)` before the requests of the API. Returns the object that handles the connection's
-        requests now.
-        """
+        """Put `wrap(requests, sink)` before the requests of the API. Returns the object that handles requests now."""
 
 
 class Layer:

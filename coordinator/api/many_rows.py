@@ -23,9 +23,7 @@ from muster.protocol.hashing import java_string_hash
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""How many requests are sent to shards before the first answer is awaited. These requests wait for the disk
-together.
-"""
+"""How many requests are sent to shards before the first answer is awaited. They wait for the disk together."""
 
 ROWS_AT_ONCE: Final = 500
 """The most rows of a request that one shard handles in one step, which takes some milliseconds."""
@@ -36,9 +34,7 @@ NAMES_AT_ONCE: Final = 100
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MAX_ORDERED_NAMES: Final = 500
-"""The most names that are put in Kafka's order. More names keep their order: no client that sends so many depends on
-it.
-"""
+"""The most names that are put in Kafka's order. More names keep their order, on which no client depends."""
 MAX_ORDERED_CHARACTERS: Final = 50_000
 """The most characters of all these names together: to hash them takes some 5 ms."""
 _TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)
@@ -54,9 +50,7 @@ def ask_each(
     collect: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, with a `pause()` after each
-    row.
-    """
+    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, and `pause()` after each."""
     left = iter(rows)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -178,9 +172,7 @@ def by_coordinator(
 
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""The limit of one answer, in bytes. Kafka has no limit, and no client asks for so much at once. (Fetch has
-`fetch.max.bytes`.)
-"""
+"""The most bytes of one answer. Kafka has no limit, and no client asks for so much. (Fetch has `fetch.max.bytes`.)"""
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
 """The error of a row that did not fit. A client does not send the same request again after this error."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MAX_ANSWER_BYTES} bytes: ask for fewer at once"
@@ -220,9 +212,7 @@ class AnswerSize:
         return True
 
     def pause(self) -> PendingResult | None:
-        """The value that a job yields after a row. If it is a pending result, it completes when the answer may grow
-        further.
-        """
+        """The value that a job yields after a row. A pending result completes when the answer may grow further."""
         taken = self._taken
         if taken is None or taken.may_grow:
             return None
@@ -241,9 +231,7 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has passed when the request arrives. Changes are made at once, so only a timeout of 0 or less
-    has passed.
-    """
+    """Whether the timeout has passed when the request arrives. Changes are made at once: only 0 or less has passed."""
     return timeout_ms <= 0
 
 

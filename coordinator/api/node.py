@@ -86,9 +86,7 @@ class Controller(Protocol):
     """Changes the set of brokers and the leaders of partitions (for instance `coordinator.server.nodes.cluster`)."""
 
     def catching_up(self) -> Job[None]:
-        """Apply all decisions that other nodes have made until now. If that fails, the next write reports the
-        failure.
-        """
+        """Apply all decisions that other nodes have made until now. If that fails, the next write reports it."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """Change a partition as `decide` says when the change is made. Leadership moves at once. Raises `ApiError`."""

@@ -134,9 +134,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 NO_LIMIT: Final = 1 << 31
 """A size that no request has."""
 LARGE_BYTES: Final = 256 * 1024
-"""The thread decodes a request of more bytes than this. The thread also encodes an answer with more bytes of member
-metadata.
-"""
+"""The thread decodes a request of more bytes, and encodes an answer with more bytes of member metadata."""
 RECORDS_LARGE_BYTES: Final = 1024 * 1024
 """`LARGE_BYTES` of a request with records: nearly all its bytes are records, which are not decoded."""
 

@@ -239,9 +239,7 @@ def _record(sensor: Sensor, value: float, now_ms: int) -> int:
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The answer with this `throttle_time_ms`. If `throttle_time_ms` is not the first field, the answer is encoded
-    again.
-    """
+    """The answer with this `throttle_time_ms`. If the field is not the first one, the answer is encoded again."""
     served = api(key)
     where = _place(key, version)
     if where is None:

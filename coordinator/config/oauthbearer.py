@@ -43,9 +43,7 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """How tokens are checked. `unsecured`: tokens need no signature. If not, the document at `url` has the keys, and
-    `tls` is for this URL.
-    """
+    """`unsecured`: tokens need no signature. If not, the document at `url` has the keys, and `tls` is for this URL."""
 
     unsecured: UnsecuredOptions | None
     url: str = ""

@@ -36,14 +36,11 @@ from muster.protocol.frames import InvalidFrameSize
 log = structlog.get_logger("muster.net")
 
 MAX_AUTHENTICATION_BYTES: Final = 524_288
-"""The largest request before the authentication is complete, in bytes: Kafka's default of sasl.server.max.receive.size.
-"""
+"""The largest request of an authentication, in bytes: Kafka's default of sasl.server.max.receive.size."""
 WRITTEN_AT_ONCE: Final = 1 << 20
 """The most bytes of large answers that the transport gets in one iteration of the event loop."""
 REQUESTS_AT_ONCE: Final = 100
-"""The most requests of one connection that are handled before other connections are served. Small requests take some 10
-ms.
-"""
+"""The most requests of one connection before other connections are served: some 10 ms of small requests."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
@@ -63,8 +60,7 @@ class Shared(NamedTuple):
     is_tls: bool = False
     max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
     guard: Callable[[Any, Callable[[], object]], Any] | None = None
-    """Returns a transport to use instead of the given one. The new transport may end the connection instead of writing.
-    """
+    """Returns a transport to use instead of the given one. It may end the connection instead of writing."""
 
 
 class Connection(asyncio.Protocol):
@@ -99,9 +95,7 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection, let it wait, or close it. With TLS this is called a second time, after the
-        handshake.
-        """
+        """Admit the connection, let it wait, or close it. With TLS this is called again after the handshake."""
         guard = self._shared.guard
         self._transport = transport if guard is None else guard(transport, self.abort)
         if self.core.state is not WAITING:
@@ -314,9 +308,7 @@ class Connection(asyncio.Protocol):
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """From now on `requests` handles requests. Returns the object that handled them before; None if no requests are
-        handled.
-        """
+        """From now on `requests` handles requests. Returns their former handler; None if no requests are handled."""
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests

@@ -101,8 +101,7 @@ class IllegalTransition(RuntimeError):
 class ConnectionCore:
     """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE`, `REST` and `OTHERS`, or 0.
 
-    Only this class writes its fields. For a chunk that is one request, `begin` and `end` do the same as the other
-    methods, at less cost.
+    Only this class writes its fields. For a chunk that is one request, `begin` and `end` do the same as the others.
     """
 
     __slots__ = (
@@ -180,9 +179,7 @@ class ConnectionCore:
     # ---- requests in
 
     def begin(self, data: bytes) -> bool:
-        """Begin the request that is this whole chunk, if nothing waits. False: nothing has changed; call
-        `receive_data`.
-        """
+        """Begin the request that is this whole chunk, if nothing waits. False: nothing changed; call `receive_data`."""
         size = len(data) - LENGTH_BYTES
         if self.state is READY and not self.waits_for and 0 < size == _length(data)[0] <= self.max_request_bytes:
             self.state = ANSWERING
@@ -190,9 +187,7 @@ class ConnectionCore:
         return False
 
     def receive_data(self, data: bytes) -> None:
-        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; the requests before them are
-        kept.
-        """
+        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; requests before them are kept."""
         if self.has_ended:
             return
         self.waits_for |= INPUT

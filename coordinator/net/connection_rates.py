@@ -53,9 +53,7 @@ class ConnectionRates:
             self._of_listener(name).max_rate = of_listener
 
     def limit_address(self, address: str | None, max_rate: float | None) -> None:
-        """Set the limit of an address. None is all addresses without a limit of their own. `max_rate` None removes the
-        limit.
-        """
+        """Set the limit of an address. None: all addresses without an own limit. `max_rate` None removes the limit."""
         # NaN becomes 0, as Java casts it: no connection is allowed
         limit = NO_LIMIT if max_rate is None else 0 if math.isnan(max_rate) else int(max_rate)
         if address is None:
@@ -77,9 +75,7 @@ class ConnectionRates:
         return max(self._server.record(now_ms), self._of_listener(listener).record(now_ms))
 
     def refusal_ms(self, listener: str, address: str) -> int:
-        """Count a connection that is about to be served. Returns after how many ms to close a refused connection; 0: it
-        is served.
-        """
+        """Count a connection that is about to be served. Returns after how many ms to close a refused one, or 0."""
         max_rate = self._addresses.get(address, self._any_address)
         if max_rate == NO_LIMIT:
             return 0

@@ -1,7 +1,6 @@
 """The limits of connections: how many a server may have, and how long each may be silent.
 
-This module counts connections and calls them. It reads and writes no socket. `request_memory` and `api.unsent` limit
-bytes.
+This module counts and calls connections, and uses no socket. `request_memory` and `api.unsent` limit bytes.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ IDLE_STEPS: Final = 8
 
 
 class LimitedConnection(Holder, Reader, Protocol):
-    """A connection, as the limits see it. `alive` is set by the connection at each sign of life, and reset by the
-    limits.
-    """
+    """A connection, as the limits see it. It sets `alive` at each sign of life; the limits reset `alive`."""
 
     host: str
     alive: bool
@@ -120,9 +117,7 @@ class Limits:
         """Whether the node is paused: then new connections are paused too."""
 
     def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Set the limits. If more connections are open, those with the longest silence are closed. Raises
-        ValueError.
-        """
+        """Set the limits. Beyond them, connections with the longest silence are closed. Raises ValueError."""
         overrides: dict[str, int] = {}
         self._overrides = overrides
         for host, limit in parse_overrides(settings.max_connections_per_ip_overrides).items():
@@ -180,9 +175,7 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: the connection must be
-        closed.
-        """
+        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: close it."""
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False

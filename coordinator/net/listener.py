@@ -46,9 +46,7 @@ PAUSE_MS: Final = 1_000
 
 
 class ListenerAddress(NamedTuple):
-    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each
-    connection.
-    """
+    """The address to listen at, and that for clients. `advertised_*` None: the local address of each connection."""
 
     name: str
     host: str
@@ -226,9 +224,7 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether the connection's address has exceeded its limit. Such a connection is closed later: its client would
-        reconnect at once.
-        """
+        """Whether the connection's address has exceeded its limit. It is closed later, for the client reconnects."""
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:

@@ -181,9 +181,7 @@ class InvalidProperty(ValueError):  # Kafka's ConfigException
 
 
 class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
-    """A configuration that Kafka refuses as a wrong request, and not as a wrong value. The text is Kafka's own
-    message.
-    """
+    """A configuration that Kafka refuses as a wrong request, not as a wrong value. The text is Kafka's message."""
 
 
 class Property(NamedTuple):

@@ -69,9 +69,7 @@ class Live:
         self.own: Mapping[str, str] = NOTHING
         self._values: dict[str, tuple[str, Value]] = {}
         self.checks: list[Callable[[Live], object]] = []
-        """Functions of parts of the server. Each gets another `Live`, and raises InvalidProperty to refuse its
-        values.
-        """
+        """Checks of the server's parts. Each gets another `Live`, and raises InvalidProperty to refuse its values."""
 
     def with_own(self, own: Mapping[str, str]) -> Live:
         """Return a copy with these settings for this broker."""
@@ -124,9 +122,7 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names are returned
-    unchanged.
-    """
+    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names stay."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

@@ -31,9 +31,7 @@ SYNC_THREADS: Final = 4
 
 
 class Data:
-    """The logs of a server, which are open from the start. Call `close` once. `identity`: the ids of the cluster and
-    the node.
-    """
+    """The open logs of a server. Call `close` once. `identity`: the ids of the cluster and the node."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without this option nothing is counted. No library is used: to import one would take longer than everything in this
-module.
+Without this option nothing is counted. No library is used: its import would take longer than this module.
 """
 
 from __future__ import annotations

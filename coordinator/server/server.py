@@ -49,9 +49,7 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.server")
 
 LOAD_BEFORE_LISTENING_MS: Final = 200
-"""How long the start waits for groups to load. Later groups load while the server listens; clients get an error and
-retry.
-"""
+"""How long the start waits for groups to load. Later groups load while the server listens; clients retry."""
 THIS_MACHINE: Final = Machine()
 
 T = TypeVar("T")

@@ -200,9 +200,7 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and open and close logs as the records say. `made`: partitions that are open already. Raises
-        `ApiError`.
-        """
+        """Write records, and open and close logs as they say. `made`: partitions that are open. Raises `ApiError`."""
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}
@@ -261,9 +259,7 @@ class Catalogue:
             self.clock.call_soon(lambda: self._remove(folders[REMOVED_AT_ONCE:]))
 
     def _when_written(self, callback: Waiter) -> None:
-        """Call `callback` when the folders and the records of all changes so far are on the disk. One sync does
-        both.
-        """
+        """Call `callback` when folders and records of all changes so far are on the disk. One sync does both."""
         log = self.metadata_log.log
         failures: list[LogOffline | None] = []
 

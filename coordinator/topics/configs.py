@@ -26,9 +26,7 @@ MAX_MADE: Final = 1_000
 
 
 class TopicConfigs:
-    """The default configs of topics, and checks of the configs that topics may set. `broker`: the broker's own
-    properties.
-    """
+    """Default configs of topics, and checks of configs that topics set. `broker`: the broker's own properties."""
 
     __slots__ = ("_made", "broker")
 
@@ -106,9 +104,7 @@ class DynamicConfigs:
                 callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
     def apply(self, state: MetadataState) -> None:
-        """Apply the configs of all brokers and of this broker. A job updates the logs, a few topics in each
-        iteration.
-        """
+        """Apply the configs of all brokers and of this broker. A job updates the logs, a few topics at a time."""
         cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
         own = state.resource_configs(BROKER_RESOURCE, self._own_name)
         for name, live, changed in self._others:

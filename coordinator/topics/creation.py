@@ -36,9 +36,7 @@ def _first(_: int) -> int:
 
 @dataclass(eq=False)
 class Home:
-    """The places of replicas: the brokers, and the one directory that they share. `node_id`: the broker that gets
-    adopted partitions.
-    """
+    """The places of replicas: brokers, which share one directory. `node_id`: the broker that adopts partitions."""
 
     node_id: int
     directory_id: bytes
@@ -201,18 +199,14 @@ def decide_growth(
 
 
 EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
-"""The segment size of __group_events and __transaction_events: small segments keep `retention.bytes` exact to an
-eighth.
-"""
+"""The segment size of __group_events and __transaction_events: small, so that `retention.bytes` is nearly exact."""
 EVENTS_FLUSH_MS = 1_000
 
 
 def internal_topic(
     name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
 ) -> NewTopic | None:
-    """Return the internal topic of that name, or None. `source_partitions`: for a history, the partitions of the topic
-    whose events it has.
-    """
+    """Return the internal topic of that name, or None. `source_partitions`: those of the topic behind a history."""
     if name == GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}

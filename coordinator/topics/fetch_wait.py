@@ -31,8 +31,7 @@ class FetchWait:
         ready: Callable[[], object],
         run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
-        """`available`: the bytes that were readable when the reader parked. The reader waits until `min_bytes` are
-        readable.
+        """`available`: bytes that were readable when the reader parked. It waits until `min_bytes` are readable.
 
         `run_job`: runs jobs for which no client waits.
         """

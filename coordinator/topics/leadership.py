@@ -62,7 +62,7 @@ def living(state: MetadataState, *, without: Collection[int] = ()) -> list[int]:
 
 
 def in_sync(replicas: Sequence[int], leader: int, live: Collection[int]) -> tuple[int, ...]:
-    """Return the live replicas; if none is live, the leader. (Replicas are names for one log, so a live replica is in
+    """Return the live replicas; if none is live, the leader. (They are names for one log: a live replica is in
     sync.)
     """
     found = tuple(one for one in replicas if one in live)

@@ -78,9 +78,7 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether the records of a topic count only after
-        a sync.
-        """
+        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only after a sync."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
@@ -152,9 +150,7 @@ class OpenTopics:
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """Replace the partitions that `node_id` (this process) leads in a new epoch. Returns those that it no longer
-        leads.
-        """
+        """Replace partitions that `node_id` (this process) leads in a new epoch. Returns those that it has lost."""
         left: list[Partition] = []
         for state, indexes in moved.items():
             topic = self.by_id[state.topic_id]

@@ -37,9 +37,7 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """A partition and its log. `closed`: the partition is deleted, or has another leader, and refuses all requests with
-    `refusal`.
-    """
+    """A partition and its log. If it is `closed` (deleted, or led by another), it refuses all with `refusal`."""
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 

@@ -45,9 +45,7 @@ MAX_BROKER_CHARACTERS: Final = 1_000_000
 MAX_RESOURCES: Final = 100_000
 """The most groups and client metrics with configs. Muster knows of them only by their configs."""
 MAX_RESOURCE_CHARACTERS: Final = 16_000_000
-"""The most characters of their names and configs together. These are in memory, and ListConfigResources lists all
-names.
-"""
+"""The most characters of their names and configs together, which are in memory. ListConfigResources lists all names."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)

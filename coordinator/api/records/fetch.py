@@ -127,9 +127,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """Count the memory of a waiting Fetch until the returned function is called. If others need the memory, the wait
-    ends early.
-    """
+    """Count the memory of a waiting Fetch, until the result is called. The wait ends when memory is needed."""
     requests = node.decoded_requests
     decoded = context.channel.large_request
     if decoded is not None and decoded.bytes:
@@ -145,9 +143,7 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
-    """Whether a broker sends the request for a replica. Consumers have the replica id -1 or -2, before version 15 in
-    another field.
-    """
+    """Whether a broker asks for a replica. Consumers have replica id -1 or -2, before version 15 in another field."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 

@@ -38,9 +38,7 @@ class FetchTerms(NamedTuple):
     version: int
     max_bytes: int
     committed: bool
-    """The isolation level is read_committed: only records of committed transactions, and records outside of
-    transactions.
-    """
+    """Read only records of committed transactions, and records outside of transactions (read_committed)."""
     from_follower: bool
     """The request is from a broker that wants a replica. No partition has such a replica, so no partition is read."""
 

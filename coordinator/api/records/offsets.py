@@ -78,9 +78,7 @@ READ_COMMITTED = 1
 
 @in_steps
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
-    """Answer a ListOffsets. Each partition has one row. A partition that is named twice is refused. Refused topics
-    stand last.
-    """
+    """Answer a ListOffsets. A partition that is named twice is refused. Refused topics stand last."""
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

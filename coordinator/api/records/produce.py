@@ -219,9 +219,7 @@ class _Produce:
                 self._is_transactional = True
 
     def _check_transactional_id(self) -> None:
-        """Check that the client may write with its transactional id. Raises `ApiError`, also when the request has no
-        id.
-        """
+        """Check that the client may write with its transactional id. Raises `ApiError`, also without such an id."""
         transactional_id = self._request.transactional_id
         if transactional_id is None or not self._node.authorizer.allows(
             self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id

@@ -115,9 +115,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsContext(NamedTuple):
-    """The TLS that connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the
-    log.
-    """
+    """The TLS for connections of a listener. `certificate`: the server's, in DER. `notes`: sentences for the log."""
 
     context: ssl.SSLContext
     certificate: bytes
@@ -261,9 +259,7 @@ def _file(text: str) -> Iterator[str]:
 
 
 class ListenerTls:
-    """The present TLS of one listener. Keys and certificates are read again when files or properties change. If that
-    fails, the old ones are kept.
-    """
+    """The present TLS of one listener. Changed files and properties are read again; if that fails, TLS stays."""
 
     def __init__(self, listener: str, settings: TlsSettings) -> None:
         self._listener = listener

@@ -34,8 +34,7 @@ SHUTDOWN_S: Final = 2.0
 MAX_HANDSHAKES: Final = 1_000
 """The limit of concurrent handshakes of one listener. Beyond the limit, the oldest handshake is given up."""
 MAX_STEPS_AT_ONCE: Final = 10
-"""The most steps of a listener's handshakes in one iteration of the event loop. A step is a start, or received bytes.
-"""
+"""The most steps of handshakes in one iteration of the event loop. A step is a start, or received bytes."""
 _TLS_RECORD: Final = b"\x16"
 """The first byte of every TLS connection. No request of Kafka's begins with it: its size would be 369 MB."""
 

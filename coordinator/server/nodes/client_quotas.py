@@ -1,6 +1,4 @@
-"""Puts quotas into force: for requests those of users and client ids, for new connections those of addresses and
-listeners.
-"""
+"""Puts quotas into force: of users and client ids for requests, of addresses and listeners for connections."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""How many partitions of users change their leader in one iteration of the event loop. Of the coordinators' partitions,
-one does.
-"""
+"""How many partitions of users, or one of a coordinator, change their leader in one iteration of the event loop."""
 MAX_PREFERRED: Final = 1_000
 """The most leaders that one check moves back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
@@ -128,9 +126,7 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Give the partitions of this broker to others, coordinators' partitions first. The broker leaves all in-sync
-        replicas.
-        """
+        """Give the partitions of this broker to others, coordinators first. It leaves all in-sync replicas."""
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:

@@ -1,7 +1,6 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When the node continues, timers that are due wait as long as the pause was, at most `GRACE_MS`. So requests that have
-arrived are read first.
+Afterwards they wait as long as the pause was, at most `GRACE_MS`: requests that have arrived are read first.
 """
 
 from __future__ import annotations

@@ -288,9 +288,7 @@ class RunningNode:
             shard.runtime.resign()
 
     async def answered(self) -> None:
-        """Wait until the clients that must find another node have their answers, at most `ANSWER_ITERATIONS`
-        iterations.
-        """
+        """Wait until clients that must find another node have their answers, at most `ANSWER_ITERATIONS`."""
         loop = asyncio.get_running_loop()
         for _ in range(ANSWER_ITERATIONS):
             limits = self.limits
