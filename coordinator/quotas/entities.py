@@ -37,7 +37,7 @@ _KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyTy
 _KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
 _ALMOST_WHOLE: Final = 1e-6
 MAX_HASHED: Final = 100
-"""Texts up to so many characters have Java's order. Kafka's names are shorter, but a request may have megabytes."""
+"""The most characters of a text that has Java's order. Kafka's names are shorter, but a request may have megabytes."""
 EMPTY: Final = "Invalid empty client quota entity"
 
 
@@ -47,14 +47,14 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Different texts in the order of a Java HashMap for `most` of them. Those longer than MAX_HASHED are first."""
+    """Different texts in the order of a Java HashMap for `most` texts. Texts longer than MAX_HASHED are first."""
     given = list(texts)
     size = _buckets(len(given), most)
     return sorted(given, key=lambda text: _spread(text) & (size - 1))
 
 
 def bucket_of(entity: Entity, entities: int) -> int:
-    """Return the bucket of this entity in a Java HashMap of so many entities, whose iteration is by bucket."""
+    """Return the bucket of this entity in a Java HashMap of `entities` entities, whose iteration is by bucket."""
     code = hash_of(entity) & 0xFFFF_FFFF
     return (code ^ (code >> 16)) & (_buckets(entities, 1) - 1)
 

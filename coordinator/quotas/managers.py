@@ -1,7 +1,7 @@
 """How much of a quota clients have used, and how long they must wait (Kafka's ClientQuotaManager and its subclasses).
 
-A quota is for a user, a client id, or both; its entity decides which clients share it. The arithmetic is Kafka's too:
-rates (Rate over a WindowedSum) and credits (TokenBucket). Times are ms of a monotonic clock. Pure.
+A quota is for a user, a client id, or both. The entity of the quota decides which clients share it. The arithmetic is
+Kafka's too: rates (Rate over a WindowedSum) and credits (TokenBucket). Times are ms of a monotonic clock. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.coordinator.quotas.entities import (
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """Kafka's defaults: how many windows a rate is measured over, and how long each is."""
+    """Kafka's defaults: over how many windows a rate is measured, and how long each window is."""
 
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
@@ -105,7 +105,7 @@ class Rate:
         return max(elapsed_ms, 1)
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until the rate falls to `bound`; 0 when it is not above."""
+        """How long nothing may be used until the rate falls to `bound`; 0 when the rate is not above."""
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
@@ -125,12 +125,12 @@ class TokenBucket:
         self._updated_ms = self.last_ms = now_ms
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
-        """Use so many credits. `bound`: the number of new credits per second."""
+        """Use `value` credits. `bound`: the number of new credits per second."""
         self.last_ms = now_ms
         self._credits = self._refilled(bound, now_ms) - value
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until the credits are not negative; 0 when they are not."""
+        """How long nothing may be used: until the credits are no longer negative."""
         self._credits = self._refilled(bound, now_ms)
         return _rounded(-self._credits / bound * 1000) if self._credits < 0 else 0
 
@@ -148,7 +148,7 @@ def _rounded(time_ms: float) -> int:
 MAX_SENSORS: Final = 20_000
 """The most clients whose use of one quota is remembered: a client may use a new id in each request."""
 UNUSED_MS: Final = 3_600_000
-"""Clients that used nothing for so long are forgotten, as on Kafka."""
+"""How long clients that use nothing are remembered, as on Kafka."""
 
 _NONE: Final = 0
 _CLIENTS: Final = 1
@@ -156,15 +156,15 @@ _USERS: Final = 2
 _PAIRS: Final = 4
 
 _ANY: Final = None
-"""The name for all that have no quota of their own."""
+"""The name for all users or client ids that have no quota of their own."""
 _ABSENT: Final = ""
-"""The name for a quota that is not by this type. (No quota is for an empty name.)"""
+"""The name of a type that a quota does not depend on. (No quota is for an empty name.)"""
 
 _Names = tuple[str | None, str | None]
 
 
 class Sensor:
-    """Counts the use of clients that share a quota. `bound`: the quota; None without one, but the use is counted."""
+    """Counts the use of clients that share a quota. `bound`: the quota; None without a quota: the use is counted."""
 
     __slots__ = ("bound", "meter", "names", "version")
 
@@ -184,9 +184,9 @@ class QuotaManager:
         self.windows = windows
         self.make = make
         self.version = 0
-        """Raised by each change of a quota; then sensors must be looked up again."""
+        """The number of changes of quotas. After a change, sensors must be looked up again."""
         self._quotas: dict[_Names, float] = {}
-        """By user and client id."""
+        """The quotas, by user and client id."""
         self._kinds = _NONE
         self._sensors: dict[tuple[str, str], Sensor] = {}
 
@@ -285,7 +285,7 @@ class ClientQuotas:
         }
 
     def update(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
-        """Set, change or remove (None) quotas; those of addresses are ignored here."""
+        """Set, change or remove (None) quotas. Quotas of addresses are ignored here."""
         for entity, key, value in changes:
             manager = self._managers.get(key)
             if manager is not None:

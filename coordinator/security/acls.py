@@ -13,9 +13,9 @@ from muster.coordinator.security.authorizer import Operation
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
 UNKNOWN: Final = 0
-"""In each kind of code: a code that is not known."""
+"""The unknown code, in each kind of codes."""
 ANY: Final = 1
-"""In each kind of code, in a filter: every code matches."""
+"""The code of a filter that every code matches, in each kind of codes."""
 ALL: Final = 2
 """The operation that means all operations."""
 MATCH: Final = 2
@@ -92,7 +92,7 @@ class AclFilter(NamedTuple):
 
     @property
     def is_unknown_pattern(self) -> bool:
-        """Whether Kafka does not know its codes of a resource."""
+        """Whether Kafka does not know the filter's codes of a resource."""
         return not (
             (self.resource_type == ANY or self.resource_type in RESOURCE_TYPES)
             and (self.pattern_type in (ANY, MATCH) or self.pattern_type in PATTERN_TYPES)
@@ -100,7 +100,7 @@ class AclFilter(NamedTuple):
 
     @property
     def is_unknown_entry(self) -> bool:
-        """Whether Kafka does not know its operation or permission."""
+        """Whether Kafka does not know the filter's operation or permission."""
         return not (
             (self.operation == ANY or self.operation in OPERATIONS)
             and (self.permission_type == ANY or self.permission_type in PERMISSIONS)
@@ -131,9 +131,9 @@ class AclFilter(NamedTuple):
 
 
 AT_ONCE: Final = 200
-"""One step handles so many entries and names."""
+"""The most entries and names that one step handles."""
 MAX_TABLES: Final = 8
-"""So many sets of fields are remembered: some 5 MB each for 20,000 entries."""
+"""The most sets of fields that are remembered: some 5 MB each for 20,000 entries."""
 _FIELDS: Final = len(Acl._fields)
 _NAME, _PATTERN = Acl._fields.index("resource_name"), Acl._fields.index("pattern_type")
 _TEXTS: Final = frozenset(Acl._fields.index(name) for name in ("resource_name", "principal", "host"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 NOT_REQUIRED: Final = "not required"
-"""The listener requires none: every request is handled, now and later."""
+"""The listener requires no authentication: every request is handled, now and later."""
 HANDSHAKE: Final = "handshake"
 """SaslHandshake is expected; ApiVersions may come before it."""
 AUTHENTICATE: Final = "authenticate"
@@ -70,7 +70,7 @@ class Authentication:
         self.state = state
         self.principal = principal
         self.sasl = sasl
-        """The SASL settings of its listener. None means that the listener has no SASL."""
+        """The SASL settings of the connection's listener. None means that the listener has no SASL."""
         self.mechanism = ""
         self.exchange: Exchange | None = None
         self.takes_raw = False
@@ -78,9 +78,9 @@ class Authentication:
         self.by_token = False
         """The client has authenticated with a delegation token: it may not create another token."""
         self.lifetime_ms: int | None = None
-        """After how long the client has to re-authenticate. None means never."""
+        """After how many ms the client has to re-authenticate. None means never."""
         self.began_ms: int | None = None
-        """When it last began to re-authenticate."""
+        """When the client last began to re-authenticate."""
         self.on_proven: Callable[[], object] | None = None
         """Called when the client has re-authenticated."""
 
@@ -108,4 +108,4 @@ class Authentication:
 
 
 WITHOUT_AUTHENTICATION: Final = Authentication(NOT_REQUIRED)
-"""It is shared by all connections of listeners without authentication: no event can change it."""
+"""All connections of listeners without authentication share this object: no event can change it."""

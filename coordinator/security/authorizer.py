@@ -28,7 +28,7 @@ ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""
 OPERATIONS_NOT_ASKED: Final = -(2**31)
-"""This value stands in an answer for the operations when the client did not ask for them."""
+"""The value of the operations in an answer, when the client did not ask for them."""
 
 
 class Operation:
@@ -83,7 +83,7 @@ class Authorizer(Protocol):
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """Whether the requester may do this to a resource. `log_denied`: it has asked for exactly this."""
+        """Whether the requester may do this to a resource. `log_denied`: the requester has asked for exactly this."""
 
     def allowed(
         self,
@@ -161,7 +161,7 @@ def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) ->
 
 
 def cluster_operations(authorizer: Authorizer, requester: Requester, is_asked: bool) -> int:
-    """The same for the cluster, if the client asked; 0 if it may not describe the cluster, as on Kafka."""
+    """The operations on the cluster, if the client asked; 0 if it may not describe the cluster, as on Kafka."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not authorizer.allows(requester, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

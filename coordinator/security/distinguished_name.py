@@ -1,6 +1,6 @@
 """The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253): the name of a client's principal.
 
-The elements of DER that certificates and key stores need are here too; they raise ValueError and IndexError.
+This module also reads the elements of DER in certificates and key stores. It raises ValueError and IndexError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parts(data: bytes, limit: int | None = None) -> list[tuple[int, bytes]]:
 
 
 def element(data: bytes, at: int) -> tuple[int, bytes, int]:
-    """Type and value of the element at a place, and where the next element begins."""
+    """Type and value of the element at `at`, and where the next element begins."""
     tag, length = data[at], data[at + 1]
     at += 2
     if length & 0x80:

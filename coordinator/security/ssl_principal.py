@@ -1,7 +1,7 @@
 """`ssl.principal.mapping.rules`: the principal name of a client with a certificate (SslPrincipalMapper, KIP-371).
 
-A rule is DEFAULT, or RULE:pattern/replacement/ with an optional L or U. The first that matches the whole subject
-counts. RE2 matches in bounded time; Python's `re` only what RE2 lacks: back references and look-ahead.
+A rule is DEFAULT, or RULE:pattern/replacement/ with an optional L or U. The first rule that matches the whole subject
+counts. RE2 matches in bounded time. Python's `re` matches only what RE2 lacks: back references and look-ahead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compile_java_regex(pattern: str) -> Any:
         found = re.compile("".join(_translated(pattern, "\\Z")), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadPattern(f"{pattern!r} is not a regular expression: {error}") from error
-    import re2  # imported when a rule exists
+    import re2  # imported here: most servers have no rule
 
     options = re2.Options()
     options.log_errors = False
@@ -152,14 +152,14 @@ class NoName(ValueError):
 
 
 class Rule(NamedTuple):
-    """One rule. `pattern` None: the subject is the name. `case` is "L", "U" or ""."""
+    """One rule. If `pattern` is None, the subject is the name. `case` is "L", "U" or ""."""
 
     pattern: Any = None
     replacement: str = ""
     case: str = ""
 
     def apply(self, distinguished_name: str) -> str | None:
-        """The name. None means that the rule does not match this subject. Raises NoName."""
+        """The name of a client. None means that the rule does not match its subject. Raises NoName."""
         if self.pattern is None:
             return distinguished_name
         if self.pattern.fullmatch(distinguished_name) is None:
@@ -169,7 +169,7 @@ class Rule(NamedTuple):
 
 
 class SslPrincipalMapper:
-    """Kafka's class of this name. Raises InvalidRules."""
+    """The rules of a listener, as Kafka's class of this name. Raises InvalidRules."""
 
     def __init__(self, rules: str = DEFAULT) -> None:
         self._rules = tuple(_parse(rules))

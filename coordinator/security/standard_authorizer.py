@@ -1,6 +1,6 @@
 """Kafka's StandardAuthorizer: permissions by the access control entries of the metadata log.
 
-Pure. It gets each new and each deleted entry. It keeps its answers until an entry changes.
+Pure. The authorizer gets each new and each deleted entry, and keeps its answers until an entry changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from muster.protocol.messages.metadata_records.access_control_entry_record impor
 from muster.protocol.messages.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
 MAX_KEPT: Final = 100_000
-"""So many answers are kept, some 30 MB: clients choose the names. Beyond this all are dropped."""
+"""The most answers that are kept, some 30 MB: clients choose the names. Beyond this, all answers are dropped."""
 _ANY_NAME: Final = "hardcode"
 """The resource name that Kafka uses to find out whether a client may do everything."""
 
@@ -47,7 +47,7 @@ class _OfType:
         self.literal: dict[str, ByWhom] = {}
         self.prefixed: dict[str, ByWhom] = {}
         self.lengths: dict[int, int] = {}
-        """Length -> how many prefixes have it."""
+        """Length -> how many prefixes have this length."""
 
     def _named(self, acl: Acl) -> dict[str, ByWhom]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
@@ -97,7 +97,7 @@ class _OfType:
 
 
 class MatchingRule(NamedTuple):
-    """The entry that decides, or None if none matches. `is_open`: the resource has no entries at all."""
+    """The entry that decides, or None if no entry matches. `is_open`: the resource has no entries at all."""
 
     acl: Acl | None
     is_open: bool
@@ -135,7 +135,7 @@ class AclRules:
             self._of_type[acl.resource_type].remove(acl)
 
     def matching_rule(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> MatchingRule:
-        """What decides whether a principal may do this. An entry that denies precedes every entry that allows."""
+        """The rule that decides whether a principal may do this. An entry that denies precedes all that allow."""
         allowed, is_open = None, True
         of_type = self._of_type.get(resource_type)
         if of_type is not None:
@@ -196,7 +196,7 @@ def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
 
 
 def _shortest(prefixes: Iterable[str]) -> list[str]:
-    """The prefixes that do not begin with another one, in order. They cover the same names."""
+    """The prefixes that do not begin with another prefix, in order. They cover the same names as all prefixes."""
     found: list[str] = []
     for one in sorted(prefixes):
         if not found or not one.startswith(found[-1]):
@@ -301,7 +301,7 @@ class StandardAuthorizer:
     def _decide(
         self, principal: KafkaPrincipal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        """The answer, and the rule behind it in Kafka's words."""
+        """The answer, and the rule behind the answer, in Kafka's words."""
         who = str(principal)
         if who in self._super_users:
             return True, "SuperUser"

@@ -1,7 +1,7 @@
 """The only source of time and of timers. Commands, which have no `Clock`, read the wall time in `wall_time`.
 
-A process that was stopped, a machine that slept or a long collection hold the event loop up. Then deadlines have passed
-while requests that arrived in time are not read yet. So a late timer waits until the loop has read earlier input.
+A process that was stopped, a machine that slept or a long collection hold the event loop up. Then deadlines have
+passed, but requests that arrived in time are not read yet. So a late timer waits until the loop has read earlier input.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ HELD_UP_MS: Final = 100
 GRACE_MS: Final = 3_000
 """The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s."""
 MAX_READ_MS: Final = 1_000
-"""The longest time that a late timer waits for input to be read: a busy server always has more."""
+"""The longest time that a late timer waits for input to be read: a busy server always has more input."""
 _TURNS, _TURNS_HELD_UP = 2, 6
 """Iterations of the loop: one may only accept a connection, and the next but one reads its request."""
 AT_ONCE_MS: Final = 5
-"""Late timers run for this long in one iteration of the loop. Each of 50 partitions may have one."""
+"""How long late timers run in one iteration of the loop. Each of 50 partitions may have a late timer."""
 _PAUSE_S: Final = 0.002
 """The pause between further iterations, in which requests wait for other work, such as the disk."""
 
 
 class LoopTimer:
-    """A timer of the event loop. It never runs early by the clock's count. A late one runs after all input was read."""
+    """A timer of the event loop. By the clock's count it is never early. A late timer runs after all input was read."""
 
     __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 
@@ -48,7 +48,7 @@ class LoopTimer:
         self.arm(mono_ms)
 
     def arm(self, mono_ms: int) -> None:
-        """Start the timer for this time."""
+        """Start the timer for `mono_ms`."""
         now_ns = time.monotonic_ns()
         # a timer for a past time is due now, and not late
         self._due_ms = max(mono_ms, now_ns // 1_000_000)
@@ -67,7 +67,7 @@ class LoopTimer:
             self._late.add(self, late_ms)
 
     def ring_now(self) -> None:
-        """Run. A timer that was cancelled meanwhile does nothing."""
+        """Run the callback, unless the timer was cancelled meanwhile."""
         self._callback()
 
     def cancel(self) -> None:
@@ -120,7 +120,7 @@ class LateTimers:
         took_ms = now_ms - self._turn_began_ms
         self._turn_began_ms = now_ms
         if took_ms > HELD_UP_MS:
-            # held up (again) since the ready input was read
+            # the loop was held up (again) since the ready input was read
             self._late_ms = max(self._late_ms, took_ms)
             self._turns = 0
         self._turns += 1
@@ -174,7 +174,7 @@ class Timer(Protocol):
     """One call in the future."""
 
     def cancel(self) -> None:
-        """Cancel the call. It does nothing after the call."""
+        """Cancel the call. This has no effect after the call."""
 
 
 class Clock(Protocol):
@@ -193,10 +193,10 @@ class Clock(Protocol):
         """The present time, the same for all calls in one iteration of the loop; never later than `now`."""
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, after all input of this iteration of the loop was handled, in the order of the calls."""
+        """Call `callback` once, in the order of the calls, after all input of this iteration was handled."""
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Call back once, as soon as `now().mono_ms >= mono_ms`.
+        """Call `callback` once, as soon as `now().mono_ms >= mono_ms`.
 
         `every_ms`: the interval of regular work. A clock that jumps over several calls may make only the last one.
         """
@@ -206,8 +206,8 @@ class Clock(Protocol):
 
     @property
     def machine(self) -> Clock:
-        """The machine's time: for waits for clients, the disk or the loop. It runs also where a test stops the other
-        time.
+        """The machine's time: for waits for clients, the disk or the loop. It runs also where a test stops the
+        clock.
         """
 
 
@@ -233,14 +233,14 @@ class LoopClock:
         return time.monotonic_ns() // 1_000
 
     def moment(self) -> Now:
-        """The time when this iteration of the loop first called it."""
+        """The time of the first call in this iteration of the loop."""
         if self._moment is None:
             self._moment = self.now()
             self._ask()
         return self._moment
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, at the end of this iteration of the loop."""
+        """Call `callback` once, at the end of this iteration of the loop."""
         if not self._is_asked:
             self._ask()
         self._soon.append(callback)
@@ -310,11 +310,11 @@ class ManualClock:
         return self._now.mono_ms * 1_000
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, during the next `advance`."""
+        """Call `callback` once, during the next `advance`."""
         self.call_at(self._now.mono_ms, callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Call back once, during the `advance` that reaches `mono_ms`."""
+        """Call `callback` once, during the `advance` that reaches `mono_ms`."""
         del every_ms  # every call is made
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
@@ -347,12 +347,12 @@ def mono_ms() -> int:
 
 
 async def pause_s(seconds: float) -> None:
-    """Let so much time pass: for commands, which have no `Clock`."""
+    """Let `seconds` pass: for commands, which have no `Clock`."""
     await asyncio.sleep(seconds)
 
 
 async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
-    """Return the awaited result. After so much time, cancel it and raise TimeoutError. For commands."""
+    """Return the awaited result. After `seconds`, cancel the work and raise TimeoutError. For commands."""
     return await asyncio.wait_for(awaited, seconds)
 
 

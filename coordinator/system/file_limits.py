@@ -18,7 +18,7 @@ def allowed_files() -> int | None:
     """Raise the limit of open files as far as possible, and return it; None without a limit."""
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # Windows does not have `resource`
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -47,12 +47,12 @@ class FileShares(NamedTuple):
         return min(LOGS_AT_FIRST, self.allowed // 4)
 
     def logs(self, connections: int) -> int:
-        """How many files of logs may be open beside so many connections."""
+        """How many files of logs may be open beside `connections`."""
         left = self.allowed - self.kept_back - connections
         return max(min(self.allowed // 2 - self.kept_back, left), self.least_of_logs)
 
     def connections(self, logs: int) -> int:
-        """How many connections are allowed beside so many files of logs."""
+        """How many connections are allowed beside `logs` files."""
         return self.allowed - self.kept_back - max(logs, self.least_of_logs)
 
 
@@ -90,9 +90,9 @@ class ProcessFiles:
         return self._shares.logs(sum(node.connection_count() for node in self._nodes))
 
     def max_connections(self, node: WithConnections, logs: int) -> int:
-        """How many connections a node may have, beside so many files of logs and the connections of the other nodes."""
+        """How many connections a node may have, beside `logs` files of logs and the connections of other nodes."""
         assert self._shares is not None
-        if len(self._nodes) == 1 and node in self._nodes:  # called for each new connection
+        if len(self._nodes) == 1 and node in self._nodes:  # this is called for each new connection
             return self._shares.connections(logs)
         others = sum(other.connection_count() for other in self._nodes if other is not node)
         return self._shares.connections(logs) - others

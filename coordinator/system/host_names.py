@@ -17,7 +17,7 @@ class CannotListen(OSError):
 
 
 def resolve(host: str) -> str | None:
-    """The address of a host; None when the host is unknown. It may take seconds: call it in a thread."""
+    """The address of a host; None when the host is unknown. The look-up may take seconds: call this in a thread."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError):

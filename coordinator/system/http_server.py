@@ -15,7 +15,7 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.host_names import CannotListen
 
 READ_BYTES: Final = 64 * 1024
-"""Bytes of one read. By h11's limit the request line and the headers may have 16 KB."""
+"""The most bytes of one read. By h11's limit the request line and the headers may have 16 KB."""
 
 
 class Request(NamedTuple):
@@ -25,12 +25,12 @@ class Request(NamedTuple):
     target: str
     """The path and the query, unchanged."""
     headers: Mapping[bytes, bytes]
-    """By name, in lower case."""
+    """The headers by name, in lower case."""
     body: bytes | None
 
 
 class Response(NamedTuple):
-    """An answer; to HEAD it is sent without `data`."""
+    """An answer. To a HEAD request it is sent without `data`."""
 
     status: int
     content_type: str
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     body_bytes: int
     """The most bytes of a request's body."""
     clients: int
-    """The most connections that are served. As many more get the answer "busy"; others are closed at once."""
+    """The most connections that are served. As many again get the answer "busy"; others are closed at once."""
     patience_ms: int
     """How long a request may take to arrive, and its answer to be sent. An idle connection is kept as long."""
 
@@ -89,7 +89,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening, and cancel all answers. It does nothing when the server does not listen."""
+        """Stop listening, and cancel all answers. The call has no effect when the server does not listen."""
         if self._server is None:
             return
         self._server.close()

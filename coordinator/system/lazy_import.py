@@ -17,5 +17,5 @@ from typing import Any
 
 
 def lazy(module: str, name: str) -> Any:
-    """Import a module, and return what has this name in it. Raises ImportError and AttributeError."""
+    """Import a module, and return its attribute `name`. Raises ImportError and AttributeError."""
     return getattr(import_module(module), name)

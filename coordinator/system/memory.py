@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Final
 
 WORTH_IT_BYTES: Final = 256 << 10
-"""The settings are made before the first block of this size. So a server without large blocks never loads ctypes."""
+"""The settings are made before the first block of this size, in bytes. A server without such blocks loads no ctypes."""
 LARGE_BYTES: Final = 4 << 20
-"""Larger blocks go back to the system as soon as they are freed."""
+"""Blocks of more bytes go back to the system as soon as they are freed."""
 FREE_AT_THE_END_BYTES: Final = 16 << 20
 """How much free memory at the end of the heap is kept for later blocks.
 
@@ -31,7 +31,7 @@ def give_large_blocks_back() -> bool:
 
     glibc raises its limit of 128 KiB for this to the size of each freed block. Then a request of 20 MB leaves a hole.
     """
-    import ctypes  # late: it costs 5 ms and 0.3 MB, and a start does not need it
+    import ctypes  # imported here: ctypes costs 5 ms and 0.3 MB, and a start does not need it
 
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:
@@ -56,11 +56,11 @@ def _give_back_once() -> bool:
 
 
 EVERY_OBJECTS: Final = 8_000
-"""New objects between two collections. Python's default of 700 took a tenth of the time of a thousand joins."""
+"""How many objects are made between two collections. With Python's 700, collections took a tenth of 1,000 joins."""
 MIDDLE_AFTER_RUNS: Final = 1
-"""After so many collections the survivors, at most 25,000, are visited once more: some 2 ms."""
+"""After how many collections the survivors, at most 25,000, are visited once more, in some 2 ms."""
 ALL_AFTER_RUNS: Final = 0
-"""After one such collection all objects that are not frozen are visited, when a quarter of them is new."""
+"""After how many such collections all objects that are not frozen are visited, if a quarter of them is new."""
 MAX_OBJECTS: Final = 20_000
 """When more objects have survived that, they are frozen. A visit of 150,000 takes 15 ms, one of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
@@ -68,7 +68,7 @@ _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 
 
 def limit_collections() -> None:
-    """Collect from now on, except the present objects, which stay as long as the process."""
+    """Begin to collect, without the present objects, which stay as long as the process."""
     gc.freeze()
     gc.collect()  # Python waits until a quarter is new, of what the last full collection visited: now of nothing
     gc.set_threshold(EVERY_OBJECTS, MIDDLE_AFTER_RUNS, ALL_AFTER_RUNS)

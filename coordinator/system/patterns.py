@@ -15,22 +15,22 @@ from typing import Any, Final
 import re2
 
 MAX_MEMORY: Final = 1 << 19
-"""Bytes that a compiled pattern may take; while it is matched it takes no more either."""
+"""The most bytes that a compiled pattern may take, also while it is matched."""
 MAX_CHARACTERS: Final = 5_000
 MAX_CLASSES: Final = 50
 """Classes of Unicode (\\pL) in a pattern: to read one takes up to 0.1 ms."""
 MAX_COPIES: Final = 50_000
-"""Parts of a pattern, each as often as counts around it repeat it."""
+"""The most parts of a pattern. Each part counts as often as the counts around it repeat it."""
 MAX_OPTIONAL: Final = 2_000
-"""Of these, the ones that may be missing. RE2 needs some 4 ms for so many, and 300 ms for ten times as many."""
+"""The most of these parts that may be missing. RE2 needs some 4 ms for them, and 300 ms for ten times as many."""
 MAX_NESTED: Final = 1_000
-"""The most that counts which stand in each other may multiply to; RE2's."""
+"""The largest product of nested counts, as in RE2."""
 MAX_STEPS: Final = 10_000_000
-"""Instructions of a pattern × bytes of a name: at worst 40 ms. RE2 does not hold Python's lock meanwhile."""
+"""The most steps (instructions × bytes of a name) of a match: 40 ms. RE2 does not hold Python's lock meanwhile."""
 A_MATCH: Final = 1_000
-"""Steps that a match takes besides, however short the name is."""
+"""The steps that every match takes in addition, however short the name is."""
 MAX_KEPT: Final = 16
-"""Compiled patterns that are kept: members of a group bring the same one."""
+"""The most compiled patterns that are kept: the members of a group send the same pattern."""
 
 
 DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -46,7 +46,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "invalid named capture group": "invalid named capture",
     }
 )
-"""Messages of RE2, up to a colon, with the message of RE2/J for the same fault, where they differ."""
+"""Message of RE2, up to a colon -> the message of RE2/J for the same fault, where both differ."""
 
 _TOO_LARGE: Final = "the pattern is too large"
 _TOKEN: Final = re.compile(
@@ -60,11 +60,11 @@ _TOKEN: Final = re.compile(
     r"|(?P<plain>[^\\\[(){]+|\{)",
     re.DOTALL,
 )
-"""The parts of a pattern that matter here."""
+"""The tokens of a pattern, as far as they decide about its limits."""
 
 
 class BadPattern(ValueError):
-    """It is no pattern. `description`: what is wrong, in the words of RE2/J, which Kafka sends to clients."""
+    """The text is no pattern. `description`: the fault, in the words of RE2/J, which Kafka sends to clients."""
 
     def __init__(self, message: str, description: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class BadPattern(ValueError):
 
 
 class Pattern:
-    """A pattern that a whole name has to match; raises BadPattern when it is none, or too large."""
+    """A pattern that a whole name has to match. Raises BadPattern when the text is no pattern, or is too large."""
 
     __slots__ = ("_compiled", "size")
 
@@ -82,14 +82,14 @@ class Pattern:
             raise BadPattern(message, message)
         self._compiled = _compiled(pattern)
         self.size: int = self._compiled.programsize
-        """Instructions of the compiled pattern."""
+        """The number of instructions of the compiled pattern."""
 
     def steps(self, text: str) -> int:
-        """What a match of this name costs at worst, in steps of some 4 ns."""
+        """The cost of a match of this name at worst, in steps of some 4 ns."""
         return self.size * len(text) + A_MATCH
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of `text`; ValueError when that might take too long."""
+        """Whether the pattern matches all of `text`. Raises ValueError when that might take too long."""
         if self.size * len(text) > MAX_STEPS:
             raise ValueError(f"the pattern is too large for a name of {len(text)} characters")
         return self._compiled.fullmatch(text) is not None
@@ -104,7 +104,7 @@ def _compiled(pattern: str) -> Any:
     if "{" in pattern:
         _check_counts(pattern)
     compiled = _read(pattern)
-    if compiled.groups:  # those with names capture in spite of the option
+    if compiled.groups:  # groups with names capture in spite of the option
         compiled = _read(_TOKEN.sub(lambda found: "(?:" if found["name"] else found[0], pattern))
         if compiled.groups:
             raise BadPattern("the pattern has groups with names that are not understood", "invalid named capture")
@@ -121,11 +121,11 @@ def _read(pattern: str) -> Any:
     except re2.error as error:
         raise BadPattern(f"not a regular expression: {error}", _description(error)) from error
     finally:
-        re2.purge()  # the library would keep 128 of them, whatever they take
+        re2.purge()  # the library would keep 128 patterns, whatever memory they take
 
 
 def _check_counts(pattern: str) -> None:
-    """Refuse what repeats too much: RE2 copies what has a count, also a copy of a copy. Raises BadPattern."""
+    """Refuse too many repetitions: RE2 copies a part that has a count, also copies of copies. Raises BadPattern."""
     around: list[_Part] = []
     here, last = _Part(), _Part()
     for token in _TOKEN.finditer(pattern):
@@ -152,7 +152,7 @@ def _check_counts(pattern: str) -> None:
 
 
 class _Part:
-    """A group of a pattern, or what stands around it.
+    """A group of a pattern, or the pattern outside of all groups.
 
     `copies`: its parts when each count is written out. `optional`: how many may be missing. `nested`: the largest
     product of nested counts.
@@ -171,7 +171,7 @@ class _Part:
         self.nested = max(self.nested, other.nested)
 
     def repeat(self, low: int, high: int) -> None:
-        """It has this count behind it. Raises BadPattern, for what RE2 and RE2/J refuse."""
+        """The part has this count behind it. Raises BadPattern for counts that RE2 and RE2/J refuse."""
         times = max(low, high, 1)
         self.copies *= times
         self.optional = self.optional * times + max(high - low, 0)

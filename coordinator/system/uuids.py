@@ -1,4 +1,4 @@
-"""Random ids as Kafka draws them, from random bytes: those of the system, or those of a test."""
+"""Random ids as Kafka draws them. The random bytes come from the system, or from a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 
 RandomBytes = Callable[[int], bytes]
-"""Returns so many random bytes."""
+"""Returns a number of random bytes."""
 
 
 def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:

@@ -1,4 +1,4 @@
-"""The wall time of now, and wall times as texts. It is for commands and clients, which have no event loop."""
+"""The present wall time, and wall times as texts, for commands and clients, which have no event loop."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _fault(batch: Batch, header: BatchHeader, max_message_bytes: int) -> BatchEr
 
 
 def _too_large(header: BatchHeader, max_message_bytes: int) -> BatchTooLarge:
-    # as on Kafka also for a batch that was compressed again
+    # as on Kafka, this also counts for a batch that was compressed again
     return BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
 
 

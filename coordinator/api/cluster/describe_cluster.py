@@ -61,7 +61,7 @@ def may_describe_cluster(node: Node, context: RequestContext) -> bool:
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """List the brokers; fenced ones only on request (KIP-1073). A broker's listener does not list controllers."""
+    """List the brokers. Fenced brokers only on request (KIP-1073). A broker's listener does not list controllers."""
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
@@ -122,7 +122,7 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
     states = {
         broker.broker_id: ReplicaState(
             broker.broker_id,
-            ZERO_UUID,  # as for voters that are configured (KIP-853)
+            ZERO_UUID,  # no directory id, as for voters that are configured (KIP-853)
             end,
             *((-1, -1) if broker.fenced else (now_ms, now_ms)),
         )
@@ -180,7 +180,7 @@ def _has(node: Node, name: str, index: int) -> bool:
 
 
 def _space(storage: Storage) -> tuple[int, int]:
-    """Size of the volume that holds the logs, in bytes: (all, free). Both are -1 when the logs are in memory."""
+    """The size of the volume that holds the logs, in bytes: (all, free). Both are -1 when the logs are in memory."""
     if not isinstance(storage, FileStorage):
         return -1, -1
     usage = shutil.disk_usage(storage.root)

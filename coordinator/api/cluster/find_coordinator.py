@@ -18,15 +18,15 @@ from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinat
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _SHARE_KEY: Final = 2
-"""Kafka's CoordinatorType ids."""
+"""The key types: Kafka's CoordinatorType ids."""
 
 
 def handle_find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
 ) -> None:
     """Answer one row per key, in order: the leader of the key's partition of __consumer_offsets or __transaction_state.
-    The first request for a transactional id creates that topic. A coordinator that is loading or offline is named too;
-    it answers later requests with that error. Share groups are not served: their keys are invalid.
+    The first request for a transactional id creates that topic. A coordinator that is loading or offline is named, too,
+    and answers later requests with an error. Share groups are not served: their keys are invalid.
     """
     job = _finding(node, context, request)
     if request.key_type == _TRANSACTION_KEY:

@@ -41,14 +41,14 @@ from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, 
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-"""ElectionType. An unclean election loses no records here, because every replica has the whole log."""
+"""The id in Kafka's ElectionType. An unclean election loses no records here: every replica has the whole log."""
 
 
 @in_steps(forwarded=True)
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Elect the leaders of the named partitions. Without names (all), the answer leaves out those that need no
+    """Elect the leaders of the named partitions. Without names (all), the answer leaves out partitions that need no
     election.
     """
     if not may_alter_cluster(node, context):
@@ -220,7 +220,7 @@ def handle_list_partition_reassignments(
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:
-    """Other brokers lead what the removed broker led. The answer leaves when this change is durable."""
+    """Other brokers lead the partitions of the removed broker. The answer leaves when this change is durable."""
     if not may_alter_cluster(node, context):
         return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answer = UnregisterBrokerResponse(error_message=None)

@@ -26,16 +26,16 @@ _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka."""
+    """Describe groups by their shards. Groups that the client may not describe stand first, as on Kafka."""
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
-    # before v6 an unknown group is no error, and has operations like any other
+    # before v6 an unknown group is no error, and has operations like any other group
     strict = describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: PendingResult) -> None:
         if answer_size.is_used_up:
-            token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
+            token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # the answer has no part of this group
             return
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).runtime.submit(command)
@@ -89,7 +89,7 @@ def _size(row: DescribedGroup) -> int:
 
 @in_steps
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    """Ask every shard. A loading shard fails the request; one that is offline or led elsewhere is skipped."""
+    """Ask every shard. A loading shard fails the request. A shard that is offline or led elsewhere is skipped."""
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
     # every shard would apply each filter again; with very many filters, the rows are selected here

@@ -39,10 +39,10 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
 MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
-"""The limit of a group in an answer in bytes, also for the only group."""
+"""The most bytes of a group in an answer, also of the only group."""
 _ROW_BYTES: Final = 40
 FEW_NAMES: Final = 500
-"""So many names of a heartbeat are checked in one step."""
+"""The most names of a heartbeat that are checked in one step."""
 
 
 def handle_consumer_group_heartbeat(
@@ -154,7 +154,7 @@ def _is_served(node: Node) -> bool:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """The shard of each group describes it. Kafka's order: refused groups, "", the groups of each coordinator."""
+    """Describe groups by their shards. Kafka's order: refused groups, "", the groups of each coordinator."""
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
@@ -164,7 +164,7 @@ def handle_consumer_group_describe(
 
     def ask(group_id: str, token: PendingResult) -> None:
         if answer_size.is_used_up:
-            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
+            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer has no part of this group
             return
         command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
         node.routing.shard(group_id).runtime.submit(command)
@@ -221,7 +221,7 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members. Else the group is shown without members."""
+    """Whether the client may describe all topics of these members. If not, the group is shown without members."""
     seen: set[int] = set()
     for one in members:
         by_id = one.image.by_id

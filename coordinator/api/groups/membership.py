@@ -28,7 +28,7 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
 MAX_PROTOCOLS: Final = 1_000
-"""A JoinGroup names at most so many protocols. Clients have a handful, and each is checked for each member."""
+"""The most protocols of a JoinGroup. Clients have a handful, and each protocol is checked for each member."""
 MANY_PROTOCOLS: Final = 50
 """A JoinGroup with more protocols is done as a job, because many members may join at the same time."""
 _READ: Final = Operation.READ
@@ -36,7 +36,7 @@ _GROUP: Final = ResourceType.GROUP
 
 
 def handle_join_group(node: Node, context: RequestContext, request: JoinGroupRequest, respond: Respond) -> None:
-    """A member joins the group or its next generation (key 11). It is answered when the rebalance is complete."""
+    """A member joins the group or its next generation (key 11). The answer leaves when the rebalance is complete."""
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -70,7 +70,7 @@ def answered_by_the_group(_: None) -> None:
 
 
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
-    """A leader sends the assignment, or a member asks for its own (key 14). Both are answered when it exists."""
+    """The leader sends the assignment, or a member asks for its part (key 14). The answers leave when it exists."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))

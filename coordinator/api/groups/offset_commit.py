@@ -1,8 +1,8 @@
 """OffsetCommit (key 8) and OffsetDelete (key 47): committed offsets of a group, for partitions that exist.
 
 Rows of unknown topics and partitions are refused here, by the image of the topics. The shard of the group gets the
-other rows. Without any other row, OffsetCommit does not ask the group, as on Kafka. OffsetDelete refuses topics to
-which a member subscribes.
+other rows. If no row is left, OffsetCommit does not ask the group, as on Kafka. OffsetDelete refuses topics to which a
+member subscribes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from muster.protocol.messages.offset_delete import (
 )
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
-"""By name and id of the topic."""
+"""Refused rows, by name and id of their topic."""
 
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
@@ -50,7 +50,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     elements = len(request.topics)
     for topic in request.topics:
         elements += len(topic.partitions)
-    # Not `PLAIN_ROWS`: so many rows are one command and one batch, and the group decides about them at once.
+    # Not `PLAIN_ROWS`: up to `ROWS_AT_ONCE` rows are one command and one batch, which the group decides at once.
     # Consumers of hundreds of partitions commit all the time, and the shard handles these rows in some milliseconds.
     if elements > ROWS_AT_ONCE:
         node.run(context, respond, _commit_in_pieces(node, context, request))
@@ -62,7 +62,7 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
     """Commit the rows of a request that a shard can handle in one step."""
     known, refused = existing_rows(node, context, request.topics)
     if not known:
-        # the group is not asked, so this is no sign of life of the member
+        # the group is not asked, so the request is no sign of life of the member
         respond(OffsetCommitResponse(topics=refused))
         return
     if refused:

@@ -28,7 +28,7 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
-"""Memory of a row, without its texts. On the wire a row has about 20 bytes."""
+"""The memory of a row, without its texts. On the wire a row has about 20 bytes."""
 
 
 class _Group:
@@ -47,7 +47,7 @@ class _Group:
 
 
 class _Piece(NamedTuple):
-    """Topics (None: all) to fetch in one step. `goes_on`: it continues the last topic of the piece before."""
+    """Topics (None: all) of one step. `goes_on`: this piece continues the last topic of the piece before."""
 
     group: _Group
     topics: Sequence[OffsetFetchRequestTopics] | None
@@ -70,7 +70,7 @@ class _Fetch:
         self._by_id = offsets_by_topic_id(context.api_version)
         self._room = AnswerSize(node, context)
         self._groups: list[_Group] = []
-        """In the order of the rows. A group may stand there several times."""
+        """The groups in the order of the rows. A group may stand there several times."""
 
     def run(self) -> Job[OffsetFetchResponse]:
         allowed: dict[_Group, None] = {}
@@ -92,7 +92,7 @@ class _Fetch:
         for group in groups:
             topics = group.asked.topics
             if topics is None:
-                if self._room.is_used_up:  # the answer would have no part of it
+                if self._room.is_used_up:  # the answer has no part of this group
                     group.row.error_code = TOO_LARGE
                     continue
                 topics = _many_of(self._node, group.asked.group_id)
@@ -179,7 +179,7 @@ def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
 def _sort_out(
     node: Node, context: RequestContext, asked: Sequence[OffsetFetchRequestTopics]
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """The topics that the client may fetch, by name, and the refused ones. The name of an unknown topic is allowed."""
+    """The topics that the client may fetch, by name, and the refused topics. Names of unknown topics are allowed."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     by_id = offsets_by_topic_id(context.api_version)
@@ -208,7 +208,7 @@ def _still_there(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """The rows whose offsets still exist. They were listed before they were fetched, so some may be deleted since. (A
-    negative offset says nothing: clients may commit one.)
+    negative offset is no sign: clients may commit it.)
     """
     for topic in rows:
         there = committed.get(topic.name, ())

@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48): short-lived credentials that a user creates for programs that work in the user's name.
 
-Its id is a SCRAM user, and the password an HMAC of the id with the servers' secret, in base64. A client with both acts
-as the token's owner. Only the token's record is stored, in the metadata log.
+A token's id is a SCRAM user. The password is an HMAC of the id with the servers' secret, in base64. A client with both
+acts as the token's owner. Only the token's record is stored, in the metadata log.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
 
 MAX_TOKENS: Final = 10_000
-"""Tokens are kept in memory, and searched."""
+"""The most tokens: they are kept in memory, and searched."""
 MAX_KEPT: Final = 1_000
-"""So many credentials are kept. Making one takes some 4 ms."""
+"""The most credentials that are kept. To make a credential takes some 4 ms."""
 
 
 def principal(text: str) -> KafkaPrincipal:
@@ -40,7 +40,7 @@ class DelegationTokens:
         max_lifetime_ms: int,
         renewal_ms: int,
     ) -> None:
-        """`tokens`: the present ones, by id. `renewal_ms`: how long a token is valid until it must be renewed."""
+        """`tokens`: the present tokens, by id. `renewal_ms`: how long a token is valid until it must be renewed."""
         self._secret = secret.encode("utf-8", "surrogatepass")
         self._tokens = tokens
         self.max_lifetime_ms = max_lifetime_ms
@@ -91,7 +91,7 @@ class DelegationTokens:
 
 
 def may_renew(record: DelegationTokenRecord, requester: KafkaPrincipal) -> bool:
-    """Whether the requester may renew and expire the token: the owner and the renewers may."""
+    """Whether the requester may renew and expire the token, as its owner or a renewer."""
     return str(requester) in (record.owner, *record.renewers)
 
 
@@ -106,5 +106,5 @@ def has_expired(record: DelegationTokenRecord, wall_ms: int) -> bool:
 
 
 def is_user(kind: str) -> bool:
-    """Whether this is the type of principals that may renew: only users may."""
+    """Whether principals of this type may renew tokens: only users may."""
     return kind == USER

@@ -1,4 +1,4 @@
-"""What all mechanisms of SASL have in common, the mechanisms of a listener, and PLAIN (RFC 4616, PlainSaslServer)."""
+"""The interface of all mechanisms of SASL, the mechanisms of a listener, and PLAIN (RFC 4616, PlainSaslServer)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Refused:
         self._answer = answer
 
     def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002 - whatever it is
-        """Raises AuthenticationFailed."""
+        """See `Exchange`. Raises AuthenticationFailed."""
         raise AuthenticationFailed(self._answer)
 
 
 class SaslListener(NamedTuple):
-    """The SASL settings of a listener. `mechanisms`: what begins an exchange, by Kafka's name. `max_reauth_ms`: after
-    how long clients of a mechanism re-authenticate; 0: never. `failure_delay_ms`: how long a rejected client waits for
-    the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: whether clients may use delegation
-    tokens.
+    """The SASL settings of a listener. `mechanisms`: functions that begin an exchange, by Kafka's name.
+    `max_reauth_ms`: after how long clients of a mechanism re-authenticate; 0: never. `failure_delay_ms`: how long a
+    rejected client waits for the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: whether
+    clients may use delegation tokens.
     """
 
     mechanisms: Mapping[str, Callable[[], Exchange]]
@@ -83,7 +83,7 @@ class PlainUsers:
         return len(self._digests)
 
     def become(self, others: PlainUsers) -> None:
-        """Replace the users by others. This also holds for clients that re-authenticate."""
+        """Replace the users by others. The change also counts for clients that re-authenticate."""
         self._digests = others._digests
 
     def knows(self, user: str, password: str) -> bool:
@@ -99,7 +99,7 @@ def _digest(password: str) -> bytes:
 
 
 class PlainExchange:
-    """The exchange of one client."""
+    """The exchange of one client by PLAIN."""
 
     __slots__ = ("_users", "by_token", "expires_ms", "is_complete", "user")
 
@@ -111,7 +111,7 @@ class PlainExchange:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """See `Exchange`. It has only one token."""
+        """See `Exchange`. The exchange has only one token."""
         words = token.decode("utf-8", "replace").split("\0", 3)
         if len(words) != 3:
             raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(words)}")

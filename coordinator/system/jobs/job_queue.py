@@ -1,4 +1,4 @@
-"""Runs jobs: at once, and those that take longer than a slice in the next iterations of the event loop.
+"""Runs jobs: at once, or in the next iterations of the event loop if they take longer than a slice.
 
 All jobs together get one slice of each iteration. A job is closed with its owner. A small job costs no iteration, no
 thread and no timer. Jobs for which no client waits (`run_behind`) get a small share, and never more.
@@ -20,7 +20,7 @@ from muster.coordinator.system.jobs.jobs import AtOnce, Job, OffloadedWork, Pend
 SLICE_MS: Final = 10
 """The time that all jobs together may take of one iteration of the event loop."""
 SHARE_MS: Final = 2
-"""The time of one of several jobs before the next runs: small jobs need not wait for large ones."""
+"""How long one of several jobs runs before the next one: small jobs need not wait for large ones."""
 MANY_STEPS: Final = 2_000
 """A job of more steps is large, and so is the answer that is made of its result."""
 
@@ -32,7 +32,7 @@ class Owner(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the result is not needed any more."""
+        """Whether the result is no longer needed."""
 
     def fault(self, error: Exception) -> None:
         """Handle the error of a job that has failed by a bug."""
@@ -46,7 +46,7 @@ class _Running:
         self.done = done
         self.owner = owner
         self.is_behind = is_behind
-        """Whether no client waits for it."""
+        """Whether no client waits for the job."""
         self.steps = 0
         self.value: Any = None
         self.error: Exception | None = None
@@ -75,7 +75,7 @@ class JobQueue:
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
         """Run a job and pass its result to `done`, within this call if possible.
 
-        An exception within this call is raised, a later one is passed to the owner.
+        An exception within this call is raised, a later exception is passed to the owner.
         """
         self._enter(_Running(job, done, owner), self._run_steps)
 
@@ -129,7 +129,7 @@ class JobQueue:
         return True
 
     def stop(self) -> None:
-        """Close all jobs, and begin no other: the server stops."""
+        """Close all jobs, and begin no further job: the server stops."""
         self._stopped = True
         for waiting in (self._new, self._started, self._behind):
             for running in waiting:
@@ -209,7 +209,7 @@ class JobQueue:
                 later.when_there(partial(self._resume, running, later))
                 return False
             _set_result(running, later)
-            # a result that arrives at once is a step like any other
+            # a result without a wait is a step like any other
             if clock.mono_ms() >= until_ms:
                 return True
 

@@ -37,7 +37,7 @@ class PendingResult:
         self._resume: Callable[[], object] | None = None
 
     def __call__(self, value: Any) -> None:
-        """Deliver the result; called once."""
+        """Deliver the result. This is called once."""
         self.is_there = True
         self.value = value
         resume, self._resume = self._resume, None
@@ -45,7 +45,7 @@ class PendingResult:
             resume()
 
     def when_there(self, resume: Callable[[], object]) -> None:
-        """Call back when the result is delivered."""
+        """Call `resume` when the result is delivered."""
         self._resume = resume
 
 
@@ -85,7 +85,7 @@ def counting(keys: Iterable[K]) -> Job[Counter[K]]:
 
 
 class SerialJobs:
-    """Jobs that must not run at the same time: each begins when the one before has ended."""
+    """Jobs that must not run at the same time: each begins when the job before it has ended."""
 
     __slots__ = ("_is_busy", "_waiting")
 
@@ -123,10 +123,10 @@ class Worker(Protocol):
     """Does work that would take too long on the event loop."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """Do `work`, then on the event loop `done(result, error)`: one of them is None, or both."""
+        """Do `work`, then call `done(result, error)` on the event loop. One of the two is None, or both are."""
 
     def close(self) -> None:
-        """Finish the running work, and begin no other."""
+        """Finish the running work, and begin no further work."""
 
 
 class Thread:
@@ -164,11 +164,11 @@ class AtOnce:
         done(*outcome(work))
 
     def close(self) -> None:
-        """Do nothing."""
+        """See `Worker`. No thread runs."""
 
 
 def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Run the work: (result, None) or (None, error)."""
+    """Run the work. Returns (result, None) or (None, error)."""
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001 - the caller gets it

@@ -15,14 +15,14 @@ from muster.coordinator.system.jobs.jobs import Job, OffloadedWork
 MAX_STEPS: Final = 2_000_000_000
 """The most steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and usually a hundredth of that."""
 A_STEP: Final = 50_000
-"""Steps of matches between two steps of a job: at worst 0.2 ms."""
+"""The steps of matches between two steps of a job: at worst 0.2 ms."""
 DEAR: Final = 250_000
 """A match of more steps, 1 ms at worst, runs in the thread."""
 DEAR_AT_ONCE: Final = 2_500_000
-"""Steps of matches that the thread runs without a pause, if no match has more: at worst 10 ms."""
+"""The steps of matches that the thread runs without a pause, at worst 10 ms, if no match has more."""
 
 NAMES_AT_ONCE: Final = 2_000
-"""Names whose cost is added up between two steps of a job."""
+"""The most names whose cost is added up between two steps of a job."""
 
 T = TypeVar("T")
 

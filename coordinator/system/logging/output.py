@@ -49,14 +49,14 @@ LOGGERS: Final = (
 NUMBERS: Final[Mapping[str, int]] = MappingProxyType(
     {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
 )
-"""The levels by Kafka's names, with the numbers of Python's logging; lines below the number are dropped."""
+"""Kafka's name of a level -> its number in Python's logging. Lines with a lower number are dropped."""
 _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Levels:
     """The level of each logger, which requests for broker loggers (KIP-412) change until the process ends.
 
-    Its hierarchy is not the process's own one: there libraries have their levels.
+    The hierarchy is not the process's own, in which libraries have their levels.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Levels:
         self._hierarchy = root.manager = logging.Manager(root)
 
     def logger(self, name: str) -> logging.Logger:
-        """What says whether lines of a logger are enabled. No line goes to it."""
+        """The logger of Python that says whether lines are enabled. It gets no line."""
         return self._hierarchy.root if name == ROOT else self._hierarchy.getLogger(name)
 
     def name(self, logger: str) -> str:
@@ -76,7 +76,7 @@ class Levels:
         self.logger(logger).setLevel(NUMBERS[level])
 
     def unset(self, logger: str) -> None:
-        """Let a logger inherit its level again; not the root."""
+        """Let a logger inherit its level again. This may not be the root."""
         if logger != ROOT:
             self.logger(logger).setLevel(logging.NOTSET)
 
@@ -96,7 +96,7 @@ _METHODS = {
 }
 
 LONGEST: Final = 1_000
-"""Characters of one value in a line, if a client may have chosen it; a longer one ends with "…"."""
+"""The most characters of a value in a line that a client may have chosen. A longer value ends with "…"."""
 OWN_WORDS: Final = frozenset(
     ("event", "exception", "stack", "logger", "level", "properties", "path", "error", "what", "what_to_do")
 )
@@ -113,11 +113,11 @@ class Log:
         self.limiter = Limiter(mono_ms, self._lines_out.wake)
 
     def write(self, text: str) -> None:
-        """Write text that is no log line (the last output of a command), after all logged lines."""
+        """Write a text that is no log line (the last output of a command), after all logged lines."""
         self._lines_out.put(text)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Log the counts of dropped lines, and wait until all is written. False: it took longer than `timeout_s`."""
+        """Log the counts of dropped lines, and wait until all lines are written. False: `timeout_s` was too short."""
         _log_all(self.limiter.due(all_of_them=True)[0])
         return self._lines_out.close(timeout_s)
 
@@ -200,7 +200,7 @@ def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None
 
     `terminal`: coloured and readable; None decides by the stream. The caller closes the result.
     """
-    out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without
+    out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without stderr
     readable = (out is not None and out.isatty()) if terminal is None else terminal
     log = Log(out)
     if readable:

@@ -1,8 +1,9 @@
 """Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
-A cause is the same logger, text, subject and reason without its numbers. In a window, `MAX_OF_A_CAUSE` lines of a cause
-are logged, and `MAX_OF_A_KIND` of a text. The others are counted, and one line for each cause gives their number. Lines
-about a file or a partition have no limit by kind, and debug lines none. Any thread may call it.
+Lines of one cause have the same logger, text, subject and reason, without the numbers in the reason. In a window,
+`MAX_OF_A_CAUSE` lines of a cause are logged, and `MAX_OF_A_KIND` of a text. The others are counted, and one line for
+each cause gives their number. Lines about a file or a partition have no limit by kind, and debug lines none. Any thread
+may call the limiter.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ WINDOW_MS: Final = 10_000
 MAX_OF_A_CAUSE: Final = 20
 MAX_OF_A_KIND: Final = 200
 MAX_CAUSES: Final = 10
-"""Causes of one kind that get a line each at the end of the window; the others share one line."""
+"""The most causes of a kind that get a line each at the end of the window. Further causes share one line."""
 ALIKE: Final = 200
-"""The characters of a reason that are compared."""
+"""How many characters of a reason are compared."""
 MAX_KINDS: Final = 1_000
-"""Kinds of lines that are counted separately: libraries may log any number of kinds."""
+"""The most kinds of lines that are counted separately: libraries may log any number of kinds."""
 CAUSE: Final = ("group", "partition", "path", "topic", "api")
 """The fields with the subject of a line."""
 WHY: Final = ("why", "error", "reason", "what")
@@ -76,7 +77,7 @@ class Limiter:
         raise structlog.DropEvent
 
     def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
-        """Lines about dropped lines in ended windows (or in all), and in how many seconds more are due, or None."""
+        """Return lines about lines dropped in ended (or all) windows, and in how many seconds more are due, or None."""
         lines: list[dict[str, Any]] = []
         now_ms = self._mono_ms()
         next_ms: int | None = None

@@ -1,6 +1,6 @@
 """Writes lines to a pipe or a terminal that may not be read.
 
-A thread writes the waiting lines, which are limited. Further ones are only counted, and their number is logged when
+A thread writes the waiting lines, whose number is limited. Further lines are only counted. Their number is logged when
 lines flow again. A closed stream does not stop the server.
 """
 
@@ -48,7 +48,7 @@ class LineWriter:
         self._closing = self._gone = False
 
     def put(self, line: str) -> None:
-        """Take one line, without its line end. It never waits for the stream."""
+        """Take one line, without its line end. The call never waits for the stream."""
         data = (line + "\n").encode("utf-8", "backslashreplace")
         with self._lock:
             if self._gone:
@@ -59,7 +59,7 @@ class LineWriter:
             self._lines.append(data)
             self._bytes += len(data)
             if self._thread is None:
-                # a daemon: a write that never ends does not keep the process from ending
+                # the thread is a daemon: a write that never ends does not keep the process from ending
                 self._thread = threading.Thread(target=self._run, name="muster-lines", daemon=True)
                 self._thread.start()
         self._wake.set()
@@ -113,7 +113,7 @@ class LineWriter:
                 try:
                     self._write(b"".join(some))
                 except (OSError, ValueError):
-                    # its reader has ended; the server still goes on
+                    # the reader of the stream has ended; the server continues
                     with self._lock:
                         self._gone = True
                         self._lines.clear()
@@ -128,7 +128,7 @@ def writer(stream: Any) -> Write:
     try:
         number: int = stream.fileno()
     except (OSError, ValueError, AttributeError):
-        # a stream in memory
+        # the stream is in memory
         def write(data: bytes) -> None:
             stream.write(data.decode())
             stream.flush()
