@@ -23,7 +23,7 @@ _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.mana
 def find_property(name: str, given: Mapping[str, str]) -> Property | None:
     """The definition of a property, or None when Kafka 4.3 does not have it. `given`: all given properties.
 
-    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is defined as the one that it
+    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is defined as the property that it
     overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any text.
     """
     found = BROKER.get(name) or MUSTER.get(name)
@@ -58,7 +58,7 @@ def name_hint(name: str) -> str:
             if synonyms
             else ("; that is a property of topics only")
         )
-    import difflib  # only needed to explain a mistake
+    import difflib  # imported here: only needed to explain a mistake
 
     near = difflib.get_close_matches(name.lower(), [*BROKER, *MUSTER], n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
@@ -68,7 +68,7 @@ _KINDS = {"BOOLEAN": "true or false", "DOUBLE": "a number", "LIST": "a list with
 
 
 def expected_values(prop: Property) -> str:
-    """For instance `a whole number from 1 to 2147483647`, `one of gzip, lz4, …`."""
+    """The valid values in words: `a whole number from 1 to 2147483647`, `one of gzip, lz4, …`."""
     valid = prop.valid or ""
     if prop.type in INTEGER_LIMITS:
         limit = INTEGER_LIMITS[prop.type]
@@ -96,7 +96,7 @@ def _range(valid: str, limit: int | None = None) -> str:
 
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
-"""Kafka's minimum for `segment.bytes` of a topic. The broker properties behind it may be smaller."""
+"""Kafka's minimum for `segment.bytes` of a topic. The broker properties that are its defaults may be smaller."""
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LIMITED = {
@@ -107,7 +107,7 @@ _LIMITED = {
 
 
 def _ordered() -> Iterator[tuple[str, str]]:
-    """The first value may not be greater than the second."""
+    """Pairs of properties: the first value may not be greater than the second."""
     yield "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     for kind, names in _LIMITED.items():
         for name in names:
@@ -117,7 +117,7 @@ def _ordered() -> Iterator[tuple[str, str]]:
 
 
 def check(value: Callable[[str], Value]) -> None:
-    """Raises ConfigError with one sentence for the first invalid pair of values."""
+    """Check pairs of values. Raises ConfigError with one sentence for the first invalid pair."""
     for lower, upper in _ordered():
         low, high = value(lower), value(upper)
         if isinstance(low, int) and isinstance(high, int) and low > high:

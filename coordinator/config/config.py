@@ -27,9 +27,9 @@ class Authorization(NamedTuple):
     """The settings of the StandardAuthorizer."""
 
     super_users: tuple[str, ...]
-    """Principals, "User:alice", that may do everything."""
+    """The principals ("User:alice") that may do everything."""
     allows_when_open: bool
-    """Resources without access control entries are open to all."""
+    """Whether resources without access control entries are open to all."""
 
 
 def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
@@ -51,7 +51,7 @@ Settings = TypeVar("Settings")
 
 TOKEN_SECRET = "delegation.token.secret.key"
 DEPARTURES: Mapping[str, str] = MappingProxyType({"node.id": "1", "broker.id": "1"})
-"""Defaults that are not Kafka's. Kafka requires a node id; here the default is 1."""
+"""The defaults that are not Kafka's. Kafka requires a node id; here the default is 1."""
 
 
 class Given(NamedTuple):
@@ -126,7 +126,7 @@ class Config:
             if self.data_dir is None:
                 return None
             found = found or self._given.get("log.dir")
-            return str(self.data_dir) if found is None else found.text  # the text as it was given, as on Kafka
+            return str(self.data_dir) if found is None else found.text  # the text that the user gave, as on Kafka
         if found is not None:
             return found.text
         prop = _known(name)
@@ -139,7 +139,7 @@ class Config:
         return number if isinstance(number, int) else 1
 
     def of_node(self, place: int) -> Config:
-        """The configuration of one broker of the process. The first broker has this one."""
+        """The configuration of one broker of the process. The first broker has this configuration."""
         if self.nodes == 1:
             return self
         node_id = self.node_id + place
@@ -180,7 +180,7 @@ class Config:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """All that the user gave, as text."""
+        """All properties that the user gave, as text."""
         return {name: found.text for name, found in self._given.items()}
 
     @property
@@ -290,7 +290,7 @@ def _bases(name: str) -> tuple[str, ...]:
 
 
 def _endpoints(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) -> Given:
-    """`listeners` or a similar property of one of several brokers, in the form of the given one."""
+    """`listeners` or a similar property of one of several brokers, in the form in which the user gave it."""
     words = tuple(f"{listener}://{show(host, port)}" for listener, host, port in addresses)
     return Given(",".join(words), words, config.origin(name))
 

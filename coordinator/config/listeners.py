@@ -14,7 +14,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WITH_TLS = ("SSL", "SASL_SSL")
 WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts that mean every interface."""
+"""The hosts that mean every interface."""
 
 _ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]+)", re.ASCII)
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)", re.ASCII)
@@ -43,12 +43,12 @@ class Listener(NamedTuple):
 
     @property
     def has_tls(self) -> bool:
-        """Whether its connections are encrypted."""
+        """Whether connections of the listener are encrypted."""
         return self.protocol in WITH_TLS
 
     @property
     def has_sasl(self) -> bool:
-        """Whether its clients must authenticate by SASL."""
+        """Whether clients of the listener must authenticate by SASL."""
         return self.protocol in WITH_SASL
 
 
@@ -134,7 +134,7 @@ def assemble(
 
 
 def stride(listeners: Sequence[Listener]) -> int:
-    """The distance between the ports of one broker and those of the next."""
+    """The distance between the ports of one broker and the ports of the next broker."""
     ports = [one.port for one in listeners if one.port]
     return max(ports) - min(ports) + 1 if ports else 1
 
@@ -152,7 +152,7 @@ def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
 
 
 def check_nodes(listeners: Sequence[Listener], nodes: int, racks: Sequence[str]) -> None:
-    """Check that each of so many brokers has ports, and a rack if racks are given. Raises ConfigError."""
+    """Check that each of the brokers has ports, and a rack if racks are given. Raises ConfigError."""
     if racks and len(racks) != nodes:
         raise ConfigError(
             f"muster.nodes.racks names {len(racks)} racks, but there are {nodes} brokers; name one for each"
@@ -182,7 +182,7 @@ def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]
 
 
 def _check_ports(addresses: Sequence[Address]) -> None:
-    """Several listeners may share a port only with different hosts."""
+    """Check the ports: several listeners may share a port only with different hosts."""
     ports = [address.port for address in addresses if address.port]
     for port in ports:
         hosts = {address.host for address in addresses if address.port == port}

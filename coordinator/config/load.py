@@ -90,7 +90,7 @@ def load(
         words = config.value(ASSIGNORS)
         config.assignors = assignors_named(words if isinstance(words, tuple) else ())
     if any(listener.has_tls or listener.has_sasl for listener in listeners):
-        from muster.coordinator.config.security import check_security  # most servers have none
+        from muster.coordinator.config.security import check_security  # most servers have no such users
 
         check_security(config)
     return config
@@ -106,7 +106,7 @@ def _from_file(file: Path) -> Iterator[tuple[str, _Raw]]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Raw]]:
-    if environment.get("CLUSTER_ID"):  # as the apache/kafka image has it
+    if environment.get("CLUSTER_ID"):  # as in the apache/kafka image
         yield "muster.cluster.id", _Raw(environment["CLUSTER_ID"], "environment", "CLUSTER_ID")
     for name, (variable, text) in properties_of_environment(environment).items():
         yield name, _Raw(text, "environment", variable)
@@ -165,7 +165,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
             why = f"Kafka 4.3 has none of that name{name_hint(name)}"
             if strict or origin == "override":
                 raise ConfigError(f"unknown property {name} ({where}): {why}")
-            if origin == "environment":  # they may be many: Kubernetes sets some for a service named kafka
+            if origin == "environment":  # such variables may be many: Kubernetes sets some for a service named kafka
                 near = name_hint(name).removeprefix("; ")
                 variables.append(f"{where} ({near})" if near else where)
             else:
@@ -268,7 +268,7 @@ ASSIGNORS: Final = "group.consumer.assignors"
 
 def assignors_named(words: Sequence[str]) -> Mapping[str, Assignor]:
     """The strategies that members may choose, by name, the default first: Kafka's, and classes. Raises ConfigError."""
-    # imported here: not needed without this property
+    # imported here: only this property needs it
     from muster.assignors import custom
     from muster.assignors.builtin import SERVER_ASSIGNORS
     from muster.coordinator.groups.consumer.checks import BY_CLASS

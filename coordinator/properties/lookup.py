@@ -92,25 +92,25 @@ MUSTER: Final = _by_name(OWN)
 """Muster's own properties."""
 
 TOPIC_SYNONYMS: Final[Mapping[str, Sequence[tuple[str, int]]]] = _TABLE["TOPIC_SYNONYMS"]
-"""The broker properties of each topic property, with a factor. The first that is set counts."""
+"""The broker properties of each topic property, with a factor. The first property that is set counts."""
 GROUP_SYNONYMS: Final[Mapping[str, str | None]] = _TABLE["GROUP_SYNONYMS"]
 """The broker property of each group property (GroupConfig.ALL_GROUP_CONFIG_SYNONYMS)."""
 BROKER_SYNONYMS: Final[Mapping[str, Sequence[str]]] = _TABLE["BROKER_SYNONYMS"]
-"""The synonyms of broker properties that have others than themselves (DynamicBrokerConfig.brokerConfigSynonyms)."""
+"""The synonyms of broker properties that have further synonyms (DynamicBrokerConfig.brokerConfigSynonyms)."""
 DYNAMIC_SECURITY: Final[Sequence[str]] = _TABLE["DYNAMIC_SECURITY"]
-"""DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS."""
+"""The security properties that may change at run time (DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS)."""
 OUTSIDE: Final[Sequence[str]] = _TABLE["OUTSIDE"]
 """Names that Kafka reads without a definition: those of JmxReporter and StandardAuthorizer."""
 
 
 def documentation(kind: str) -> Mapping[str, str]:
-    """The texts by property. `kind`: broker (with Muster's own properties), topic, group or client-metrics."""
+    """The documentation by property. `kind`: broker (with Muster's own properties), topic, group, client-metrics."""
     return read_documentation()[kind]
 
 
 @cache
 def read_documentation() -> Mapping[str, Mapping[str, str]]:
-    """Read all texts."""
+    """Read the texts of all properties."""
     found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("documentation.json").read_bytes())
     found["broker"].update(ABOUT)
     return found

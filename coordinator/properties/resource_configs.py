@@ -10,8 +10,7 @@ from muster.coordinator.properties.lookup import CLIENT_METRICS, GROUP, GROUP_SY
 
 
 def validate_topic(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """A topic's own configuration, parsed. `broker` returns a broker property. Raises InvalidProperty with Kafka's
-    text.
+    """Parse a topic's own configuration. `broker` returns a broker property. Raises InvalidProperty with Kafka's text.
 
     The checks have Kafka's order: null values, unknown names, each value, and last the values that must fit together.
     """
@@ -74,7 +73,7 @@ def list_append(current: str | None, change: str) -> str:
 
 
 def list_subtract(current: str | None, change: str) -> str:
-    """A list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one is removed."""
+    """A list's text after IncrementalAlterConfigs' SUBTRACT. If a word occurs twice, one of them is removed."""
     held = [word for word in (current or "").split(",") if word]
     for word in _java_split(change):
         if word in held:
@@ -98,7 +97,7 @@ def is_beyond(value: Value, word: str, limit: Value) -> bool:
 
 
 def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None:
-    """Raises InvalidProperty with Kafka's text. `broker`: returns the value of a broker property."""
+    """Check a group's configs. Raises InvalidProperty with Kafka's text. `broker` returns a broker property."""
     for name in configs:
         if name not in GROUP:
             raise InvalidProperty(name, configs[name], f"Unknown group config name: {name}")
@@ -152,12 +151,12 @@ _BOUNDED = (
     "streams.num.standby.replicas",
     "streams.assignment.interval.ms",
 )
-"""In the order in which Kafka checks them."""
+"""The properties with bounds, in the order in which Kafka checks them."""
 _STANDBYS = "streams.num.standby.replicas"
 
 
 def _bounds(broker: Callable[[str], Value]) -> Iterator[tuple[str, str, str, Value]]:
-    """(group property, "greater" or "less", broker property, its value)."""
+    """Return rows (group property, "greater" or "less", broker property, its value)."""
     for name in _BOUNDED:
         kind, _, rest = name.partition(".")
         if name == _STANDBYS:
@@ -187,7 +186,7 @@ _MATCHED = frozenset(
 
 
 def validate_client_metrics(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
-    """Raises InvalidRequest or InvalidProperty with Kafka's text. Yields before each pattern, which takes some ms."""
+    """Check configs. Raises InvalidRequest or InvalidProperty, as Kafka. Yields before each pattern (some ms)."""
     if not name:
         raise InvalidRequest("Subscription name can't be empty")
     for key in configs:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Charge = Callable[[int], object]
 
 PRODUCER_ID_BLOCK = 1_000
-"""Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+"""How many producer ids are taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
 _OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 
@@ -99,13 +99,13 @@ class Topics:
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = SerialJobs()
-        """Changes of topics, one at a time, so that none sees half of another change."""
+        """The changes of topics, one at a time, so that no change sees half of another change."""
         self._shared_log = shared_log
         self.open.is_one_of_several = shared_log is not None
         self.moved: Callable[[], object] = lambda: None
         """Called when records of other nodes have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
-        """Called with each partition that this process leads no more: after all know it, before the log is closed."""
+        """Called with each partition that this process no longer leads: when all know this, before the log closes."""
         self._producer_ids = range(0)
 
     @property
@@ -175,7 +175,7 @@ class Topics:
         return topic
 
     def _ensuring(self, name: str, partitions: int, charge: Charge | None) -> Job[Topic]:
-        if name not in self.by_name:  # another request may have created it meanwhile
+        if name not in self.by_name:  # another request may have created the topic meanwhile
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
@@ -253,16 +253,16 @@ class Topics:
         )
 
     def subscribe_acls(self, callback: Callable[[Iterable[Message]], object]) -> None:
-        """Call back with the records of the present access control entries, and with each change."""
+        """Call `callback` with the records of the present access control entries, and of each change."""
         self._acl_subscribers.append(callback)
         callback(self.state.acls.values())
 
     def subscribe_quotas(self, callback: Callable[[Iterable[ClientQuotaRecord]], object]) -> None:
-        """Call back with the records of quotas that change; `state` has the present ones."""
+        """Call `callback` with the records of quotas that change. `state` has the present quotas."""
         self._quota_subscribers.append(callback)
 
     def writing(self, records: Sequence[Message]) -> Job[None]:
-        """Write records of other things than partitions and brokers as one change. Raises `ApiError`."""
+        """Write records that are not about partitions or brokers as one change. Raises `ApiError`."""
         if self._shared_log is not None:
             yield from _deciding(self._shared_log, lambda: records)
         else:
@@ -313,8 +313,9 @@ class Topics:
     def change_brokers(self, records: Sequence[Message], *, anew: bool = False) -> list[Partition]:
         """Write records of brokers, and of partitions with other leaders or replicas, as one change.
 
-        The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns these; see
-        `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again. Raises `ApiError`.
+        The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns the partitions of
+        earlier leaders; see `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again. Raises
+        `ApiError`.
         """
         touched = leadership.places(self.state, records)
         before = {place: place.topic.leader_epoch(place.partition) for place in touched}

@@ -71,7 +71,7 @@ NOT_ALLOWED: Final = Refusal(
 def authorizer_for(
     node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
 ) -> StandardAuthorizer | Refusal:
-    """The authorizer whose entries the client may see or change, or why it may not. It needs `operation` on the
+    """The authorizer whose entries the client may see or change, or why it may not. The client needs `operation` on the
     cluster.
 
     `disabled`: the error text for a server without an authorizer.
@@ -85,7 +85,7 @@ def authorizer_for(
 
 
 def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The filter of a request. Both requests have the same field names."""
+    """The filter in a row of a request. DescribeAcls and DeleteAcls have the same field names."""
     return AclFilter(
         row.resource_type_filter,
         row.resource_name_filter,
@@ -141,18 +141,18 @@ def handle_describe_acls(
 
 
 MAX_CREATED: Final = 10_000
-"""One request may create so many entries (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""The most entries that one request creates (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_ACLS: Final = 20_000
-"""A cluster may have so many entries. Kafka has no limit. The limit keeps an answer small that lists all entries."""
+"""The most entries of a cluster, so that an answer with all entries is small. Kafka has no limit."""
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of a resource, a principal and a host. Muster looks up each prefix of a resource name."""
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
-"""So many entries take effect in one iteration of the event loop."""
+"""The most entries that take effect in one iteration of the event loop."""
 MAX_DELETED: Final = 10_000
-"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP), counted once for each filter."""
+"""The most entries that one request deletes, counted for each filter (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_FILTERS: Final = 1_000
-"""One request may have so many filters. For each filter all entries may have to be sorted again."""
+"""The most filters of one request. For each filter all entries may have to be sorted again."""
 _TOO_MANY_DELETED: Final = f"Cannot remove more than {MAX_DELETED} acls in a single delete operation."
 
 
@@ -203,7 +203,7 @@ def _has_filter_codes(row: AclCreation) -> bool:
 
 
 def _whole_request(rows: Sequence[AclCreation], *, has_filter_codes: bool) -> Refusal | None:
-    """Why no entry of the request can be created: they are too many, or have codes of a filter."""
+    """Why no entry of the request can be created: too many entries, or codes that only filters may have."""
     if has_filter_codes:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MAX_CREATED else None
@@ -280,7 +280,7 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
 def handle_delete_acls(
     node: Node, context: RequestContext, request: DeleteAclsRequest
 ) -> Job[DeleteAclsResponse | None]:
-    """Delete what the filters select. The answer repeats an entry under each filter that selects it."""
+    """Delete the entries that the filters select. The answer repeats an entry under each filter that selects it."""
     filters: list[AclFilter] = []
     for row in request.filters:
         wanted = filter_of(row)
@@ -334,7 +334,7 @@ def _filter_fault(wanted: AclFilter) -> str | None:
 def _delete(
     node: Node, authorizer: StandardAuthorizer, chosen: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
-    """Delete all of them in one batch of the metadata log, without those that another request has deleted meanwhile."""
+    """Delete the chosen entries in one batch of the metadata log. Other requests may have deleted some meanwhile."""
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in chosen for acl_id in ids.get(acl, ())]
     if not records:

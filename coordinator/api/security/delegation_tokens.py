@@ -47,7 +47,7 @@ MAX_RENEWERS: Final = 100
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of an owner or a renewer, in bytes."""
 MAX_CHARACTERS: Final = 16_000_000
-"""The limit for all names in all tokens together. They are kept in memory, and one answer may list all of them."""
+"""The most characters of all names in all tokens: they are in memory, and one answer may list all tokens."""
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
@@ -127,7 +127,7 @@ def _may_ask(context: RequestContext) -> bool:
 def handle_renew_delegation_token(
     node: Node, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> Job[RenewDelegationTokenResponse]:
-    """Extend the lifetime of a token, at most to its last time."""
+    """Extend the lifetime of a token, at most to `delegation.token.max.lifetime.ms`."""
     answer = RenewDelegationTokenResponse()
     now_ms = node.clock.now().wall_ms
     asked = _token_of(node, context, request.hmac, answer)

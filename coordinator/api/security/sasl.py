@@ -1,7 +1,7 @@
 """SaslHandshake and SaslAuthenticate: a client authenticates (KIP-43, KIP-152), and later re-authenticates (KIP-368).
 
-On a listener with SASL, `net.authentication_gate` accepts no other request before. As on Kafka, a rejected client gets
-its answer after a delay, and then its connection is closed.
+On a listener with SASL, `net.authentication_gate` accepts no other request before the client has authenticated. As on
+Kafka, a rejected client gets its answer after a delay, and then its connection is closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, 
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 MIN_REAUTH_INTERVAL_MS: Final = 1_000
-"""A client cannot authenticate again more often (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
+"""The shortest time between two authentications (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
 _ILLEGAL: Final = "SaslAuthenticate request received after successful authentication"
 
 

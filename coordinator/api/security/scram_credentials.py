@@ -44,12 +44,12 @@ from muster.protocol.messages.metadata_records.remove_user_scram_credential_reco
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 MAX_CREDENTIALS: Final = 100_000
-"""The credentials are kept in memory."""
+"""The most credentials: they are kept in memory."""
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, in bytes."""
 MAX_SALT_BYTES: Final = 1_024
 MAX_REFUSED: Final = 1_000
-"""The largest answer that refuses all rows, in rows."""
+"""The most rows of an answer that refuses all rows."""
 _ROW_BYTES: Final = 30
 
 
@@ -88,7 +88,7 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        message = what if answer_size.add(len(what)) else None  # the size of its name is already counted above
+        message = what if answer_size.add(len(what)) else None  # the size of the user's name is already counted above
         results.append(DescribeUserScramCredentialsResult(name, code, message, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)

@@ -165,7 +165,7 @@ def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:
-    """Enlarge the topics with a valid row, but none that is named twice. The rows have Kafka's hash order."""
+    """Enlarge the topics with a valid row, but no topic that is named twice. The rows have Kafka's hash order."""
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:

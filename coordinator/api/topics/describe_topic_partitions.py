@@ -26,7 +26,7 @@ from muster.protocol.messages.describe_topic_partitions import (
 )
 
 _SORTED_AT_ONCE: Final = 100
-"""One step sorts so many names of topics: the authorizer is asked about each."""
+"""The most names of topics that one step sorts: the authorizer is asked about each name."""
 _ROW_BYTES: Final = 40
 
 
@@ -128,7 +128,7 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
     for index, state in enumerate(topic.state.partitions[start:end], start):
         leader, replicas = leaders[index], state.replicas
         online = leader.broker_id != NO_BROKER and topic.is_online(index)
-        # a leader that was found dead a moment ago is not the leader; another one follows soon
+        # a leader that was found dead a moment ago is not named; another leader follows soon
         is_alive = online and (cluster.is_whole or cluster.is_alive(leader.broker_id))
         rows.append(
             DescribeTopicPartitionsResponsePartition(

@@ -1,4 +1,4 @@
-"""What administrators ask about transactions: DescribeTransactions, ListTransactions and WriteTxnMarkers (KIP-664).
+"""Requests of administrators about transactions: DescribeTransactions, ListTransactions, WriteTxnMarkers (KIP-664).
 
 On Kafka, brokers send WriteTxnMarkers. Here an administrator sends it to end a hanging transaction
 (`kafka-transactions.sh abort`).
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.shard import TransactionShard
 
 IDS_AT_ONCE: Final = 2_000
-"""One step of ListTransactions checks so many ids of a shard: a millisecond and a half."""
+"""The most ids of a shard that one step of ListTransactions checks, in a millisecond and a half."""
 _ID: Final[Callable[[Any], str]] = attrgetter("transactional_id")
 _TOPIC: Final[Callable[[Any], str]] = attrgetter("topic")
 _ROW_BYTES: Final = 40
@@ -51,7 +51,7 @@ _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAI
 def handle_describe_transactions(
     node: Node, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Job[DescribeTransactionsResponse]:
-    """The shard of each id is asked. The answer only has topics that the client may describe."""
+    """Ask the shard of each id. The answer has only topics that the client may describe."""
     found: dict[str, TransactionState] = {}
 
     def allowed(transactional_id: str) -> bool:
@@ -90,7 +90,7 @@ def handle_describe_transactions(
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:
-    """Ask every shard, but no offline one. A loading shard fails the request. Only ids that the client may describe."""
+    """Ask every shard that is not offline. A loading shard fails the request. List ids that the client may describe."""
     filters, unknown = yield from _filters(request)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     states: list[Any] = []
@@ -129,7 +129,7 @@ def handle_list_transactions(
 
 
 def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequest, list[str]]]:
-    """The request to each shard, short however many filters the client sends; and the states that do not exist."""
+    """The request to each shard, short for any number of filters, and the requested states that do not exist."""
     states: dict[str, None] = {}
     for name in request.state_filters:
         states[name] = None
@@ -151,8 +151,8 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
 
 
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
-    """The rows whose ids match a pattern. Raises ValueError for an invalid pattern, or one that would take too long."""
-    # imported here: it loads the regular expressions, which few servers need
+    """The rows whose ids match a pattern. Raises ValueError for a pattern that is invalid, or takes too long."""
+    # imported here: this module loads RE2, which few servers need
     from muster.coordinator.system.patterns import Pattern
 
     pattern = Pattern(text)
@@ -173,14 +173,14 @@ def _allowed(
 
 
 AT_ONCE: Final = 500
-"""So many markers are written before the first is awaited. Those of a partition are then reported without a pause."""
+"""How many markers are written before the first is awaited. Markers of one partition are reported without a pause."""
 
 
 @in_steps(changes=True)
 def handle_write_txn_markers(
     node: Node, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Job[WriteTxnMarkersResponse]:
-    """Each partition has its own result, when its marker is durable."""
+    """Write markers. Each partition has its own result, which is known when its marker is durable."""
     may = any(
         node.authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)

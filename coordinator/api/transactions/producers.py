@@ -1,5 +1,5 @@
-"""What a producer asks the transaction coordinator: InitProducerId (key 22), AddPartitionsToTxn (24), AddOffsetsToTxn
-(25) and EndTxn (26).
+"""Requests of a producer to the transaction coordinator: InitProducerId (key 22), AddPartitionsToTxn (24),
+AddOffsetsToTxn (25) and EndTxn (26).
 
 A producer id with an epoch identifies duplicates of a producer (KIP-98, KIP-360). With a transactional id, the shard of
 that id decides. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
@@ -97,7 +97,7 @@ _AT_ONCE: Final = 100
 def handle_add_partitions_to_txn(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Job[AddPartitionsToTxnResponse]:
-    """The shard of each transactional id is asked. Its answer has a row for each partition."""
+    """Ask the shard of each transactional id. Each partition has a row in the answer."""
     by_broker = add_partitions_comes_from_broker(context.api_version)
     if by_broker and not node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -253,7 +253,7 @@ def handle_add_offsets_to_txn(
 
 
 def handle_end_txn(node: Node, context: RequestContext, request: EndTxnRequest, respond: Respond) -> None:
-    """The shard of the transactional id decides."""
+    """End a transaction: the shard of the transactional id decides."""
     transactional_id = request.transactional_id
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         respond(EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))

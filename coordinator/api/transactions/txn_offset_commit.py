@@ -70,7 +70,7 @@ class _Commit:
     __slots__ = ("_answers", "_context", "_is_whole", "_node", "_producer", "_request", "_respond", "_shard", "_wanted")
 
     _wanted: Wanted
-    """What the coordinator is asked about: the group's partition of __consumer_offsets."""
+    """The partition about which the coordinator is asked: the group's partition of __consumer_offsets."""
 
     def __init__(self, node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond) -> None:
         self._node = node

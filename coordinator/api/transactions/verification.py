@@ -1,9 +1,9 @@
 """Before a transaction's first records reach a partition, the transaction coordinator says whether the partition is in
 the transaction (KIP-890). Otherwise late records could open a transaction that no client ends.
 
-Older clients have added the partition themselves, which is verified. For newer clients the partition is added now. The
-coordinator answers when this is durable. Produce and TxnOffsetCommit use this module. It has the errors for each
-version of both.
+Older clients have added the partition themselves, and the coordinator verifies this. For newer clients the partition is
+added now. The coordinator answers when the addition is durable. Produce and TxnOffsetCommit use this module. It has the
+errors for each version of both requests.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ class Knows(NamedTuple):
 
 @cache
 def produce_knows(version: int) -> Knows:
-    """What the client of a Produce with this version knows."""
+    """What the client that sends this version of Produce knows."""
     return Knows(produce_adds_partitions(version), produce_knows_abortable(version))
 
 
 @cache
 def commit_knows(version: int) -> Knows:
-    """What the client of a TxnOffsetCommit with this version knows."""
+    """What the client that sends this version of TxnOffsetCommit knows."""
     return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
 
 
 NOT_LOADED: Final = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Stands for a log whose producers have to be loaded first."""
+"""The verdict for a log whose producers have to be loaded first."""
 
 Verdict = VerificationGuard | ApiError | LogError | None
-"""A guard to append with, or the refusal. None: the transaction is open in the log, and nobody need be asked."""
+"""A guard to append with, or the refusal. None: the transaction is open in the log, so no question is needed."""
 
 
 class Wanted:
-    """A partition for a batch of a transaction. `sequence`: that of the batch, or -1 for a coordinator's batch."""
+    """A partition for a batch of a transaction. `sequence`: the batch's, or -1 for a coordinator's batch."""
 
     __slots__ = ("log", "partition", "sequence", "topic", "verdict")
 
@@ -85,8 +85,8 @@ def verdict_of(log: UnifiedLog, producer: Producer, sequence: int, knows: Knows,
 
 
 class Verification:
-    """The question of one request to the transaction coordinator, about partitions without this open transaction.
-    `done()` is called when each of them has its verdict.
+    """The question of one request to the transaction coordinator, about partitions in whose logs the transaction is not
+    open. `done()` is called when each partition has its verdict.
     """
 
     __slots__ = ("_context", "_done", "_knows", "_node", "_producer", "_transactional_id", "_waits", "_wanted")
@@ -95,8 +95,8 @@ class Verification:
         self, node: Node, context: RequestContext, transactional_id: str, producer: Producer, knows: Knows,
         wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
     ) -> None:  # fmt: skip
-        """`waits`: whether the coordinator is asked again for a while when the transaction before is just ending. This
-        is for clients whose partitions are added. Without it, they get the error at once.
+        """`waits`: whether the coordinator is asked again for a while when the former transaction is just ending. So it
+        is for clients whose partitions are added. Without `waits`, clients get the error at once.
         """
         self._node = node
         self._context = context
@@ -188,7 +188,7 @@ class Verification:
             answer(PartitionErrors(asked, {(topic, index): error for topic in topics for index in topics[topic]}))
 
     def _enter(self, response: PartitionErrors) -> None:
-        """Enter the errors of the coordinator, as a client of this kind knows them."""
+        """Enter the errors of the coordinator, as errors that the client's version knows."""
         errors = response.errors
         for one in self._wanted if errors else ():
             error = errors.get((one.topic, one.partition))
@@ -201,7 +201,7 @@ class Verification:
             one.verdict = ApiError(error)
 
     def _is_ending(self) -> bool:
-        """Whether to ask again, because the transaction before is just ending."""
+        """Whether to ask again, because the former transaction is just ending."""
         return self._waits and any(
             isinstance(one.verdict, ApiError) and one.verdict.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             for one in self._wanted
@@ -229,7 +229,7 @@ _TRY_AGAIN: Final = (
 
 
 def as_produce_error(error: ApiError | LogError, knows: Knows) -> ApiError | LogError:
-    """The error for a producer. For a coordinator's error that it may not know, it gets one that makes it retry."""
+    """The error for a producer. A coordinator's error that it may not know becomes an error that makes it retry."""
     code = error.error_code
     if code == ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")

@@ -31,7 +31,7 @@ TYPES: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
     }
 )
 """Algorithm -> type and curve of the keys that it may use. Other algorithms are refused, "none" above all."""
-# it refuses RSA keys below 2,048 bits, and secrets that are shorter than their hash
+# PyJWT refuses RSA keys below 2,048 bits, and secrets that are shorter than their hash
 _JWS: Final = PyJWS(options={"enforce_minimum_key_length": True})
 
 
@@ -48,7 +48,7 @@ class UnknownKey(InvalidToken):
 
 
 class Jwk(NamedTuple):
-    """One key. `data`: the key as in the document."""
+    """One key of a document. `data`: the key as in the document."""
 
     kid: str | None
     type: str
@@ -103,7 +103,7 @@ class JwkSet:
 
 
 def _read(text: str | bytes) -> list[Jwk]:
-    """The keys that are for signatures. Keys of unknown types are ignored, as in jose4j."""
+    """The keys of a document that are for signatures. Keys of unknown types are ignored, as in jose4j."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -191,7 +191,7 @@ class JwtCheck:
 
 
 def claims_of(payload: bytes) -> dict[str, Any]:
-    """The claims. Each may occur only once. Raises InvalidToken."""
+    """The claims of a payload. Each claim may occur only once. Raises InvalidToken."""
     try:
         claims = json.loads(payload, object_pairs_hook=_once)
     except (ValueError, RecursionError):

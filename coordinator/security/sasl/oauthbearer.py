@@ -1,6 +1,6 @@
 """The mechanism OAUTHBEARER (RFC 7628): a client sends a token, as for Kafka's OAuthBearerSaslServer.
 
-`jwt.py` checks signed tokens. Tokens without a signature are for tests, and believed as by Kafka's
+`jwt.py` checks signed tokens. Tokens without a signature are for tests, and accepted as by Kafka's
 OAuthBearerUnsecuredValidatorCallbackHandler. A refused client gets the reason in JSON, answers with one byte, and is
 rejected. Extensions have no effect.
 """
@@ -19,7 +19,7 @@ from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 MAX_TOKEN_BYTES: Final = 64 << 10
-"""The largest token, in bytes. Checking it takes some 5 ms."""
+"""The largest token, in bytes. The check of such a token takes some 5 ms."""
 _CONTROL_A: Final = b"\1"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIRS: Final = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
@@ -43,7 +43,7 @@ class InvalidToken(Exception):
 
 
 class OAuthBearerExchange:
-    """The exchange of one client."""
+    """The exchange of one client by OAUTHBEARER."""
 
     __slots__ = ("_check", "_refusal", "_refused", "by_token", "expires_ms", "is_complete", "user")
 
@@ -116,7 +116,7 @@ class BadOption(ValueError):
 
 
 class UnsecuredOptions(NamedTuple):
-    """The options of the login module."""
+    """The options of the login module for tokens without a signature."""
 
     user_claim: str = "sub"
     scope_claim: str = "scope"
@@ -125,7 +125,7 @@ class UnsecuredOptions(NamedTuple):
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> UnsecuredOptions:
-        """Raises BadOption."""
+        """Read the options of a login module. Raises BadOption."""
 
         def option(name: str, default: str = "") -> str:
             return options.get(_PREFIX + name, "").strip() or default
@@ -140,7 +140,7 @@ class UnsecuredOptions(NamedTuple):
 
 
 class UnsecuredCheck:
-    """Checks tokens."""
+    """Checks tokens without a signature."""
 
     def __init__(self, options: UnsecuredOptions, wall_ms: Callable[[], int]) -> None:
         self._options = options
@@ -172,7 +172,7 @@ class UnsecuredCheck:
 
 
 def _object(part: str) -> dict[str, Any]:
-    """The values in Kafka's types: numbers, lists of texts, and text for everything else."""
+    """A JSON object with values of Kafka's types: numbers, lists of texts, and text for everything else."""
     try:
         if "+" in part or "/" in part:
             raise ValueError

@@ -20,11 +20,11 @@ from muster.coordinator.security.sasl.exchange import OTHER_ID, AuthenticationFa
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""The largest message of a client. A client may send 512 KB, and parsing that would take some 50 ms."""
+"""The largest message of a client, in bytes. A client may send 512 KB, which takes some 50 ms to parse."""
 
 
 class ScramMechanism(NamedTuple):
-    """`type`: its number in requests and in the metadata log. `algorithm`: hashlib's name."""
+    """A mechanism. `type`: its number in requests and in the metadata log. `algorithm`: hashlib's name."""
 
     name: str
     type: int
@@ -94,8 +94,9 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials(NamedTuple):
-    """Finds the credentials of a mechanism. `secret`: for decoy credentials. `find_token`: by id, salt and iterations.
-    `draw_iterations`: of a decoy, from the mechanism's type and the user's number below 2^32.
+    """Finds the credentials of a mechanism. `secret`: for decoy credentials. `find_token` finds a token by id, salt and
+    iterations. `draw_iterations` gives a decoy its iterations, by the mechanism's type and the user's number below
+    2^32.
     """
 
     mechanism: ScramMechanism
@@ -112,7 +113,7 @@ class Credentials(NamedTuple):
         return self.find_token(self.mechanism, token_id, self.salt(token_id), MIN_ITERATIONS)
 
     def salt(self, user: str) -> bytes:
-        """The salt of an unknown user. It is always the same, and has the form of kafka-configs."""
+        """The salt of an unknown user. It never changes, and has the form of kafka-configs."""
         drawn = self.mechanism.hmac(self.secret, user.encode())
         return base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
 
@@ -137,7 +138,7 @@ def base36(number: int) -> str:
 
 
 class ScramExchange:
-    """The exchange of one client."""
+    """The exchange of one client by SCRAM."""
 
     __slots__ = (
         "_bare",
@@ -162,7 +163,7 @@ class ScramExchange:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """See `Exchange`: the client's first message, then its final one."""
+        """See `Exchange`. The tokens are the client's first and final messages."""
         if len(token) > MAX_MESSAGE_BYTES:
             raise AuthenticationFailed
         return self._step(token.decode("utf-8", "replace")).encode()
