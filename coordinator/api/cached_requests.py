@@ -6,9 +6,10 @@ API.
 
 Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
 
-Such a request differs from the one before in its correlation id. A commit also differs in offsets and leader epochs. A
-request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later ones are
-recognized by their bytes. `tests/budget` counts both: a heartbeat takes a quarter of the instructions, a commit half.
+Such a request differs from the request before it in its correlation id. A commit also differs in offsets and leader
+epochs. A request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later
+ones are recognized by their bytes. `tests/budget` counts both: a heartbeat takes a quarter of the instructions, a
+commit half.
 
 The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. It
 reports each handled request to the route, and offers the next one to a `CachedRequest`. The cached request answers, or
@@ -144,7 +145,7 @@ class CachedRequest(Protocol):
     """A repeated request, whose constant parts are known."""
 
     was_repeated: bool
-    """Whether it has arrived again since it was cached."""
+    """Whether the request has arrived again since it was cached."""
 
     @property
     def error_counts(self) -> Mapping[int, int]:
@@ -344,7 +345,7 @@ class Cache(NamedTuple):
     """How the requests of one API are cached."""
 
     make: Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]
-    """Caches a request, if it can. The frame (bytes) is without its size; its body begins at the last argument."""
+    """Caches a request, if possible. The frame (bytes) is without its size; its body begins at the last argument."""
     key: Callable[[bytes, int, int], Hashable]
     """What two requests in data[start:end] have in common if one may answer for the other."""
 

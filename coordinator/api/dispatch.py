@@ -43,7 +43,7 @@ _MAX_ROUTES_BYTES: Final = 4_000_000
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
 _MAX_AWAITED: Final = 1_024
-"""At most so many requests of one kind are awaited before the next one is cached."""
+"""The most requests of one kind that are awaited before the next request is cached."""
 
 FEW_ELEMENTS: Final = 5_000
 """The most elements of a request that is decoded at once, within some 5 ms. A larger request is decoded in the
@@ -287,7 +287,7 @@ class ConnectionRequests:
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when other requests of this kind are answered: a decoded request takes many times its bytes."""
+        """Call `begin` when other requests of `ONLY_READS` are answered: decoded, they take many times their bytes."""
         unsent = self._node.unsent
         taken = self.channel.answer_memory(unsent)
         if unsent.growing is not None or unsent.must_wait:

@@ -62,7 +62,7 @@ MANY_ROWS: Final = 1_000
 """The most rows of an answer to a large request that the event loop encodes."""
 
 LETTERS_AS_A_ROW: Final = 100
-"""A long text counts as one more row for each so many letters."""
+"""A long text counts as one more row for each 100 letters."""
 
 NoteResponse = Callable[[Message | None], None]
 """See `ConnectionRequests.note_response`."""

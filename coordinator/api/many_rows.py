@@ -151,7 +151,7 @@ def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> lis
 def by_coordinator(
     group_ids: Iterable[str], partition_of: Callable[[str], int], *, is_set: bool = False
 ) -> Job[list[str]]:
-    """Groups in the order in which Kafka asks their coordinators: those of one partition of `__consumer_offsets`
+    """Groups in the order in which Kafka asks their coordinators: the groups of one partition of `__consumer_offsets`
     together.
 
     Within a partition, groups keep their order; with `is_set` they have the order of a HashSet. The partitions have the
@@ -231,7 +231,9 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has passed when the request arrives. Changes are made at once: only 0 or less has passed."""
+    """Whether the timeout has passed when the request arrives. Changes are made at once, so it has if it is 0
+    or less.
+    """
     return timeout_ms <= 0
 
 

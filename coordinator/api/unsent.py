@@ -1,8 +1,8 @@
 """One memory limit for the answers of all connections, from making them until they are read
 (`muster.queued.max.response.bytes`). It decides how large a further answer may be, and which connection ends.
 
-Connections report what they could not send. Fetch asks before it reads. Other requests wait while they make a large
-answer (`api.many_rows`). The memory of requests (`net.request_memory`) has its own limit and rules.
+Connections report what they could not send. Fetch asks this module before it reads. Other requests wait while they make
+a large answer (`api.many_rows`). The memory of requests (`net.request_memory`) has its own limit and rules.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Unsent:
         return max(left // SHARE, 1) if left > 0 else 0
 
     def may_grow(self, taken: Taken) -> bool:
-        """Whether an answer has at most its share, or is the one that may exceed it."""
+        """Whether an answer has at most its share, or is the one answer that may exceed the share."""
         # one half is for answers that are being made, the other half for unread answers
         made = self.bytes - self._held_bytes
         return taken is self.growing or taken.bytes * SHARE <= min(self._most - self.bytes, self._most // 2 - made)

@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(output)
 
     def _settle(self) -> None:
-        """Continue or pause reading. When nothing waits any more, whole requests need no queue again."""
+        """Continue or pause reading. When nothing waits, whole requests need no queue again."""
         core = self.core
         if self._is_pumping or core.has_ended:
             return
@@ -424,7 +424,7 @@ class Connection(asyncio.Protocol):
                     self._charge_memory()  # small requests wait behind the present one
 
     def _charge_memory(self) -> None:
-        """Count the received bytes of requests, and the bytes not needed any more (queued.max.request.bytes)."""
+        """Count the received bytes of requests, and the bytes that are no longer needed (queued.max.request.bytes)."""
         core = self.core
         if core.has_ended:
             return

@@ -2,7 +2,7 @@
 socket or clock.
 
 Its input is bytes and events. Its output is requests, bytes to send, and whether to continue reading. As on Kafka, a
-request begins after the answer of the one before. `connection.Connection` applies these rules to a transport.
+request begins after the answer of the request before it. `connection.Connection` applies these rules to a transport.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from muster.coordinator.api.layers import Answer
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 INPUT_HIGH_BYTES: Final = 64 * 1024
-"""Reading pauses when this much waits behind a request that is being answered."""
+"""How many bytes may wait behind a request that is being answered. With more, reading pauses."""
 LENGTH_BYTES: Final = 4
 _length: Final = Struct(">i").unpack_from
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
-"""No further request is handled while this much of earlier answers is unsent."""
+"""How many bytes of answers may be unsent. With more, no further request is handled."""
 SMALL_BYTES: Final = 64 * 1024
 """A larger request needs a grant of memory from its first byte on."""
 UNCOUNTED_BYTES: Final = 16 * 1024
-"""A smaller one needs a grant when it is unfinished and more than this has arrived: a heartbeat never does."""
+"""A smaller request needs a grant when it is unfinished and more bytes have arrived: a heartbeat never does."""
 
 WAITING: Final = "waiting"
 """The server already has max.connections. A little is read, and no request is handled until another connection ends."""
@@ -41,7 +41,7 @@ ANSWERING: Final = "answering"
 MUTED: Final = "muted"
 """The last answer had a throttle time (quotas). Until that time is over, nothing is read and nothing is handled."""
 CLOSING: Final = "closing"
-"""No request is handled any more. Bytes that were written are still sent."""
+"""No further request is handled. Bytes that were written are still sent."""
 CLOSED: Final = "closed"
 STATES: Final = (WAITING, HANDSHAKING, AUTHENTICATING, VERIFYING, READY, ANSWERING, MUTED, CLOSING, CLOSED)
 

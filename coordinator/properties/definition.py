@@ -220,7 +220,7 @@ class Property(NamedTuple):
         return None if self.default is None else _read(self, self.default)
 
     def parse(self, text: str) -> Value:
-        """Parse `text`. Raises InvalidProperty when the type or the range refuses it."""
+        """Parse `text`. Raises InvalidProperty when the type or the valid values refuse the text."""
         value = _read(self, text)
         if self.valid is None:
             return value

@@ -26,13 +26,15 @@ def allowed_files() -> int | None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (OSError, ValueError):
-            # some systems give less than they promise; the process works with the files that it gets
+            # some systems give fewer files than they promise; the process works with the files that it gets
             pass
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 class FileShares(NamedTuple):
-    """Divides the files of a process. Logs may have half of those that are not reserved; connections get the rest."""
+    """Divides the files of a process. Logs may have half of the files that are not reserved; connections get
+    the rest.
+    """
 
     allowed: int
 

@@ -62,7 +62,7 @@ MIDDLE_AFTER_RUNS: Final = 1
 ALL_AFTER_RUNS: Final = 0
 """After how many such collections all objects that are not frozen are visited, if a quarter of them is new."""
 MAX_OBJECTS: Final = 20_000
-"""When more objects have survived that, they are frozen. A visit of 150,000 takes 15 ms, one of 1 GB 400 to 950 ms."""
+"""When more objects have survived such a visit, they are frozen. Visiting 150,000 takes 15 ms, 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 """The generation of a full collection. The collector of Python 3.14.0 never visits all objects by itself."""
 

@@ -66,7 +66,7 @@ CONFIGURED_AT_ONCE: Final = 200
 
 
 class DynamicConfigs:
-    """Applies configs that were set for the brokers to logs, and passes those of groups to subscribers."""
+    """Applies configs that were set for the brokers to logs, and passes configs of groups to subscribers."""
 
     def __init__(self, configs: TopicConfigs, clock: Clock, node_id: int, topics: OpenTopics) -> None:
         self._configs = configs

@@ -73,7 +73,7 @@ class MetadataLog:
             self.write(first_records(min_insync_replicas), now)
 
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
-        """Write that these nodes were started. Each partition that they lead gets a new leader epoch.
+        """Write that the nodes of `racks` were started. Each partition that they lead gets a new leader epoch.
 
         Where a power cut lost records, the new epoch separates the new records from the lost ones (KIP-101, KIP-320). A
         broker's epoch is the offset of its record. `racks`: the rack of each node.
@@ -90,7 +90,7 @@ class MetadataLog:
     def use_log(self, log: UnifiedLog) -> None:
         """Use the log that was opened again. Raises LogOffline when it cannot get all records of the state."""
         known = self.state.version
-        log.truncate(known)  # the records after it were refused
+        log.truncate(known)  # the records after this one were refused
         for base_offset, batch in self._unsynced:
             if base_offset == log.end_offset:  # a sync failed: opening the log again has dropped it
                 log.append(LEADER_EPOCH, batch, wall_ms=0)
@@ -210,7 +210,7 @@ class SharedMetadataLogWriter(Protocol):
 
     @property
     def snapshot(self) -> Sequence[bytes]:
-        """The state before the log's first record here, as batches; asked for once."""
+        """The state before the first record of this node's log, as batches. This is called once."""
 
     def writing(self, records: Sequence[Message]) -> Job[bool]:
         """Add records that were decided on the present state, as one change.

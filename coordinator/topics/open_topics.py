@@ -32,7 +32,7 @@ class Topic:
         self.partitions: list[Partition | None] = []
 
     def is_online(self, index: int) -> bool:
-        """Whether the log of an existing partition works, here or in another process. Without it there is no leader."""
+        """Whether the log of a partition works, here or in another process. If not, the partition has no leader."""
         partition = self.partitions[index]
         return self.is_shared if partition is None else partition.log.failure is None
 
@@ -221,7 +221,7 @@ class OpenTopics:
         return topic.partitions[index]
 
     def reopen(self, name: str, index: int) -> Partition:
-        """Return a partition. Open its log again if that has failed. Raises DamagedLog, LogOffline."""
+        """Return a partition. If its log has failed, open the log again. Raises DamagedLog, LogOffline."""
         topic = self.by_name[name]
         partition = topic.partitions[index]
         if partition is None and self.is_one_of_several:
@@ -260,7 +260,7 @@ class OpenTopics:
             for index, partition in enumerate(topic.partitions):
                 if index and not index % CHECKED_IN_A_STEP:
                     yield None
-                # each second for each partition: these two checks suffice for nearly all
+                # done each second for each partition: these two checks suffice for nearly all partitions
                 if partition is None and self.is_one_of_several:
                     continue
                 if partition is not None and partition.log.failure is None:

@@ -334,7 +334,7 @@ def load_own(
     internal: Callable[[str], NewTopic | None],
     partitions_are_given: Callable[[str], bool],
 ) -> None:
-    """Replay the metadata log, and make it and the folders of partitions agree. No partition is open yet.
+    """Replay the metadata log, and make the log and the folders of partitions agree. No partition is open yet.
 
     `internal`: makes an internal topic. `partitions_are_given`: whether an operator has set their number.
     """
@@ -363,7 +363,7 @@ def _adopt(
     internal: Callable[[str], NewTopic | None],
     partitions_are_given: Callable[[str], bool],
 ) -> None:
-    """Adopt the coordinators' partitions on the disk, also those that were copied there."""
+    """Adopt the coordinators' partitions on the disk, also partitions that were copied there."""
     logs, home = catalogue.logs, catalogue.home
     state = catalogue.state.topics.get(name)
     if state is not None:

@@ -25,7 +25,7 @@ _logger = structlog.get_logger("muster.topics")
 
 
 def never_held_records(logs: LogManager, folder: str) -> bool:
-    """Whether a folder is as it was created, without any record."""
+    """Whether a folder has never had a record since it was created."""
     entries = logs.storage.entries(folder)
     return all(not entry.is_directory and (entry.size == 0 or entry.name in _NOT_RECORDS) for entry in entries)
 

@@ -87,7 +87,7 @@ def handle_describe_cluster(
 def handle_describe_quorum(
     node: Node, context: RequestContext, request: DescribeQuorumRequest
 ) -> Job[DescribeQuorumResponse]:
-    """Answer for the one partition of the metadata log. No other partition has a quorum."""
+    """Describe the quorum of the one partition of the metadata log. No other partition has a quorum."""
     if not may_describe_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=code, error_message=error_message(code))

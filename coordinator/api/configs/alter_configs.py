@@ -41,7 +41,7 @@ MAX_CHANGES: Final = 10_000
 MAX_BROKER_PROPERTIES: Final = 1_000
 """The most properties of a broker. Kafka accepts any name, and answers that describe the broker list all properties."""
 MAX_BROKER_CHARACTERS: Final = 1_000_000
-"""The limit for the names and values of these properties together."""
+"""The most characters of the names and values of these properties together."""
 MAX_RESOURCES: Final = 100_000
 """The most groups and client metrics with configs. Muster knows of them only by their configs."""
 MAX_RESOURCE_CHARACTERS: Final = 16_000_000

@@ -194,7 +194,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
                 rows.append(topic)
             yield None
     if refused:
-        # then each topic has one row, with its refused partitions first
+        # with refused rows each topic has one row, with its refused partitions first
         for topic in rows:
             add_topic(refused, topic.name, topic)
         rows = [*refused.values()]

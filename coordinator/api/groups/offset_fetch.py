@@ -56,7 +56,7 @@ class _Piece(NamedTuple):
 
 @in_steps
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
-    """One row per group, in the order of the request. A group's error stands in its row."""
+    """Answer with one row per group, in the order of the request. A group's error stands in its row."""
     return _Fetch(node, context, request).run()
 
 

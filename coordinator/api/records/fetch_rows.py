@@ -46,9 +46,9 @@ class FetchTerms(NamedTuple):
 class RowsRead:
     """The rows and their data, the bytes of records, and the partitions that may have more records later.
 
-    Rows of unknown topics and partitions stand last, as on Kafka, and first those of unknown topic ids. `failed`: an
-    existing partition could not be read; this is reported without waiting. `absent`: segments, by base offset, that the
-    local replica does not have yet. The answer is as if their records did not exist.
+    Rows of unknown topics and partitions stand last, as on Kafka. Of these, rows of unknown topic ids stand first.
+    `failed`: an existing partition could not be read; this is reported without waiting. `absent`: segments, by base
+    offset, that the local replica does not have yet. The answer is as if their records did not exist.
     """
 
     __slots__ = ("absent", "bytes", "failed", "partitions", "results")

@@ -1,7 +1,7 @@
 """DescribeAcls, CreateAcls and DeleteAcls: clients read and change access control entries (KIP-140, KIP-290).
 
-Also the audit log: one line for each refused request, as Kafka's `kafka.authorizer.logger` writes it. The log limits
-how often similar lines are written (`system.logging.rate_limit`).
+This module also writes the audit log: a line for each refused request, as Kafka's `kafka.authorizer.logger`. The log
+limits how often similar lines are written (`system.logging.rate_limit`).
 """
 
 from __future__ import annotations

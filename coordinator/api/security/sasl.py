@@ -83,7 +83,7 @@ def handle_sasl_authenticate(
     sasl = authentication.sasl
     assert sasl is not None
     try:
-        # this limit holds for the first authentication; a later request may be as large as any
+        # this limit counts for the first authentication; a later token may be as large as any request
         if len(request.auth_bytes) > sasl.max_receive_bytes:
             raise AuthenticationFailed
         token = exchange.evaluate(bytes(request.auth_bytes))

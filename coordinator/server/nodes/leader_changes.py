@@ -156,7 +156,7 @@ class LeaderChanges:
         )
 
     def fence(self, node_id: int) -> None:
-        """A broker may lead no partition from now on, unless it is not registered any more."""
+        """From now on a broker may lead no partition. The call has no effect for a broker that is not registered."""
         if node_id in self._topics.state.brokers:
             self.apply([leadership.fenced(self._topics.state, node_id)])
 

@@ -188,7 +188,7 @@ class RunningNode:
         return 0 if self.limits is None else len(self.limits)
 
     def descriptors(self) -> Iterator[int]:
-        """The descriptors of its sockets: those that listen, and the connections."""
+        """The descriptors of the node's sockets: of its listeners and its connections."""
         yield from (one.bound_descriptor for one in self._listeners)
         if self.limits is not None:
             yield from (one.socket_descriptor for one in self.limits.connections)

@@ -90,7 +90,7 @@ class ListenerSecurity:
         """The token checkers of listeners, each with its settings."""
 
     def renew(self) -> None:
-        """Read everything that has changed."""
+        """Read changed certificates and users again."""
         for renew in self.renewals:
             renew()
 
@@ -141,7 +141,7 @@ class ListenerSecurity:
         )
 
     def _bearer(self, listener: str, settings: BearerSettings) -> Bearer:
-        """The token checker of a listener. It is kept while its settings are the same, because it has fetched keys."""
+        """The token checker of a listener. The checker is kept while its settings stay, because it has fetched keys."""
         from muster.coordinator.config.oauthbearer import Bearer
 
         found = self._bearers.get(listener)

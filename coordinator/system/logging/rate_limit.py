@@ -54,7 +54,7 @@ class _Kind:
 
 
 class Limiter:
-    """A processor of structlog, after those that add logger and level."""
+    """A processor of structlog, behind the processors that add logger and level."""
 
     def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object] = lambda: None) -> None:
         """`left_out` is called when the first line of a window was dropped: `due` will have lines."""
