@@ -231,9 +231,7 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has passed when the request arrives. Changes are made at once, so it has if it is 0
-    or less.
-    """
+    """Whether the timeout has passed when the request arrives. Changes are made at once, so only 0 or less has."""
     return timeout_ms <= 0
 
 
