@@ -106,7 +106,7 @@ def _from_file(file: Path) -> Iterator[tuple[str, _Raw]]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Raw]]:
-    if environment.get("CLUSTER_ID"):  # as in the apache/kafka image
+    if environment.get("CLUSTER_ID"):  # the variable of the apache/kafka image
         yield "muster.cluster.id", _Raw(environment["CLUSTER_ID"], "environment", "CLUSTER_ID")
     for name, (variable, text) in properties_of_environment(environment).items():
         yield name, _Raw(text, "environment", variable)

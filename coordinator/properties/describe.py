@@ -141,7 +141,7 @@ def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 
 
 def client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
-    """List every property of client metrics, in the order of names. `overrides`: those of the subscription."""
+    """List every property of client metrics, in the order of names. `overrides`: the subscription's own."""
     return [_overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default) for prop in CLIENT_METRICS.values()]
 
 

@@ -148,7 +148,7 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def open_standard_files() -> None:
-    """Open the null device for missing stdin, stdout or stderr: no other file may get such a number."""
+    """Open the null device for missing stdin, stdout or stderr: no other file may get their numbers."""
     while True:
         number = os.open(os.devnull, os.O_RDWR)
         if number > 2:
