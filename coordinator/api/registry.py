@@ -166,27 +166,9 @@ class Route:
     """All that is known of one (API, version, client id) before the body is decoded, on any connection."""
 
     __slots__ = (
-        "_lower",
-        "_put_head",
-        "_raise",
-        "_response_header_size",
-        "api",
-        "carries_records",
-        "client_bytes",
-        "client_id",
-        "decode",
-        "encode",
-        "flexible",
-        "frees_request",
-        "handler",
-        "head",
-        "header_size",
-        "large_bytes",
-        "lowers",
-        "max_bytes",
-        "may_be_large",
-        "only_reads",
-        "version",
+        "_lower", "_put_head", "_raise", "_response_header_size", "api", "carries_records", "client_bytes",
+        "client_id", "decode", "encode", "flexible", "frees_request", "handler", "head", "header_size",
+        "large_bytes", "lowers", "max_bytes", "may_be_large", "only_reads", "version",
     )  # fmt: skip
 
     def __init__(self, key: int, version: int, head: bytes, client_bytes: bytes, client_id: str) -> None:

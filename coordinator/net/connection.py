@@ -67,18 +67,9 @@ class Connection(asyncio.Protocol):
     """See the module. `alive` is set at each sign of life. `host` is the peer's numeric address."""
 
     __slots__ = (
-        "_is_pumping",
-        "_is_reading",
-        "_limits",
-        "_requests",
-        "_shared",
-        "_transport",
-        "_writes_rest",
-        "alive",
-        "channel",
-        "core",
-        "host",
-    )
+        "_is_pumping", "_is_reading", "_limits", "_requests", "_shared", "_transport", "_writes_rest", "alive",
+        "channel", "core", "host",
+    )  # fmt: skip
 
     def __init__(self, shared: Shared) -> None:
         self.core = ConnectionCore(shared.max_request_bytes)

@@ -105,17 +105,9 @@ class ConnectionCore:
     """
 
     __slots__ = (
-        "_decoding_bytes",
-        "_output",
-        "_requests",
-        "_requests_bytes",
-        "_splitter",
-        "counted_bytes",
-        "max_request_bytes",
-        "output_bytes",
-        "state",
-        "waits_for",
-    )
+        "_decoding_bytes", "_output", "_requests", "_requests_bytes", "_splitter", "counted_bytes",
+        "max_request_bytes", "output_bytes", "state", "waits_for",
+    )  # fmt: skip
 
     def __init__(self, max_request_bytes: int) -> None:
         self.state: str = WAITING

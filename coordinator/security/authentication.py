@@ -52,17 +52,9 @@ class Authentication:
     """The authentication of one connection, and its principal. No other object keeps the principal: it may change."""
 
     __slots__ = (
-        "began_ms",
-        "by_token",
-        "exchange",
-        "lifetime_ms",
-        "mechanism",
-        "on_proven",
-        "principal",
-        "sasl",
-        "state",
+        "began_ms", "by_token", "exchange", "lifetime_ms", "mechanism", "on_proven", "principal", "sasl", "state",
         "takes_raw",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, state: str = HANDSHAKE, principal: KafkaPrincipal = ANONYMOUS, sasl: SaslListener | None = None

@@ -141,17 +141,9 @@ class ScramExchange:
     """The exchange of one client by SCRAM."""
 
     __slots__ = (
-        "_bare",
-        "_credential",
-        "_credentials",
-        "_nonce",
-        "_server_first",
-        "_step",
-        "by_token",
-        "expires_ms",
-        "is_complete",
-        "user",
-    )
+        "_bare", "_credential", "_credentials", "_nonce", "_server_first", "_step", "by_token", "expires_ms",
+        "is_complete", "user",
+    )  # fmt: skip
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
