@@ -6,28 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.postgres import statements as sql
+from muster.postgres import store
 from muster.postgres.postgres_connection import PostgresConnection
-from muster.postgres.store import (
-    DEAD,
-    LIVE,
-    BatchRow,
-    Changes,
-    Checkpoint,
-    Identity,
-    LogRow,
-    Mail,
-    MetadataRow,
-    NodeRegistration,
-    SegmentRow,
-    Snapshot,
-)
 
 
 class PostgresStore(PostgresConnection):
     """The store of one cluster in one database."""
 
-    async def identity(self) -> Identity:
-        async def ask(_: Any) -> Identity:
+    async def identity(self) -> store.Identity:
+        async def ask(_: Any) -> store.Identity:
             return self._identity
 
         return await self._ask(ask)
@@ -36,23 +23,23 @@ class PostgresStore(PostgresConnection):
 
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
-    ) -> NodeRegistration | None:
-        async def ask(connection: Any) -> NodeRegistration | None:
+    ) -> store.NodeRegistration | None:
+        async def ask(connection: Any) -> store.NodeRegistration | None:
             no = self._cluster_no
             await connection.execute(sql.OLD_MAIL, no)
             chosen = await connection.fetchval(sql.CHOOSE_NODE_ID, no, holder) if node_id is None else node_id
             # drawn in a statement of its own: a number that is not used does no harm
             epoch = await connection.fetchval(sql.NEW_EPOCH, no)
             row = await connection.fetchrow(sql.REGISTER, no, chosen, epoch, holder, address, lease_ms)
-            return None if row is None else NodeRegistration(*row)
+            return None if row is None else store.NodeRegistration(*row)
 
         return await self._ask(ask)
 
     async def unregister_node(self, node_id: int, epoch: int) -> None:
         await self._rows(sql.UNREGISTER, node_id, epoch)
 
-    async def registrations(self) -> Sequence[NodeRegistration]:
-        return [NodeRegistration(*row) for row in await self._rows(sql.REGISTRATIONS)]
+    async def registrations(self) -> Sequence[store.NodeRegistration]:
+        return [store.NodeRegistration(*row) for row in await self._rows(sql.REGISTRATIONS)]
 
     # -- database writes
 
@@ -62,7 +49,7 @@ class PostgresStore(PostgresConnection):
         epoch: int,
         write_no: int,
         known: int,
-        changes: Changes,
+        changes: store.Changes,
         lease_ms: int,
         *,
         after: int | None = None,
@@ -86,7 +73,7 @@ class PostgresStore(PostgresConnection):
     async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
         return await self._value(sql.BARRIER, node_id, epoch, number, after, write_no) is not None
 
-    async def _change(self, epoch: int, changes: Changes) -> None:
+    async def _change(self, epoch: int, changes: store.Changes) -> None:
         no = self._cluster_no
 
         async def run(statement: str, *values: Any) -> None:
@@ -101,9 +88,9 @@ class PostgresStore(PostgresConnection):
         if changes.starts:
             await run(sql.STARTS, list(changes.starts), list(changes.starts.values()))
         if changes.live:
-            await run(sql.STATE, changes.live, LIVE)
+            await run(sql.STATE, changes.live, store.LIVE)
         if changes.dead:
-            await run(sql.STATE, changes.dead, DEAD)
+            await run(sql.STATE, changes.dead, store.DEAD)
         if changes.dropped:
             await run(sql.DROP, changes.dropped)
         if changes.clean:
@@ -126,11 +113,11 @@ class PostgresStore(PostgresConnection):
 
     # -- the metadata log
 
-    async def metadata(self, since: int) -> Sequence[MetadataRow]:
-        return [MetadataRow(*row) for row in await self._rows(sql.METADATA, since)]
+    async def metadata(self, since: int) -> Sequence[store.MetadataRow]:
+        return [store.MetadataRow(*row) for row in await self._rows(sql.METADATA, since)]
 
     async def write_metadata(
-        self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
+        self, row: store.MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
         """See `Store`. A row that moves no leader is one statement."""
 
@@ -163,8 +150,8 @@ class PostgresStore(PostgresConnection):
 
         return await self._ask(move if needing or dead else write)
 
-    async def snapshot(self) -> Snapshot:
-        return Snapshot(*await self._row(sql.SNAPSHOT))
+    async def snapshot(self) -> store.Snapshot:
+        return store.Snapshot(*await self._row(sql.SNAPSHOT))
 
     async def snapshot_part(self, number: int, part: int) -> bytes | None:
         found: bytes | None = await self._value(sql.SNAPSHOT_PART, number, part)
@@ -177,7 +164,7 @@ class PostgresStore(PostgresConnection):
         """See `Store`. A part that was put before is the same."""
         return bool(await self._value(sql.PUT_SNAPSHOT_PART, node_id, epoch, number, part, data))
 
-    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: store.Snapshot) -> bool:
         return await self._value(sql.COMMIT_SNAPSHOT, node_id, epoch, *snapshot) is not None
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
@@ -185,7 +172,7 @@ class PostgresStore(PostgresConnection):
 
     # -- mail
 
-    async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+    async def send(self, to: Sequence[tuple[int, store.Mail]]) -> None:
         async def ask(connection: Any) -> None:
             self._owed |= {f"muster_{self._cluster_no}_{node_id}": None for node_id, _ in to}
             rows = [(node_id, *mail) for node_id, mail in to]
@@ -194,31 +181,31 @@ class PostgresStore(PostgresConnection):
 
         await self._ask(ask)
 
-    async def mail(self, node_id: int) -> Sequence[Mail]:
+    async def mail(self, node_id: int) -> Sequence[store.Mail]:
         rows = await self._rows(sql.MAIL, node_id)
-        return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
+        return [store.Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
 
     # -- contents of the logs
 
-    async def logs(self) -> Sequence[LogRow]:
-        return [LogRow(*row) for row in await self._rows(f"{sql.LOGS} ORDER BY log_no")]
+    async def logs(self) -> Sequence[store.LogRow]:
+        return [store.LogRow(*row) for row in await self._rows(f"{sql.LOGS} ORDER BY log_no")]
 
-    async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
+    async def log(self, topic_id: bytes, partition: int) -> store.LogRow | None:
         row = await self._row(f"{sql.LOGS} AND topic_id = $2 AND partition = $3", topic_id, partition)
-        return None if row is None else LogRow(*row)
+        return None if row is None else store.LogRow(*row)
 
-    async def segments(self, log_no: int) -> Sequence[SegmentRow]:
-        return [SegmentRow(*row) for row in await self._rows(sql.SEGMENTS, log_no)]
+    async def segments(self, log_no: int) -> Sequence[store.SegmentRow]:
+        return [store.SegmentRow(*row) for row in await self._rows(sql.SEGMENTS, log_no)]
 
-    async def checkpoint(self, log_no: int) -> Checkpoint | None:
+    async def checkpoint(self, log_no: int) -> store.Checkpoint | None:
         row = await self._row(sql.CHECKPOINT, log_no)
-        return None if row is None else Checkpoint(*row)
+        return None if row is None else store.Checkpoint(*row)
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
         return [tuple(row) for row in await self._rows(sql.ABORTED, log_no, since)]
 
-    async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
-        return [BatchRow(*row) for row in await self._rows(sql.BATCHES, segment_no, since)]
+    async def batches(self, segment_no: int, since: int) -> Sequence[store.BatchRow]:
+        return [store.BatchRow(*row) for row in await self._rows(sql.BATCHES, segment_no, since)]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:

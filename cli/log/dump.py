@@ -17,16 +17,7 @@ from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint, dama
 from muster.coordinator.log.errors import Place as BytePlace
 from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from muster.coordinator.log.producers import snapshot
-from muster.coordinator.log.records.headers import (
-    DELETE_HORIZON,
-    HEADER_SIZE,
-    MIN_BATCH_SIZE,
-    UNKNOWN_COUNT,
-    BatchHeader,
-    check_crc,
-    check_shape,
-    read_header,
-)
+from muster.coordinator.log.records import headers
 from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.log.segments.transaction_index import ENTRY_SIZE, VERSION, decode
 from muster.protocol.as_json import as_json, group_metadata_as_json
@@ -138,14 +129,14 @@ def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
         while more := stream.read(CHUNK_BYTES):
             data += more
             at = 0
-            while len(data) - at >= MIN_BATCH_SIZE:
+            while len(data) - at >= headers.MIN_BATCH_SIZE:
                 try:
-                    header = read_header(data, at)
-                    check_shape(header, position + at)
+                    header = headers.read_header(data, at)
+                    headers.check_shape(header, position + at)
                 except TruncatedBatch:
                     break
                 except BatchError as error:
-                    if not any(data[at : at + HEADER_SIZE]):
+                    if not any(data[at : at + headers.HEADER_SIZE]):
                         return  # reserved in advance
                     if position + at == 0 and header.size > file.stat().st_size:
                         break  # another kind of file, most likely
@@ -167,14 +158,14 @@ def _damaged(file: Path, position: int, error: BatchError) -> Damaged:
 
 def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
     for position, batch in _chunks(file, progress):
-        header = read_header(batch)
+        header = headers.read_header(batch)
         row: Row = {} if place is None else {"partition": place.number}
-        horizon = header.attributes & DELETE_HORIZON != 0
+        horizon = header.attributes & headers.DELETE_HORIZON != 0
         row |= {
             # a compressed message of an old format is shown as one, as in Kafka's own dump
-            "baseOffset": None if header.record_count == UNKNOWN_COUNT else header.base_offset,
+            "baseOffset": None if header.record_count == headers.UNKNOWN_COUNT else header.base_offset,
             "lastOffset": header.last_offset,
-            "count": None if header.record_count == UNKNOWN_COUNT else header.record_count,
+            "count": None if header.record_count == headers.UNKNOWN_COUNT else header.record_count,
             "position": position,
             "size": header.size,
             "magic": header.magic,
@@ -186,16 +177,16 @@ def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterato
             "deleteHorizon": header.base_timestamp if horizon else None,
             "baseSequence": header.base_sequence,
         }
-        yield row | _facts(header) | {"crcIsRight": check_crc(batch, 0, header)}
+        yield row | _facts(header) | {"crcIsRight": headers.check_crc(batch, 0, header)}
 
 
-def _timestamp_type(header: BatchHeader) -> str:
+def _timestamp_type(header: headers.BatchHeader) -> str:
     if header.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _facts(header: BatchHeader) -> Row:
+def _facts(header: headers.BatchHeader) -> Row:
     return {
         "producerId": header.producer_id,
         "producerEpoch": header.producer_epoch,

@@ -10,23 +10,7 @@ from muster.assignors.java_order import spread, walked
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize, until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.quotas.entities import (
-    CLIENT_ID,
-    IP,
-    TYPES,
-    USER,
-    Entity,
-    EntityFilter,
-    bucket_of,
-    entity_of,
-    fault_of_entity,
-    fault_of_quota,
-    hash_of,
-    in_javas_order,
-    is_same,
-    shown,
-    unresolvable,
-)
+from muster.coordinator.quotas import entities
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.host_names import resolve
 from muster.coordinator.system.jobs import Job, OffloadedWork
@@ -101,17 +85,20 @@ def handle_describe_client_quotas(
             names = dict(entity)
             rows.append(
                 EntryData(
-                    [EntityData(kind, names[kind]) for kind in in_javas_order(names, len(names))],
-                    [ValueData(key, quotas[key]) for key in in_javas_order(in_javas_order(quotas, _NEW), len(quotas))],
+                    [EntityData(kind, names[kind]) for kind in entities.in_javas_order(names, len(names))],
+                    [
+                        ValueData(key, quotas[key])
+                        for key in entities.in_javas_order(entities.in_javas_order(quotas, _NEW), len(quotas))
+                    ],
                 )
             )
-            buckets.append(bucket_of(entity, len(known)))
+            buckets.append(entities.bucket_of(entity, len(known)))
         yield answer_size.pause()
     in_order = sorted(range(len(rows)), key=buckets.__getitem__)
     return DescribeClientQuotasResponse(error_message="", entries=[rows[index] for index in in_order])
 
 
-def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
+def _filter_of(request: DescribeClientQuotasRequest) -> Job[entities.EntityFilter]:
     exact: dict[str, str | None] = {}
     types: dict[str, None] = {}
     for row in request.components:
@@ -120,7 +107,7 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind in exact or kind in types:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in TYPES:
+        if kind not in entities.TYPES:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if how not in (_EXACT, _DEFAULT, _SPECIFIED):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {how}")
@@ -139,9 +126,9 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
             exact[kind] = row.match
         yield None
     named = {*exact, *types}
-    if IP in named and named & {USER, CLIENT_ID}:
+    if entities.IP in named and named & {entities.USER, entities.CLIENT_ID}:
         raise ApiError(ErrorCode.INVALID_REQUEST, _IP_ALONE)
-    return EntityFilter(exact, list(types), is_strict=request.strict)
+    return entities.EntityFilter(exact, list(types), is_strict=request.strict)
 
 
 @in_steps(forwarded=True)
@@ -152,7 +139,7 @@ def handle_alter_client_quotas(
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
-    answers: dict[Entity, _Answer] = {}
+    answers: dict[entities.Entity, _Answer] = {}
     records: list[ClientQuotaRecord] = []
     there = node.topics.state.quotas
     new = 0
@@ -167,13 +154,13 @@ def handle_alter_client_quotas(
             yield None
             continue
         names = {part.entity_type: part.entity_name for part in row.entity}
-        entity = entity_of(names)
+        entity = entities.entity_of(names)
         ops = {op.key: op for op in row.ops}
         is_twice = entity in answers or len(ops) < len(row.ops)
         answer = answers.setdefault(entity, _answer(row))
         try:
             if is_twice:
-                raise _refused(f"Ignoring duplicate entity {shown(names)}")
+                raise _refused(f"Ignoring duplicate entity {entities.shown(names)}")
             yield from _check(names, hosts)
             changes = yield from _changes(names, entity, ops, there.get(entity, {}))
             if changes and entity not in there:
@@ -187,7 +174,7 @@ def handle_alter_client_quotas(
     if len(records) > MAX_RECORDS:
         code = ErrorCode.POLICY_VIOLATION
         return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
-    in_order = walked([spread(hash_of(entity)) for entity in answers])
+    in_order = walked([spread(entities.hash_of(entity)) for entity in answers])
     named = [*answers.values()]
     rows = [*(named[index] for index in in_order), *too_long]
     if records and not request.validate_only:
@@ -197,7 +184,7 @@ def handle_alter_client_quotas(
 
 def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
     names = {part.entity_type: part.entity_name for part in row.entity[:MAX_PARTS]}
-    kinds = in_javas_order(names, len(row.entity))
+    kinds = entities.in_javas_order(names, len(row.entity))
     return _Answer(0, None, [AlterClientQuotasResponseEntityData(kind, names[kind]) for kind in kinds])
 
 
@@ -217,37 +204,37 @@ def _refused(fault: str) -> ApiError:
 
 
 def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
-    fault = fault_of_entity(names)
+    fault = entities.fault_of_entity(names)
     if fault is not None:
         raise _refused(fault)
     if any(name is not None and len(name.encode()) > MAX_NAME_BYTES for name in names.values()):
         raise _refused(f"A name may have {MAX_NAME_BYTES} bytes.")
-    address = names.get(IP)
+    address = names.get(entities.IP)
     if address is not None and not (yield from hosts.has(address)):
-        raise _refused(unresolvable(address))
+        raise _refused(entities.unresolvable(address))
 
 
 def _changes(
-    names: dict[str, str | None], entity: Entity, ops: dict[str, OpData], now: dict[str, float]
+    names: dict[str, str | None], entity: entities.Entity, ops: dict[str, OpData], now: dict[str, float]
 ) -> Job[list[ClientQuotaRecord]]:
     """The records of one entity's changes. Removals are not checked, as on Kafka."""
     records: list[ClientQuotaRecord] = []
-    for key in in_javas_order(ops, len(ops)):
+    for key in entities.in_javas_order(ops, len(ops)):
         op = ops[key]
         if op.remove:
             if key in now:
                 records.append(_record(entity, key, 0.0, is_removed=True))
         else:
-            fault = fault_of_quota(names, key, op.value)
+            fault = entities.fault_of_quota(names, key, op.value)
             if fault is not None:
                 raise _refused(fault)
-            if not is_same(now.get(key), op.value):
+            if not entities.is_same(now.get(key), op.value):
                 records.append(_record(entity, key, op.value, is_removed=False))
         yield None
     return records
 
 
-def _record(entity: Entity, key: str, value: float, *, is_removed: bool) -> ClientQuotaRecord:
+def _record(entity: entities.Entity, key: str, value: float, *, is_removed: bool) -> ClientQuotaRecord:
     return ClientQuotaRecord([RecordedEntity(*part) for part in entity], key, value, is_removed)
 
 

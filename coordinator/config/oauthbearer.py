@@ -21,15 +21,8 @@ from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import LISTENER_PREFIX, Live
+from muster.coordinator.security.sasl import oauthbearer
 from muster.coordinator.security.sasl.jwt import BadKeys, Expected, JwtCheck
-from muster.coordinator.security.sasl.oauthbearer import (
-    OAUTHBEARER,
-    BadOption,
-    BearerToken,
-    OAuthBearerExchange,
-    UnsecuredCheck,
-    UnsecuredOptions,
-)
 from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.net")
@@ -45,7 +38,7 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 class BearerSettings(NamedTuple):
     """`unsecured`: tokens need no signature. If not, the document at `url` has the keys, and `tls` is for this URL."""
 
-    unsecured: UnsecuredOptions | None
+    unsecured: oauthbearer.UnsecuredOptions | None
     url: str = ""
     expected: Expected = Expected()
     intervals: RefreshIntervals = RefreshIntervals(0, 0, 0)
@@ -66,12 +59,12 @@ class BearerSettings(NamedTuple):
 
 def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) -> BearerSettings:
     """The settings of a listener. `options`: the options of its login module. Raises ConfigError."""
-    name = f"{LISTENER_PREFIX}{listener.name.lower()}.{OAUTHBEARER.lower()}.{_HANDLER}"
+    name = f"{LISTENER_PREFIX}{listener.name.lower()}.{oauthbearer.OAUTHBEARER.lower()}.{_HANDLER}"
     handler, url = live.value(name), _of(listener, live, _URL)
     if handler == UNSECURED:
         try:
-            return BearerSettings(UnsecuredOptions.read(options))
-        except BadOption as error:
+            return BearerSettings(oauthbearer.UnsecuredOptions.read(options))
+        except oauthbearer.BadOption as error:
             raise ConfigError(f"listener {listener.name}: {error}") from error
     if handler not in (None, SIGNED):
         raise ConfigError(
@@ -94,7 +87,7 @@ def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) 
 
 
 def _of(listener: Listener, live: Live, name: str) -> Value:
-    return live.of_mechanism(listener.name, OAUTHBEARER, name)
+    return live.of_mechanism(listener.name, oauthbearer.OAUTHBEARER, name)
 
 
 def _expected(listener: Listener, live: Live) -> Expected:
@@ -180,7 +173,9 @@ class Bearer:
             return clock.now().wall_ms
 
         if settings.unsecured is not None:
-            self._check: Callable[[str], BearerToken] = UnsecuredCheck(settings.unsecured, wall_ms)
+            self._check: Callable[[str], oauthbearer.BearerToken] = oauthbearer.UnsecuredCheck(
+                settings.unsecured, wall_ms
+            )
             log.warning("tokens need no signature: whoever comes is who it says it is", listener=listener)
             return
         if settings.path is not None:
@@ -191,9 +186,9 @@ class Bearer:
             self._source = JwksUrl(_shown(settings.url), fetch, settings.intervals, clock, FetchThread(post))
         self._check = JwtCheck(self._source, settings.expected, wall_ms)
 
-    def begin(self) -> OAuthBearerExchange:
+    def begin(self) -> oauthbearer.OAuthBearerExchange:
         """Begin the exchange of one client."""
-        return OAuthBearerExchange(self._check, lambda why: self._refused(why=why))
+        return oauthbearer.OAuthBearerExchange(self._check, lambda why: self._refused(why=why))
 
     def stop(self) -> None:
         """Stop fetching keys."""

@@ -17,16 +17,7 @@ import structlog
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history import schema
-from muster.coordinator.history.counts import (
-    COUNTED_ENDS,
-    MEMBER_KINDS,
-    SECOND_MS,
-    RefusalCounts,
-    TransactionCounts,
-    UnstableMembers,
-    key_of,
-)
+from muster.coordinator.history import counts, schema
 from muster.coordinator.history.event_writer import EventLog, EventWriter, Row, record_key
 from muster.coordinator.history.schema import plain_json
 from muster.coordinator.state_machine.interface import Now
@@ -172,10 +163,10 @@ class Journal:
         self.partition = partition
         self._clock = clock
         self.writer = EventWriter(partition, open_log, clock)
-        self._refused = RefusalCounts()
-        self._ended = TransactionCounts()
+        self._refused = counts.RefusalCounts()
+        self._ended = counts.TransactionCounts()
         self._pending = PendingRows(self._log_lost)
-        self._unstable = UnstableMembers()
+        self._unstable = counts.UnstableMembers()
         self._on_unstable = on_unstable
         self._is_scheduled = False
 
@@ -184,14 +175,14 @@ class Journal:
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
-            elif event.kind in COUNTED_ENDS:
+            elif event.kind in counts.COUNTED_ENDS:
                 self._count_end(event, now)
             else:
                 if not self._is_scheduled:
                     self._is_scheduled = True
                     self._clock.call_soon(self._end_of_iteration)
                 self._pending.add(event, now.wall_ms)
-                if event.kind in MEMBER_KINDS:
+                if event.kind in counts.MEMBER_KINDS:
                     self._check_members(event, now.wall_ms)
 
     def _check_members(self, event: Event, wall_ms: int) -> None:
@@ -243,7 +234,7 @@ class Journal:
 
     def _count(self, event: Event, now: Now) -> None:
         if self._refused.began_ms is None:
-            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_refused)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + counts.SECOND_MS, self._write_refused)
         self._refused.add(event, now.wall_ms)
 
     def _write_refused(self) -> None:
@@ -254,12 +245,12 @@ class Journal:
             code = facts["error_code"]
             kind = REQUESTS_REFUSED if code is None else _FENCED.get(code, REQUESTS_REFUSED)
             facts["error"] = None if code is None else error_name(code)
-            rows.append((key_of(group_id), plain_json(kind, group_id, first_ms, facts)))
+            rows.append((counts.key_of(group_id), plain_json(kind, group_id, first_ms, facts)))
         self.writer.append(rows, self._clock.now())
 
     def _count_end(self, event: Event, now: Now) -> None:
         if self._ended.began_ms is None:
-            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_ended)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + counts.SECOND_MS, self._write_ended)
         self._ended.add(event, now.wall_ms)
         if self._ended.is_full:
             self._write_ended()

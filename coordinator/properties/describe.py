@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from muster.coordinator.properties import lookup
 from muster.coordinator.properties.definition import Property, Value, text_of
 from muster.coordinator.properties.live import Live, base_of, changeable, definition
-from muster.coordinator.properties.lookup import (
-    BROKER,
-    BROKER_SYNONYMS,
-    CLIENT_METRICS,
-    DYNAMIC_ONLY,
-    GROUP,
-    GROUP_SYNONYMS,
-    MUSTER,
-    TOPIC,
-    TOPIC_SYNONYMS,
-)
 from muster.coordinator.properties.resource_configs import broker_default
 
 SOURCE_TOPIC = 1
@@ -56,16 +46,16 @@ class Entry(NamedTuple):
 def broker(live: Live) -> list[Entry]:
     """List every broker property that is not internal or was set, and all other properties that were set, by name."""
     entries = []
-    for prop in (*BROKER.values(), *MUSTER.values()):
+    for prop in (*lookup.BROKER.values(), *lookup.MUSTER.values()):
         if prop.internal and live.source(prop.name) != "static":
             continue
-        synonyms = _broker_synonyms(prop.name, BROKER_SYNONYMS.get(prop.name, (prop.name,)), live)
+        synonyms = _broker_synonyms(prop.name, lookup.BROKER_SYNONYMS.get(prop.name, (prop.name,)), live)
         source = synonyms[0].source if synonyms else SOURCE_DEFAULT
         text = None if prop.sensitive else live.text(prop.name)
         value = None if text is None else text_of(prop.parse(text))
         entries.append(Entry(prop.name, value, prop.read_only, source, prop.sensitive, prop.wire_type, synonyms))
     given = {**live.cluster_wide, **live.own, **dict.fromkeys(live.static.of_listeners)}
-    more = sorted(name for name in given if name not in BROKER)
+    more = sorted(name for name in given if name not in lookup.BROKER)
     return [*entries, *(_set_only(name, _broker_synonyms(name, _names(name), live)) for name in more)]
 
 
@@ -85,7 +75,7 @@ def cluster_wide(live: Live) -> list[Entry]:
 
 
 def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
-    prop = DYNAMIC_ONLY.get(name) or definition(name)
+    prop = lookup.DYNAMIC_ONLY.get(name) or definition(name)
     wire_type = UNKNOWN_TYPE if prop is None else prop.wire_type
     read_only = changeable(name) is None
     first = synonyms[0]
@@ -94,14 +84,14 @@ def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
 
 def _is_secret(name: str, prop: Property | None) -> bool:
     """Whether to hide the value: a property without a definition may be a secret."""
-    return name not in DYNAMIC_ONLY and (prop is None or prop.sensitive)
+    return name not in lookup.DYNAMIC_ONLY and (prop is None or prop.sensitive)
 
 
 def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
     """List every topic property that is not internal, or was set, by name. `overrides`: the topic's own."""
     return [
         _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, live), _topic_default(prop.name, live))
-        for prop in TOPIC.values()
+        for prop in lookup.TOPIC.values()
         if not prop.internal or prop.name in overrides
     ]
 
@@ -118,7 +108,7 @@ def created(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str, int] | None:
     if name in overrides:
         return overrides[name], SOURCE_TOPIC
-    synonyms = TOPIC_SYNONYMS.get(name, ())
+    synonyms = lookup.TOPIC_SYNONYMS.get(name, ())
     for source, given in _layers(live):
         for synonym, factor in synonyms:
             text = given(synonym)
@@ -130,8 +120,8 @@ def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str,
 def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
     """List every group property, in the order of names. `overrides`: the group's own."""
     entries = []
-    for prop in GROUP.values():
-        above = GROUP_SYNONYMS[prop.name]
+    for prop in lookup.GROUP.values():
+        above = lookup.GROUP_SYNONYMS[prop.name]
         if above is not None:
             synonyms, default = _broker_synonyms(above, (above,), live), live.text(above)
         else:
@@ -142,7 +132,10 @@ def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 
 def client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
     """List every property of client metrics, in the order of names. `overrides`: the subscription's own."""
-    return [_overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default) for prop in CLIENT_METRICS.values()]
+    return [
+        _overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default)
+        for prop in lookup.CLIENT_METRICS.values()
+    ]
 
 
 def loggers(levels: Mapping[str, str]) -> list[Entry]:
@@ -162,16 +155,16 @@ def _overridable(
 
 
 def _topic_synonyms(name: str, live: Live) -> tuple[Synonym, ...]:
-    if name not in TOPIC_SYNONYMS:
+    if name not in lookup.TOPIC_SYNONYMS:
         return ()
-    first = TOPIC_SYNONYMS[name][0][0]
-    return _broker_synonyms(first, BROKER_SYNONYMS.get(first, (first,)), live)
+    first = lookup.TOPIC_SYNONYMS[name][0][0]
+    return _broker_synonyms(first, lookup.BROKER_SYNONYMS.get(first, (first,)), live)
 
 
 def _topic_default(name: str, live: Live) -> str | None:
     def value(synonym: str) -> Value:
         text = live.text(synonym)
-        return None if text is None else BROKER[synonym].parse(text)
+        return None if text is None else lookup.BROKER[synonym].parse(text)
 
     return text_of(broker_default(name, value))
 
@@ -200,7 +193,7 @@ def _broker_synonyms(name: str, names: Sequence[str], live: Live) -> tuple[Synon
             if text is not None:
                 found.append(Synonym(one, None if secret else text, source))
     for one in names:
-        default = BROKER[one].default if one in BROKER else None
+        default = lookup.BROKER[one].default if one in lookup.BROKER else None
         if default is not None:
             found.append(Synonym(one, None if secret else default, SOURCE_DEFAULT))
     while found and found[0].name != name:

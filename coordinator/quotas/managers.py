@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.quotas.entities import (
-    CLIENT_ID,
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    USER,
-    Entity,
-)
+from muster.coordinator.quotas import entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +187,11 @@ class QuotaManager:
         """Whether any quota was set since the start: from then on all clients are counted, as on Kafka."""
         return self._kinds != _NONE
 
-    def set(self, entity: Entity, value: float | None) -> None:
+    def set(self, entity: entities.Entity, value: float | None) -> None:
         """Set, change or remove (None) a quota."""
         parts = dict(entity)
-        names = parts.get(USER, _ABSENT), parts.get(CLIENT_ID, _ABSENT)
-        self._kinds |= _PAIRS if len(parts) == 2 else _USERS if USER in parts else _CLIENTS
+        names = parts.get(entities.USER, _ABSENT), parts.get(entities.CLIENT_ID, _ABSENT)
+        self._kinds |= _PAIRS if len(parts) == 2 else _USERS if entities.USER in parts else _CLIENTS
         if value is None:
             self._quotas.pop(names, None)
         else:
@@ -278,13 +270,13 @@ class ClientQuotas:
         self.request = QuotaManager(windows)
         self.mutation = QuotaManager(of_changes, TokenBucket)
         self._managers = {
-            PRODUCER_BYTE_RATE: self.producer,
-            CONSUMER_BYTE_RATE: self.consumer,
-            REQUEST_PERCENTAGE: self.request,
-            CONTROLLER_MUTATION_RATE: self.mutation,
+            entities.PRODUCER_BYTE_RATE: self.producer,
+            entities.CONSUMER_BYTE_RATE: self.consumer,
+            entities.REQUEST_PERCENTAGE: self.request,
+            entities.CONTROLLER_MUTATION_RATE: self.mutation,
         }
 
-    def update(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
+    def update(self, changes: Iterable[tuple[entities.Entity, str, float | None]]) -> None:
         """Set, change or remove (None) quotas. Quotas of addresses are ignored here."""
         for entity, key, value in changes:
             manager = self._managers.get(key)

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from muster.coordinator.topics import names
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import NO_LEADER, TOPIC_RESOURCE, MetadataState
-from muster.coordinator.topics.names import (
-    GROUP_EVENTS_TOPIC,
-    GROUP_OFFSETS_TOPIC,
-    TRANSACTION_EVENTS_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    name_fault,
-)
 from muster.coordinator.topics.replica_placer import Draw, replicas
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.errors import ErrorCode
@@ -64,7 +58,7 @@ class NewTopic:
 
 def check_name(state: MetadataState, name: str) -> None:
     """Raises `ApiError`: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
-    fault = name_fault(name)
+    fault = names.name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
     other = state.colliding_topic(name)
@@ -207,19 +201,19 @@ def internal_topic(
     name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
 ) -> NewTopic | None:
     """Return the internal topic of that name, or None. `source_partitions`: those of the topic behind a history."""
-    if name == GROUP_OFFSETS_TOPIC:
+    if name == names.GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
-    elif name == GROUP_EVENTS_TOPIC:
+    elif name == names.GROUP_EVENTS_TOPIC:
         # as many as the offsets topic really has, whatever the setting is now
         partitions = source_partitions or settings.offsets_topic_num_partitions
         configs = _history(settings.muster_group_events_retention_ms, settings.muster_group_events_retention_bytes)
-    elif name == TRANSACTION_EVENTS_TOPIC:
+    elif name == names.TRANSACTION_EVENTS_TOPIC:
         partitions = source_partitions or settings.transaction_state_log_num_partitions
         configs = _history(
             settings.muster_transaction_events_retention_ms, settings.muster_transaction_events_retention_bytes
         )
-    elif name == TRANSACTION_STATE_TOPIC:
+    elif name == names.TRANSACTION_STATE_TOPIC:
         partitions = settings.transaction_state_log_num_partitions
         configs = {
             "compression.type": "uncompressed",

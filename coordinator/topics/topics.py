@@ -13,17 +13,9 @@ from muster.coordinator.log import Identity, LogManager
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, SerialJobs
-from muster.coordinator.topics import leadership
+from muster.coordinator.topics import creation, leadership
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
-from muster.coordinator.topics.creation import (
-    USE_DEFAULT,
-    NewTopic,
-    check_name,
-    decide_creation,
-    decide_growth,
-    internal_topic,
-)
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog, SharedMetadataLogWriter, decoding
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
@@ -141,7 +133,7 @@ class Topics:
     # -- changing: jobs, which `jobs.at_once` runs at once
 
     def creating(
-        self, topic: NewTopic, *, validate_only: bool = False, charge: Charge | None = None
+        self, topic: creation.NewTopic, *, validate_only: bool = False, charge: Charge | None = None
     ) -> Job[tuple[int, int]]:
         """Create a topic; the result is its number of partitions and of replicas. Raises `ApiError`.
 
@@ -149,13 +141,15 @@ class Topics:
         """
         return self._changes.run(self._creating(topic, validate_only, charge))
 
-    def _creating(self, topic: NewTopic, validate_only: bool, charge: Charge | None) -> Job[tuple[int, int]]:
+    def _creating(self, topic: creation.NewTopic, validate_only: bool, charge: Charge | None) -> Job[tuple[int, int]]:
         settings = self.settings
 
         def decide() -> Sequence[Message]:
-            check_name(self.state, topic.name)
+            creation.check_name(self.state, topic.name)
             self.configs.check(topic.configs)
-            return decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
+            return creation.decide_creation(
+                topic, self.home, settings.num_partitions, settings.default_replication_factor
+            )
 
         records = decide()
         placed = [record for record in records if type(record) is PartitionRecord]
@@ -167,7 +161,7 @@ class Topics:
             yield from self._catalogue.making(topic.name, topic.topic_id, records)
         return len(placed), len(placed[0].replicas)
 
-    def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
+    def ensuring(self, name: str, partitions: int = creation.USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
         """Return the topic, after creating it if it does not exist. Raises `ApiError` when that fails."""
         topic = self.by_name.get(name)
         if topic is None:
@@ -176,8 +170,8 @@ class Topics:
 
     def _ensuring(self, name: str, partitions: int, charge: Charge | None) -> Job[Topic]:
         if name not in self.by_name:  # another request may have created the topic meanwhile
-            wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
-            if partitions != USE_DEFAULT:
+            wanted = self._internal(name) or creation.NewTopic(name, self.draw_uuid())
+            if partitions != creation.USE_DEFAULT:
                 wanted.partitions = partitions
             try:
                 yield from self._creating(wanted, validate_only=False, charge=charge)
@@ -186,12 +180,12 @@ class Topics:
                     raise  # else another node was first
         return self.by_name[name]
 
-    def _internal(self, name: str) -> NewTopic | None:
+    def _internal(self, name: str) -> creation.NewTopic | None:
         if name not in INTERNAL_TOPICS:
             return None
         decoded = self.by_name.get(EVENTS_OF.get(name, ""))
         count = None if decoded is None else len(decoded.partitions)
-        return internal_topic(name, self.draw_uuid(), self.settings, count)
+        return creation.internal_topic(name, self.draw_uuid(), self.settings, count)
 
     def growing(
         self,
@@ -214,7 +208,7 @@ class Topics:
         charge: Charge | None,
     ) -> Job[None]:
         def decide() -> Sequence[Message]:
-            return decide_growth(self.state, name, count, assignments, self.home)
+            return creation.decide_growth(self.state, name, count, assignments, self.home)
 
         records = decide()
         if charge is not None:

@@ -20,24 +20,11 @@ from muster.coordinator.topics.metadata_log import LEADER_EPOCH
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages import describe_log_dirs, describe_quorum
 from muster.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from muster.protocol.messages.describe_log_dirs import (
-    DescribeLogDirsPartition,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeLogDirsResult,
-    DescribeLogDirsTopic,
-)
-from muster.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumResponsePartitionData,
-    DescribeQuorumResponseTopicData,
-    ReplicaState,
 )
 
 BROKERS = 1
@@ -85,42 +72,42 @@ def handle_describe_cluster(
 
 @in_steps
 def handle_describe_quorum(
-    node: Node, context: RequestContext, request: DescribeQuorumRequest
-) -> Job[DescribeQuorumResponse]:
+    node: Node, context: RequestContext, request: describe_quorum.DescribeQuorumRequest
+) -> Job[describe_quorum.DescribeQuorumResponse]:
     """Describe the quorum of the one partition of the metadata log. No other partition has a quorum."""
     if not may_describe_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
-    answer = DescribeQuorumResponse()
-    answer.topics = topics = list[DescribeQuorumResponseTopicData]()
+        return describe_quorum.DescribeQuorumResponse(error_code=code, error_message=error_message(code))
+    answer = describe_quorum.DescribeQuorumResponse()
+    answer.topics = topics = list[describe_quorum.DescribeQuorumResponseTopicData]()
     answer_size = AnswerSize(node, context)
-    present: DescribeQuorumResponsePartitionData | None = None
+    present: describe_quorum.DescribeQuorumResponsePartitionData | None = None
     for topic in request.topics:
-        rows: list[DescribeQuorumResponsePartitionData] = []
-        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        rows: list[describe_quorum.DescribeQuorumResponsePartitionData] = []
+        topics.append(describe_quorum.DescribeQuorumResponseTopicData(topic.topic_name, rows))
         for wanted in topic.partitions:
             index = wanted.partition_index
             if (topic.topic_name, index) != (METADATA_TOPIC, 0):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                rows.append(DescribeQuorumResponsePartitionData(index, code, error_message(code)))
+                rows.append(describe_quorum.DescribeQuorumResponsePartitionData(index, code, error_message(code)))
                 answer_size.add(_QUORUM_ROW_BYTES)
             elif answer_size.add(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
                 # a partition that is named several times has the same row each time
                 present = _partition(node) if present is None else present
                 rows.append(present)
             else:
-                rows.append(DescribeQuorumResponsePartitionData(0, TOO_LARGE, TOO_LARGE_TEXT))
+                rows.append(describe_quorum.DescribeQuorumResponsePartitionData(0, TOO_LARGE, TOO_LARGE_TEXT))
             yield answer_size.pause()
         yield None
     return answer
 
 
-def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
+def _partition(node: Node) -> describe_quorum.DescribeQuorumResponsePartitionData:
     log, now_ms = node.topics.metadata_log.log, node.clock.now().wall_ms
     leader = node.cluster.controller_id
     end = log.end_offset
     states = {
-        broker.broker_id: ReplicaState(
+        broker.broker_id: describe_quorum.ReplicaState(
             broker.broker_id,
             ZERO_UUID,  # no directory id, as for voters that are configured (KIP-853)
             end,
@@ -128,7 +115,7 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
         )
         for broker in node.cluster.brokers.values()
     }
-    return DescribeQuorumResponsePartitionData(
+    return describe_quorum.DescribeQuorumResponsePartitionData(
         0,
         0,
         "",
@@ -142,18 +129,18 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
 
 @in_steps
 def handle_describe_log_dirs(
-    node: Node, context: RequestContext, request: DescribeLogDirsRequest
-) -> Job[DescribeLogDirsResponse]:
+    node: Node, context: RequestContext, request: describe_log_dirs.DescribeLogDirsRequest
+) -> Job[describe_log_dirs.DescribeLogDirsResponse]:
     """The one data directory, with the named partitions (null: all) that this broker leads or has a replica of."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return describe_log_dirs.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
     else:
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
     # a topic that is named twice has one row, and each of its partitions has one row
-    found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
+    found: dict[str, dict[int, describe_log_dirs.DescribeLogDirsPartition]] = {}
     answer_size = AnswerSize(node, context, NO_LIMIT)
     for name, indexes in wanted:
         for index in indexes:
@@ -162,15 +149,17 @@ def handle_describe_log_dirs(
                 rows = found.setdefault(name, {})
                 if index not in rows:
                     answer_size.add(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
-                rows[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
+                rows[index] = describe_log_dirs.DescribeLogDirsPartition(index, partition.log.size_bytes)
             yield answer_size.pause()
         yield None
-    topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
+    topics = [describe_log_dirs.DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
     storage = node.topics.logs.storage
     path = IN_MEMORY if storage.root == MemoryStorage.root else os.path.abspath(storage.root)
     total, usable = _space(storage)
-    result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
-    return DescribeLogDirsResponse(results=[result])
+    result = describe_log_dirs.DescribeLogDirsResult(
+        log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable
+    )
+    return describe_log_dirs.DescribeLogDirsResponse(results=[result])
 
 
 def _has(node: Node, name: str, index: int) -> bool:

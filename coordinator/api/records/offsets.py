@@ -20,18 +20,12 @@ from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages import describe_producers
 from muster.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
-)
-from muster.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
 )
 from muster.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -226,8 +220,8 @@ _ROW_BYTES = 40
 
 @in_steps
 def handle_describe_producers(
-    node: Node, context: RequestContext, request: DescribeProducersRequest
-) -> Job[DescribeProducersResponse]:
+    node: Node, context: RequestContext, request: describe_producers.DescribeProducersRequest
+) -> Job[describe_producers.DescribeProducersResponse]:
     """Answer each partition by itself."""
     room = AnswerSize(node, context)
     topics = []
@@ -242,15 +236,15 @@ def handle_describe_producers(
                 for producer in known.all():
                     producers.append(_row(producer))
                     yield None  # one step for each row that is encoded
-                rows.append(PartitionResponse(index, active_producers=producers))
+                rows.append(describe_producers.PartitionResponse(index, active_producers=producers))
             except ApiError as refusal:
-                rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+                rows.append(describe_producers.PartitionResponse(index, refusal.error_code, refusal.message))
             except LogError as refusal:
-                rows.append(PartitionResponse(index, refusal.error_code, str(refusal)))
+                rows.append(describe_producers.PartitionResponse(index, refusal.error_code, str(refusal)))
             yield room.pause()
         yield None
-        topics.append(TopicResponse(topic.name, rows))
-    return DescribeProducersResponse(topics=topics)
+        topics.append(describe_producers.TopicResponse(topic.name, rows))
+    return describe_producers.DescribeProducersResponse(topics=topics)
 
 
 def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[Producers]:
@@ -267,9 +261,9 @@ def _producers(node: Node, context: RequestContext, name: str, index: int) -> Jo
     return partition.producers()
 
 
-def _row(producer: Producer) -> ProducerState:
+def _row(producer: Producer) -> describe_producers.ProducerState:
     start = producer.transaction_start
-    return ProducerState(
+    return describe_producers.ProducerState(
         producer.producer_id,
         producer.epoch,
         producer.last_sequence,

@@ -21,19 +21,13 @@ from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.coordinator.transactions.commands import ListCommand, TransactionCommand
 from muster.coordinator.transactions.transaction import STATES
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages import write_txn_markers
 from muster.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
 from muster.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from muster.protocol.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 
 if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.shard import TransactionShard
@@ -178,8 +172,8 @@ AT_ONCE: Final = 500
 
 @in_steps(changes=True)
 def handle_write_txn_markers(
-    node: Node, context: RequestContext, request: WriteTxnMarkersRequest
-) -> Job[WriteTxnMarkersResponse]:
+    node: Node, context: RequestContext, request: write_txn_markers.WriteTxnMarkersRequest
+) -> Job[write_txn_markers.WriteTxnMarkersResponse]:
     """Write markers. Each partition has its own result, which is known when its marker is durable."""
     may = any(
         node.authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -190,18 +184,18 @@ def handle_write_txn_markers(
         refusal = ErrorCode.UNKNOWN_SERVER_ERROR
     writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
     under_way = _UnderWay()
-    results: list[WritableTxnMarkerResult] = []
+    results: list[write_txn_markers.WritableTxnMarkerResult] = []
     for marker in request.markers:
         end = end_marker(marker, marker.coordinator_epoch)
-        topics: list[WritableTxnMarkerTopicResult] = []
-        results.append(WritableTxnMarkerResult(marker.producer_id, topics))
+        topics: list[write_txn_markers.WritableTxnMarkerTopicResult] = []
+        results.append(write_txn_markers.WritableTxnMarkerResult(marker.producer_id, topics))
         yield None
         for topic in marker.topics:
-            rows: list[WritableTxnMarkerPartitionResult] = []
-            topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
+            rows: list[write_txn_markers.WritableTxnMarkerPartitionResult] = []
+            topics.append(write_txn_markers.WritableTxnMarkerTopicResult(topic.name, rows))
             yield None
             for index in topic.partition_indexes:
-                row = WritableTxnMarkerPartitionResult(index, refusal)
+                row = write_txn_markers.WritableTxnMarkerPartitionResult(index, refusal)
                 rows.append(row)
                 if refusal == ErrorCode.NONE and node.cluster.is_led_elsewhere(topic.name, index):
                     row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -211,7 +205,7 @@ def handle_write_txn_markers(
                         yield from under_way.finished()
                 yield None
     yield from under_way.finished()
-    return WriteTxnMarkersResponse(markers=results)
+    return write_txn_markers.WriteTxnMarkersResponse(markers=results)
 
 
 class _UnderWay:
@@ -221,7 +215,7 @@ class _UnderWay:
         self.count = 0
         self._ended: PendingResult | None = None
 
-    def noting(self, row: WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
+    def noting(self, row: write_txn_markers.WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
         """Count one more marker. The returned function gets the error for its row."""
         self.count += 1
 
@@ -240,7 +234,7 @@ class _UnderWay:
             self._ended = None
 
 
-def _some_cannot_be_written(node: Node, request: WriteTxnMarkersRequest) -> Job[bool]:
+def _some_cannot_be_written(node: Node, request: write_txn_markers.WriteTxnMarkersRequest) -> Job[bool]:
     """Whether a marker of an existing partition has a negative producer id or epoch. Then none is written."""
     known = node.topics.image.by_name
     for marker in request.markers:

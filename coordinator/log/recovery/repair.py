@@ -9,14 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.log import folders
-from muster.coordinator.log.checkpoints import (
-    PARTITION_METADATA,
-    UNKNOWN,
-    lower_recovery_point,
-    partition_of,
-    read_last_stops,
-)
+from muster.coordinator.log import checkpoints, folders
 from muster.coordinator.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.recovery.inspection import Inspection, SegmentFacts
 from muster.coordinator.log.storage.files import FileStorage
@@ -61,8 +54,10 @@ def repair(
     storage = FileStorage(directory)
     lock = storage.lock()
     try:
-        key = partition_of(partition) or (partition, -1)
-        inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
+        key = checkpoints.partition_of(partition) or (partition, -1)
+        inspection = Inspection(
+            storage, partition, last_stop=checkpoints.read_last_stops(storage).get(key, checkpoints.UNKNOWN)
+        )
         inspection.run()
         if inspection.is_unknown:
             return Repair([], [], [], [], [], is_stray=False, is_unknown=True)
@@ -83,14 +78,14 @@ def repair(
                         done.indexes.append(f"{storage.root}/{facts.name}{suffix}")
         storage.sync_directory(partition)
         if inspection.is_damaged:
-            lower_recovery_point(storage, key, inspection.end_offset)
+            checkpoints.lower_recovery_point(storage, key, inspection.end_offset)
         return done
     finally:
         lock.release()
 
 
 def _write_topic_id(storage: FileStorage, partition: str, topic_id: bytes, done: Repair) -> None:
-    path = f"{storage.root}/{partition}/{PARTITION_METADATA}"
+    path = f"{storage.root}/{partition}/{checkpoints.PARTITION_METADATA}"
     beside = _free_name(path + DAMAGED_SUFFIX)
     shutil.copy2(path, beside)
     folders.write_topic_id(storage, partition, topic_id, sync=True)
