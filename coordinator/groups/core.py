@@ -1,8 +1,9 @@
-"""GroupCore: the entry to the core. It decides nothing. How to drive it: `muster.coordinator.state_machine`.
+"""GroupCore: the entry to the core. This module decides nothing. `muster.coordinator.state_machine` says how to call
+it.
 
-Tables have the function that decides, by request or notice, type of the group, and kind of deadline. Another has the
-function that changes the state, by type of record, live and in replay. A type of group is a class with the methods of
-`common.group.Group`, and has rows here.
+Tables name the function that decides: by request or notice, type of the group, or kind of deadline. `RECORDS` names the
+function that changes the state, by type of record. Each type of group is a class with the methods of
+`common.group.Group`, and has rows in these tables.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _heartbeat(step: Step, command: Any, request: HeartbeatRequest) -> None:
 
 
 def _upgrade_prepared(step: Step, _: object, notice: UpgradePrepared) -> None:
-    """A large classic group was read: answer the heartbeat that upgrades it."""
+    """Answer the heartbeat that upgrades a large classic group: the group was read."""
     command = notice.command
     command.prepared = notice.prepared or upgrade.NOTHING_READ
     _member_request(step, command, command.request)
@@ -150,7 +151,7 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     TopicsFound: lambda step, _, notice: topics.apply_resolved_patterns(step, notice),
     UpgradePrepared: _upgrade_prepared,
 }
-"""By the type of the request, or of the notice: function(step, command, request or notice)."""
+"""The functions by the type of the request or notice: function(step, command, request or notice)."""
 
 DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     SESSION: rebalance.on_session_deadline,
@@ -165,21 +166,21 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     retention.RETENTION: retention.on_deadline,
     deletion.TOPIC_DELETION: deletion.on_topic_deletion_deadline,
 }
-"""By the deadline's kind: function(step, group, deadline). The group is None when the deadline belongs to no group."""
+"""The functions by the kind of the deadline: function(step, group, deadline). The group of a deadline may be None."""
 
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
     ConsumerGroup: computed_targets.loaded,
     UnsupportedGroup: unsupported_group.loaded,
 }
-"""The function for a group when all records are replayed."""
+"""The function that is called for a group when all records are replayed, by its class."""
 
 UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     ClassicGroup: rebalance.unload,
     ConsumerGroup: computed_targets.unload,
     UnsupportedGroup: lambda *_: [],
 }
-"""The replies that a group still owes when the core is given up: function(group, error code)."""
+"""The function that returns the replies that a group owes when its core is given up: function(group, error code)."""
 
 
 def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
@@ -192,7 +193,7 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
 
 
 def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
-    """Create the group of offsets without a group record."""
+    """Create a simple group: it has offsets, and no record of its own."""
     group_id = intern(name)
     state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
 
@@ -208,15 +209,15 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     GroupMetadataKey: classic_records.replay,
     **consumer_replay.RECORDS,
 }
-"""What a record changes, live and in replay, by the type of its key: function(state, key, value)."""
+"""The function that changes the state by a record, live and in replay, by the type of its key."""
 OTHERS: Final = unsupported_group.replay
-"""For records of all other types: those of unsupported groups are kept, all others change nothing."""
+"""The function for records of all other types: it keeps those of unsupported groups. All others change nothing."""
 ENDED_IN_A_STEP: Final = 1_000
-"""Offsets of a transaction that ends without a pause: some 2 ms."""
+"""The largest number of offsets of a transaction that ends without a pause: some 2 ms."""
 
 
 def replay_transactional(state: State, batch: TransactionalBatch) -> int:
-    """Replay records of an open transaction. Returns their number. Only its offsets wait for its end."""
+    """Replay records of an open transaction. Returns their number. Only offsets wait for the end of the transaction."""
     state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
     for key, value in batch.records:
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -265,13 +266,13 @@ Notice: TypeAlias = (
 )
 """The input of the core besides requests."""
 MAX_DEADLINES_AT_ONCE: Final = 500
-"""Deadlines that are handled at once: some 5 ms. The others follow, as in a large group with only silent members."""
+"""The largest number of deadlines that are handled at once: some 5 ms. Many members may fall silent together."""
 MAX_RECORDS_AT_ONCE: Final = 200
-"""Records of handled deadlines after which the others follow: a member of a consumer group that expires has four."""
+"""After this many records of handled deadlines the others wait. A consumer member that expires has four records."""
 
 
 class GroupCore:
-    """The groups of one partition of the offsets topic. Its methods: `runtime.interfaces.StateMachine`."""
+    """The groups of one partition of the offsets topic, with the methods of `runtime.interfaces.StateMachine`."""
 
     __slots__ = ("_first_check_ms", "_retention", "_state", "deadlines")
 
@@ -283,8 +284,8 @@ class GroupCore:
         helpers: Helpers | None = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """`first_check_ms`: how long after loading the first check of retention is; None: the usual interval.
-        `helpers`: do large work elsewhere; None: targets are computed at once, and no pattern finds a topic.
+        """`first_check_ms`: the time from loading to the first check of retention; None: the usual interval. `helpers`:
+        do large work outside the core. None: targets are computed at once, and patterns match no topics.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
@@ -305,7 +306,7 @@ class GroupCore:
         return len(self._state.groups)
 
     def handle(self, command: Command | Notice, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command, or a notice. `max_bytes`: of a batch now. Raises TypeError for any other input."""
+        """Handle one command or notice. `max_bytes`: the limit for a batch now. Raises TypeError for any other input."""
         what: Any = command.request if isinstance(command, Command) else command
         decide = HANDLERS.get(type(what))
         if decide is None:
@@ -315,12 +316,12 @@ class GroupCore:
         return step
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
-        """Answer a Heartbeat, which has no output but its answer, without a command and an output object."""
+        """Answer a Heartbeat. It has no output but its answer, so no command and no output object are made."""
         group = self._state.groups.get(request.group_id)
         return HEARTBEATS[type(group)](self._state, request, mono_ms, group)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
-        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled. Then
+        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled, and
         `next_deadline_ms` is past. A member that was silent because its answer was late is not removed.
         """
         step = Step(self._state, now, late_answers=waits)
@@ -336,11 +337,11 @@ class GroupCore:
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance`. None: not before the next command."""
+        """When `advance` is to be called. None: not before the next command."""
         return self._state.deadlines.next_ms()
 
     def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records of the log, in its order. Returns their number. Records of unknown types are skipped."""
+        """Replay records of the log, in its order. Returns how many. Records of unknown types change nothing."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
@@ -348,7 +349,7 @@ class GroupCore:
         return self._state.evolve_transactional(batch)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time
-        """End a transaction in steps, between which other calls may be made. Returns the events to report."""
+        """End a transaction in steps; other calls may be made between two steps. Returns the events to report."""
         return end_transaction(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
@@ -356,7 +357,7 @@ class GroupCore:
         return self._state.offsets.pending.transactions()
 
     def loaded(self, now: Now) -> Output:
-        """All records are replayed: groups with members are Stable, with fresh sessions."""
+        """End the load, when all records are replayed: groups with members are Stable, with fresh sessions."""
         step = Step(self._state, now)
         deletion.delete_offsets_of_deleted_topics(step)
         self._retention.start(self.deadlines, now, self._first_check_ms)

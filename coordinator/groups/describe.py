@@ -1,4 +1,4 @@
-"""DescribeGroups (classic groups) and ListGroups (groups of all types), for administrators. Changes nothing."""
+"""DescribeGroups (classic groups) and ListGroups (groups of all types), for administrators. Nothing changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def describe_groups(step: Step, command: Command, request: DescribeGroupsRequest
 def _describe(state: State, group_id: str) -> DescribedGroup:
     group = classic_group(state, group_id)
     if group is None:
-        is_there = group_id in state.groups  # but of an unsupported type
+        is_there = group_id in state.groups  # a group of an unsupported type
         message = f"Group {group_id} {'is not a classic group' if is_there else 'not found'}."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, DEAD)
     # The chosen protocol and its fields are shown only when the protocol is in force.
@@ -44,7 +44,7 @@ def _describe(state: State, group_id: str) -> DescribedGroup:
 
 
 def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
-    """Answer a ListGroups: the groups that match the filters, in any case. An empty filter matches all groups."""
+    """Answer a ListGroups: the groups that match the filters, whatever their case. An empty filter matches all groups."""
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [

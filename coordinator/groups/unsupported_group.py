@@ -1,6 +1,7 @@
 """An unsupported group (a share or streams group) is listed, and its records and offsets are kept.
 
-Requests for classic groups are refused as Kafka does. Its members cannot connect to this server, so it does not change.
+Requests for classic groups are refused as Kafka does. Members of such a group cannot connect to this server, so it does
+not change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STREAMS: Final = "streams"
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 NOT_READY: Final = "NotReady"
-"""The states of these groups. The last one is no state of a classic group."""
+"""A state that only streams groups have."""
 _KINDS: Final = {"ShareGroup": SHARE, "StreamsGroup": STREAMS}
 
 Row = tuple[Any, Any]
@@ -28,7 +29,7 @@ Row = tuple[Any, Any]
 
 def prefix_of(key: Message) -> str | None:
     """The first part of the name of a record of such a group. None for other records."""
-    # By name: the messages of these records are rare, and need not be imported at every start.
+    # The key is recognized by the name of its class: then a start need not import the messages of these records.
     name = type(key).__name__
     return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
 
@@ -50,7 +51,7 @@ def replay(state: State, key: Any, value: Message | None) -> None:
 
 
 def loaded(_: Step, group: UnsupportedGroup) -> None:
-    """All records are replayed: the state follows from them."""
+    """Derive the state of the group, when all records are replayed."""
     group.state = group.present_state()
 
 
@@ -67,7 +68,7 @@ class UnsupportedGroup:
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
-        """Replay one record. Returns whether any records are left."""
+        """Replay one record. Returns whether the group still has records."""
         name = (type(key).__name__, *[getattr(key, field) for field in key.__slots__])
         if value is None:
             self._rows.pop(name, None)
@@ -109,7 +110,7 @@ class UnsupportedGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """A commit is allowed for no particular member, or as in `validate_commit`."""
+        """A commit is allowed when it names no member, and else as in `validate_commit`."""
         if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
             return 0
         return self.validate_commit(member_id, instance_id, epoch)
@@ -130,7 +131,7 @@ class UnsupportedGroup:
         return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """Whether the group has no members, and no state elsewhere."""
+        """Whether the group has no members, and no state outside these records."""
         return not self.deletion_error()
 
     def unused_since_ms(self) -> int:
@@ -138,5 +139,5 @@ class UnsupportedGroup:
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read
-        """Its members might subscribe to any topic."""
+        """True: the group's members might subscribe to any topic."""
         return self.state != EMPTY

@@ -1,8 +1,9 @@
-"""A classic group: its members, generation and state, kept consistent. It decides nothing and answers no request.
+"""A classic group: its members, generation and state, kept consistent. This module decides nothing and answers no
+request.
 
-The states are those of Kafka's ClassicGroupState; the diagrams in docs/ are drawn from the table of transitions. Only
-an Empty group is deleted, or a group that becomes a consumer group. The modules beside it (join, rebalance, sessions)
-decide, and change a group only through these methods. `records.replay` sets the persistent fields, live and in replay.
+The states are Kafka's ClassicGroupState; docs/ has diagrams of the table of transitions. A group is deleted when it is
+Empty, or becomes a consumer group. The modules join, rebalance and sessions decide, and change a group only by its
+methods. `records.replay` sets the persistent fields of a group, live and in replay.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ CONSUMER: Final = "consumer"
 """The protocol type of groups of consumers. The coordinator may decode the metadata of their members."""
 JOIN_PHASE: Final = "join phase"
 SYNC_PHASE: Final = "sync phase"
-"""Kinds of a group's own deadlines."""
+"""The kinds of deadlines that belong to a group and not to a member."""
 _WITH_SESSIONS: Final = (STABLE, PREPARING)
 """States in which a commit counts as a heartbeat."""
 
@@ -69,8 +70,8 @@ class RebalanceFacts:
     def __init__(
         self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
     ) -> None:
-        """`before`: the assignments that it replaces. `stopped_ms`: since when no work is done, after a failed
-        rebalance.
+        """`before`: the assignments that the rebalance replaces. `stopped_ms`: when work stopped, if a rebalance failed
+        before.
         """
         self.cause = cause
         self.trigger = trigger
@@ -80,20 +81,20 @@ class RebalanceFacts:
         """The end of the join phase."""
         self.before: dict[str, bytes] = before
         self.votes: dict[str, int] = {}
-        """Empty during the join phase."""
+        """The votes for each protocol; empty during the join phase."""
 
 
 class ClassicGroup:
     """One classic group.
 
-    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. Then `newcomer` says
-    whether a member was added since the delay (of `delay_ms`)
-    began. `remaining_ms` is how much more delay is allowed.
-    `pending`: ids that were handed out (KIP-394). `pending_sync`: the members that have not sent SyncGroup in this
-    generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
+    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. `newcomer`: a member was
+    added since the present delay (`delay_ms`) began. `remaining_ms`: how long the delay may still grow. `pending`:
+    member ids that were handed out and not used yet (KIP-394). `pending_sync`: the members that have not sent SyncGroup
+    in this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`. `partition_counts` of the topics when the last one was completed. `departed`: the
-    assignments of members that left since. `late_syncs`: when members synced after the assignment was in force.
+    For the history only: `rebalance`. `partition_counts` of the topics when the last rebalance was completed.
+    `departed`: the assignments of members that left since then. `late_syncs`: when members synced after the leader had
+    assigned.
     """
 
     __slots__ = (
@@ -130,7 +131,7 @@ class ClassicGroup:
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 
     def transition(self, event: str, wall_ms: int) -> None:
-        """Change the state by the table. Raises IllegalTransition, and changes nothing, without such an entry."""
+        """Change the state by the table of transitions. Without an entry, raises IllegalTransition and changes nothing."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise IllegalTransition(f"group {self.group_id!r}", self.state, event)
@@ -140,7 +141,7 @@ class ClassicGroup:
     # ---- members
 
     def add(self, member: Member) -> None:
-        """Add a member. The first member becomes the leader and sets the protocol type. Its id is pending no longer."""
+        """Add a member, whose id is pending no longer. The first member becomes the leader."""
         if not self.members:
             self.leader_id = self.leader_id or member.member_id
         self.members[member.member_id] = member
@@ -151,7 +152,7 @@ class ClassicGroup:
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending id; the next in the order of joining may become leader. Returns the member."""
+        """Remove a member or a pending id. After the leader the first other member leads. Returns the member."""
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -179,7 +180,7 @@ class ClassicGroup:
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Set the fields of a member from its new JoinGroup."""
-        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # else the shared value stays
+        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # an equal value is not replaced: members share it
             member.rebalance_timeout_ms = rebalance_timeout_ms
         if member.session_timeout_ms != session_timeout_ms:
             member.session_timeout_ms = session_timeout_ms
@@ -189,14 +190,14 @@ class ClassicGroup:
             member.protocols = protocols
 
     def park_join(self, member: Member, respond: Respond) -> Respond | None:
-        """Park the member's JoinGroup. Returns the function that answers an older one, which it replaces."""
+        """Park the member's JoinGroup. Returns the function that answers the JoinGroup parked before, or None."""
         older = member.parked_join
         member.parked_join = respond
         self.parked_joins += older is None
         return older
 
     def unpark_join(self, member: Member) -> Respond | None:
-        """Unpark the member's JoinGroup. Returns the function that answers it, or None when none is parked."""
+        """Unpark the member's JoinGroup. Returns the function that answers it, or None when no JoinGroup is parked."""
         respond = member.parked_join
         if respond is not None:
             member.parked_join = None
@@ -227,7 +228,7 @@ class ClassicGroup:
         return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Keep the leader if it has joined this rebalance, else elect the first member that has. False: none has."""
+        """Keep a leader that has joined this rebalance, else elect the first joined member. False: nobody has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
             return True
@@ -238,7 +239,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self) -> None:
-        """The join phase is over: the generation grows by one, with a protocol when the group has members."""
+        """End the join phase: the generation grows by one, and the members, if any, vote for its protocol."""
         self.generation += 1
         self.protocol_name = self.vote() if self.members else None
         self.pending_sync.clear()
@@ -252,18 +253,18 @@ class ClassicGroup:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. If that is unknown, True for groups of consumers."""
+        """Whether a member subscribes to the topic. When the topics are unknown: whether the members are consumers."""
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
     def record_keys(self) -> list[Message]:
-        """The key of its only record."""
+        """The key of the group's only record."""
         return [GroupMetadataKey(self.group_id)]
 
     # ---- checks
 
     def validate_member(self, member_id: str, instance_id: str | None) -> int:
-        """Is this a member, with this instance id (checked first)? Returns 0, or an error code."""
+        """Is `member_id` a member, with this instance id (checked first)? Returns 0, or Kafka's error code."""
         if instance_id is not None:
             holder = self.static_ids.get(instance_id)
             if holder is None:
@@ -280,9 +281,9 @@ class ClassicGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002  # only a consumer group asks
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """May this member commit offsets in this generation? Returns 0, or an error code."""
+        """May this member commit offsets in the generation `epoch`? Returns 0, or Kafka's error code."""
         if epoch < 0 and self.state == EMPTY:
-            return 0  # a consumer that uses the group only for its offsets
+            return 0  # a consumer that only stores offsets in the group
         if epoch < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = self.validate_member(member_id, instance_id)
@@ -299,7 +300,7 @@ class ClassicGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """May offsets be committed in a transaction? They may in each state, and without a member (before KIP-447)."""
+        """May offsets be committed in a transaction? Yes in each state, and also without a member (before KIP-447)."""
         if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):
             return 0
         error = self.validate_member(member_id, instance_id)
@@ -310,17 +311,17 @@ class ClassicGroup:
         return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit counts as a heartbeat. Without members there are no sessions."""
+        """Renew the member's session: a commit counts as a heartbeat. A group without members has no sessions."""
         if self.state in _WITH_SESSIONS:
             member = self.members[member_id]
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """Offsets may be deleted without members, or when the members are consumers, whose topics are known."""
+        """Offsets may be deleted in a group without members, or when the members are consumers: their topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def deletion_error(self) -> int:
-        """A group may be deleted while it is Empty. Ids that were only handed out do not count."""
+        """A group may be deleted while it is Empty. Member ids that were only handed out do not count."""
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
@@ -328,11 +329,11 @@ class ClassicGroup:
         return self.state == EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
-        """Since when retention counts (KIP-211): since the group is Empty, whatever was committed later."""
-        if self.protocol_type is None:  # the group only stores offsets here
+        """The time from which retention counts (KIP-211): when the group became Empty, whatever was committed later."""
+        if self.protocol_type is None:  # a simple group: it only stores offsets
             return SINCE_COMMIT
         if self.state == EMPTY:
-            return self.state_since_ms  # -1 in the records of Kafka before 2.1: that is SINCE_COMMIT
+            return self.state_since_ms  # -1 (SINCE_COMMIT) in the records of Kafka before 2.1
         known = self.state == STABLE and self.subscriptions.topics() is not None
         return SINCE_COMMIT if known else NOT_NOW
 

@@ -1,4 +1,4 @@
-"""The events of a classic group for the history: one function for each kind of event. Decides nothing."""
+"""The events of a classic group for the history: one function for each kind of event. This module decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 MAX_DECODED_BYTES: Final = 64 * 1024
-"""Bytes of metadata that are decoded for this. Longer metadata counts as unreadable."""
+"""The largest size of metadata, in bytes, that is decoded for the history. Larger metadata counts as unreadable."""
 
 
 def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
@@ -41,7 +41,7 @@ def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, imag
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
-    """The partition counts of the existing subscribed topics. Empty when they are unknown or too many."""
+    """The partition counts of the existing subscribed topics. Empty when the topics are unknown or too many."""
     if group.subscriptions.is_long:
         return {}
     by_name = image.by_name
@@ -73,8 +73,8 @@ def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[s
 
 
 def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
-    """Whether a consumer owns less than before, as in the second round of a cooperative rebalance. Its other metadata
-    changes with every generation. Unreadable bytes count as a change.
+    """Whether a consumer has lost partitions that it owned before, as in the second round of a cooperative rebalance.
+    The other parts of the metadata change with every generation. Unreadable bytes count as a change.
     """
     return any(
         one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)
@@ -86,7 +86,7 @@ def _owned(said: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """Wall ms of a member's last request, from its session's `due_ms`. None when it sent none since the load."""
+    """Wall ms of a member's last request, from its session's `due_ms`. None when nothing arrived since the load."""
     asked_ms = member.asked_ms(due_ms)
     if asked_ms in (NEVER, member.restarted_ms):
         return max(member.joined_ms, member.synced_ms) or None
@@ -111,12 +111,12 @@ def of_member(member: Member, now: Now) -> MemberFacts:
 
 
 def trigger(member: Member, reason: str | None = None) -> Trigger:
-    """A member as the cause of a rebalance."""
+    """The trigger of a rebalance, made of the member that caused it."""
     return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)
 
 
 def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """A rebalance is about to begin, only by a new member so far. The rebalance before, if any, has failed."""
+    """Report that a rebalance is about to begin. The rebalance before, if it has not ended, has failed."""
     now, failed = step.now, group.rebalance
     if group.late_syncs:
         _report_late_syncs(step, group)
@@ -149,31 +149,31 @@ def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 
 
 def joined(step: Step, group: ClassicGroup) -> None:
-    """The join phase is over, and the group has members."""
+    """Note the end of the join phase in a group with members."""
     current = _rebalance(group)
     current.joined_ms = step.now.mono_ms
     current.votes = group.support.votes()
 
 
 def emptied(step: Step, group: ClassicGroup) -> None:
-    """The join phase is over, and no member is left."""
+    """Report the end of the join phase in a group without members."""
     took_ms = step.now.mono_ms - _rebalance(group).began_ms
     group.rebalance = None
     step.event(events.GROUP_EMPTIED, group.group_id, generation=group.generation, took_ms=took_ms)
 
 
 def synced(step: Step, group: ClassicGroup, member: Member) -> None:
-    """The first SyncGroup of a member in this generation has arrived."""
+    """Note that the first SyncGroup of a member in this generation has arrived."""
     member.synced_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
-    if group.state == STABLE:  # else it is reported with the others when the generation is assigned
+    if group.state == STABLE:  # before that, COMPLETED reports all members that have synced
         group.late_syncs[member.member_id] = step.now.wall_ms
         if not group.pending_sync:
             _report_late_syncs(step, group)
 
 
 def completed(step: Step, group: ClassicGroup) -> None:
-    """The members have their assignments."""
+    """Report a completed rebalance: the members have their assignments."""
     now, current = step.now, _rebalance(group)
     group.rebalance = None
     group.partition_counts = partition_counts(group, step.state.image)
@@ -198,13 +198,13 @@ def completed(step: Step, group: ClassicGroup) -> None:
 
 
 def left(step: Step, group: ClassicGroup, member: Member, reason: str | None) -> None:
-    """A member is about to leave by itself."""
+    """Report that a member is about to leave by its own request."""
     _departs(group, member)
     step.event(events.MEMBER_LEFT, group.group_id, member=of_member(member, step.now), reason=reason)
 
 
 def replaced(step: Step, group: ClassicGroup, member: Member, old_id: str, reason: str | None) -> None:
-    """A static member has joined under a new id."""
+    """Report that a static member has joined under a new id."""
     if group.rebalance is not None and old_id in group.rebalance.before:
         group.rebalance.before[member.member_id] = group.rebalance.before.pop(old_id)
     facts = of_member(member, step.now)
@@ -212,11 +212,11 @@ def replaced(step: Step, group: ClassicGroup, member: Member, old_id: str, reaso
 
 
 def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
-    """A member is about to be removed because of `cause`."""
+    """Report that a member is about to be removed because of `cause`."""
     _departs(group, member)
     facts = of_member(member, step.now)
     if cause == events.SESSION_EXPIRED:
-        # Its deadline has just passed, and is off.
+        # The deadline of the member has just passed, and is off.
         due_ms = step.state.deadlines.rang_ms
         last_ms = facts.joined_ms if member.is_new else heard_ms(member, due_ms, step.now)
         step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=last_ms))
@@ -230,7 +230,7 @@ def _report_late_syncs(step: Step, group: ClassicGroup) -> None:
 
 
 def _departs(group: ClassicGroup, member: Member) -> None:
-    if group.rebalance is None:  # else its assignment is kept there
+    if group.rebalance is None:  # during a rebalance, `rebalance.before` has the assignment
         group.departed[member.member_id] = member.assignment
 
 

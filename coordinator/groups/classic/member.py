@@ -28,13 +28,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class Member(Due):
-    """One member of a classic group. It is the deadline of its own session, or of its first JoinGroup while it
-    `is_new`.
+    """One member of a classic group. The object is also the deadline of its session, or of its first JoinGroup while
+    the member `is_new`.
 
-    `parked_join` and `parked_sync` answer its parked requests. `put_off`: the last extension of `due_ms` because of
-    late answers, and `due_ms` before that. For the history only: `joined_ms` is the time (wall) of its
-    last JoinGroup, `synced_ms` of its SyncGroup of this generation. They are 0 when unknown or not yet sent. While
-    `restarted_ms` is its `due_ms`, it has sent nothing since.
+    `parked_join` and `parked_sync` are the functions that answer its parked requests. `put_off`: `due_ms` after and
+    before it was last extended because of late answers. For the history only: `joined_ms` is the time (wall) of its
+    last JoinGroup, `synced_ms` of its SyncGroup of this generation. Both are 0 when unknown. While `restarted_ms`
+    equals `due_ms`, the member has sent nothing since its session was restarted.
     """
 
     __slots__ = (
@@ -75,15 +75,15 @@ class Member(Due):
 
     @property
     def is_alive(self) -> bool:
-        """Whether a parked request, not its first one, shows that it is alive (Kafka's hasSatisfiedHeartbeat)."""
+        """Whether a parked request other than the first JoinGroup shows life (Kafka's hasSatisfiedHeartbeat)."""
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:
-        """`due_ms` of its session before it was put off."""
+        """The `due_ms` of its session without the extension for late answers."""
         return self.put_off[1] if self.put_off is not None and self.put_off[0] == due_ms else due_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata for that protocol. Zero bytes when the member does not offer the protocol."""
+        """The member's metadata for a protocol. Zero bytes when the member does not offer that protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -101,16 +101,16 @@ class Support:
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
-        """How many members offer this list of names."""
+        """For each list of names: how many members offer this list."""
         self._counts: dict[str, int] = {}
-        """In how many of the lists each name is."""
+        """For each name: in how many of the lists it is."""
         self._votes: dict[str, int] | None = None
-        """The votes, if they were counted since the lists changed."""
+        """The votes, or None if the lists have changed since the votes were counted."""
         self.metadata_bytes = 0
-        """The sum, over all members, of each member's longest metadata. An answer to the leader has no more."""
+        """The sum of each member's longest metadata. An answer to the leader has at most this many bytes."""
 
     def add(self, protocols: Protocols) -> None:
-        """A member offers these protocols."""
+        """Count the protocols of a member that was added."""
         self.metadata_bytes += longest(protocols)
         self._votes = None
         lists, names = self._lists, _names(protocols)
@@ -123,7 +123,7 @@ class Support:
             counts[name] = counts.get(name, 0) + 1
 
     def remove(self, protocols: Protocols) -> None:
-        """A member offers these protocols no longer."""
+        """No longer count these protocols of a member."""
         self.metadata_bytes -= longest(protocols)
         self._votes = None
         lists, names = self._lists, _names(protocols)
@@ -155,7 +155,7 @@ class Support:
                 votes[next(iter(votes))] = sum(self._lists.values())
             elif votes:
                 for names, members in self._lists.items():
-                    # in C: hundreds of members may have hundreds of names before their first candidate
+                    # this search runs in C: hundreds of members may have hundreds of names before their first candidate
                     votes[next(filter(votes.__contains__, names))] += members
         return self._votes
 
@@ -168,7 +168,7 @@ def longest(protocols: Protocols) -> int:
 
 
 def elect(support: Support, leader: Member | None) -> str:
-    """The protocol for the next generation, with most votes. Of several, the leader's own preference decides."""
+    """The protocol with most votes, for the next generation. Among equals the leader's order of protocols decides."""
     votes = support.votes()
     if not votes:
         raise ValueError("no protocol is offered by every member")
@@ -187,19 +187,19 @@ def _names(protocols: Protocols) -> tuple[str, ...]:
 
 
 SHORT: Final = 64 * 1024
-"""Equal metadata up to this many bytes is decoded once. Longer metadata is decoded for each member."""
+"""Equal metadata of up to this many bytes is decoded once for all members. Longer metadata is decoded each time."""
 MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of a whole group's metadata. With more bytes the topics are unknown."""
+"""The limit for the metadata of all members together, in bytes. Beyond it the topics are unknown."""
 
 
 MAX_TOPIC_NAMES: Final = 100_000
-"""Names that all members claim together, which are decoded for the history: some 30 ms."""
+"""The limit for the names that all members claim together. For the history no more are decoded: some 30 ms."""
 _NAMES_AT: Final = slice(2, 6)
-"""The bytes of a subscription with the number of its topics."""
+"""The place of the number of topics in the bytes of a subscription."""
 
 
 class Subscriptions:
-    """The known topics of a group: none (`metadata` None), or those in these members' metadata."""
+    """The topics in the `metadata` of a group's members. `metadata` is None when the topics are unknown."""
 
     __slots__ = ("_metadata", "_topics")
 
@@ -209,7 +209,7 @@ class Subscriptions:
             # A hash of long metadata has to read all of it.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MAX_GROUP_METADATA_BYTES
-        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None until it is decoded
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None: not decoded yet
         self._topics: frozenset[str] | None = None
 
     @property

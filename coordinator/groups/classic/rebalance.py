@@ -1,9 +1,9 @@
 """The rebalance of a classic group: its parked requests, its join phase, and its sync phase with SyncGroup.
 
 Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase waits `group.initial.rebalance.delay.ms`,
-longer while members join, at most to the rebalance timeout (KIP-134). Else it ends when everyone has joined and no
-handed-out id is unused (KIP-394). It ends at the latest after the rebalance timeout of the slowest member. Members that
-have not joined by then are removed, except static ones (KIP-345).
+longer while members join, at most to the rebalance timeout (KIP-134). From any other state it ends when everyone has
+joined and no handed-out id is unused (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
+slowest member. Members that have not joined by then are removed, except static ones (KIP-345).
 
 Kafka never answers a request that the same member has sent again, nor the SyncGroup of a removed member. Their
 connections would stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
@@ -47,18 +47,18 @@ def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
 
 
 def restart_session(step: Step, member: Member) -> None:
-    """A request of the member has arrived: its session begins anew."""
+    """Begin the member's session anew, because a request of the member has arrived."""
     step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms)
 
 
 def answered(step: Step, member: Member) -> None:
-    """The coordinator answers a parked request: the member's session begins anew, though the member sent nothing."""
+    """Begin the member's session anew, because a parked request of the member is being answered."""
     restart_session(step, member)
     member.restarted_ms = member.due_ms
 
 
 def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond) -> None:
-    """Park the member's JoinGroup until the end of the join phase, in place of an older one."""
+    """Park the member's JoinGroup until the end of the join phase. A JoinGroup parked before is abandoned."""
     has_joined(step, member)
     older = group.park_join(member, respond)
     if older is not None:
@@ -66,27 +66,27 @@ def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond)
 
 
 def has_joined(step: Step, member: Member) -> None:
-    """A JoinGroup of the member has arrived."""
+    """Note that a JoinGroup of the member has arrived."""
     member.joined_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
 
 
 def park_sync(step: Step, member: Member, respond: Respond) -> None:
-    """Park the member's SyncGroup until the leader's assignment arrives, in place of an older one."""
+    """Park the member's SyncGroup until the leader's assignment arrives. A SyncGroup parked before is abandoned."""
     older, member.parked_sync = member.parked_sync, respond
     if older is not None:
         _abandon(step, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def answer_join(step: Step, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
-    """Answer the member's parked JoinGroup, if any."""
+    """Answer the member's parked JoinGroup, if it has one."""
     respond = group.unpark_join(member)
     if respond is not None:
         step.reply(respond, response)
 
 
 def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
-    """Answer every parked SyncGroup: with the member's assignment, or with an error. Each session begins anew."""
+    """Answer every parked SyncGroup: with the member's assignment, or with an error. The sessions begin anew."""
     for member in group.members.values():
         respond = member.parked_sync
         if respond is None:
@@ -100,7 +100,7 @@ def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
 
 
 def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | None:
-    """Remove a member or a pending id, with its deadline. Its parked requests are answered. Returns the member."""
+    """Remove a member or a pending id, with its deadline. Answer the member's parked requests. Returns the member."""
     pending = group.pending.get(member_id)
     if pending is not None:
         step.state.deadlines.cancel(pending)
@@ -121,7 +121,7 @@ def on_abandoned_deadline(step: Step, _: object, deadline: Due) -> None:
 
 
 def unload(group: ClassicGroup, error: int) -> list[Reply]:
-    """The core is given up (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
+    """Give the group up with its core (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
     replies: list[Reply] = []
     for member in group.members.values():
         respond = group.unpark_join(member)
@@ -140,7 +140,7 @@ def _abandon(step: Step, member: Member, respond: Respond, response: Message) ->
 
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Begin a rebalance, or end the join phase of the present one if it waited only for this."""
+    """Begin a rebalance. If a join phase runs already, end it when all members have joined."""
     if (group.state, REBALANCE) in TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
@@ -176,7 +176,7 @@ def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = Fal
 
 
 def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """The time of the join phase is over, or the initial delay. The delay is prolonged if a member was added in it."""
+    """End the join phase at its deadline. Or prolong the initial delay, if a member was added during the delay."""
     if group.initial and group.newcomer and group.remaining_ms:
         group.newcomer = False
         delay_ms = min(step.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
@@ -188,15 +188,15 @@ def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> Non
 
 
 def complete(step: Step, group: ClassicGroup) -> None:
-    """End the join phase: a new generation of the members that have joined, or the group is Empty."""
+    """End the join phase: the joined members are a new generation. Without members the group is Empty."""
     deadlines, now = step.state.deadlines, step.now
     deadlines.cancel(group.join_deadline)
     if group.parked_joins < len(group.members):
         for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
-        # Only static members, and none has joined: wait further, until their sessions end. Never for 0 ms: that would
-        # not end.
+        # All members are static, and none has joined: the phase goes on until their sessions end. It never waits 0 ms,
+        # which would be an endless loop.
         deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
         return
     group.initial = group.newcomer = False
@@ -213,7 +213,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
 
 
 def loaded(step: Step, group: ClassicGroup) -> None:
-    """All records are replayed: a group with members is Stable, with fresh sessions. A too large one rebalances."""
+    """End the load: a group with members is Stable, with fresh sessions. With too many members it rebalances."""
     group.state = STABLE if group.members else EMPTY
     group.note_subscriptions()
     for member in group.members.values():
@@ -223,7 +223,7 @@ def loaded(step: Step, group: ClassicGroup) -> None:
 
 
 def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
-    """JoinGroup's answer to a member of this generation. `full`: with the list of members, which the leader needs."""
+    """JoinGroup's answer to a member of this generation. `full`: whether it has the list of members, for the leader."""
     name = group.protocol_name
     members = [
         JoinGroupResponseMember(one.member_id, one.instance_id, one.metadata(name))
@@ -237,15 +237,15 @@ def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResp
 
 
 def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
-    """Remove a member that has not left by itself."""
+    """Remove a member that has not asked to leave."""
     history.removed(step, group, member, cause)
     drop_member(step, group, member.member_id)
 
 
 def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None:
-    """A member has sent nothing for its session timeout (a new one: for five minutes)."""
+    """Remove a member that has sent nothing for its session timeout (a new member: for five minutes)."""
     if member.is_alive:
-        return  # its session begins anew when its parked request is answered
+        return  # the session begins anew when the member's parked request is answered
     if not member.is_new and _put_off_session(step, member):
         return
     remove_member(step, group, member, events.SESSION_EXPIRED)
@@ -256,7 +256,7 @@ def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None
 
 
 def on_sync_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
+    """Remove the members that have not sent SyncGroup within the rebalance timeout, also static members."""
     if _put_off_phase(step, group, deadline):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
@@ -291,7 +291,7 @@ def _answer_joins(step: Step, group: ClassicGroup) -> None:
 
 
 def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a SyncGroup, or park it until the leader's arrives. Its handler has checked what only v5+ requires."""
+    """Answer a SyncGroup, or park it until the leader's SyncGroup arrives. The handler has checked the fields of v5+."""
     error = _sync_error(group, request)
     if error or group is None:
         step.reply(command.respond, SyncGroupResponse(error_code=error))
@@ -333,7 +333,7 @@ def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
         del group.pending_sync[member.member_id]
         history.synced(step, group, member)
     if not group.pending_sync:
-        group.pending_sync.clear()  # frees its memory
+        group.pending_sync.clear()  # the metadata of the votes is needed no more
         step.state.deadlines.cancel(group.sync_deadline)
 
 
@@ -357,13 +357,13 @@ PENDING: Final = "pending"
 
 
 def hand_out(step: Step, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-    """The id may be used within the session timeout that its JoinGroup asked for."""
+    """Keep a new member id as pending for the session timeout that its JoinGroup asked for."""
     deadline = Deadline(PENDING, group.group_id, member_id)
     group.pending[member_id] = deadline
     step.state.deadlines.set(deadline, step.now.mono_ms + session_timeout_ms)
 
 
 def on_pending_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """The id was not used. A join phase that waits only for it ends, even in its initial delay."""
+    """Forget an unused pending id. A join phase that waits only for this id ends, even in its initial delay."""
     group.remove(deadline.subject)
     complete_if_joined(step, group, cut_delay=True)

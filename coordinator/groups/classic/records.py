@@ -1,4 +1,4 @@
-"""The record of a classic group as Kafka 4.3 writes it to `__consumer_offsets`, and how it changes the state."""
+"""The record of a classic group as Kafka 4.3 writes it to `__consumer_offsets`, and its replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_group(group_id: str, wall_ms: int) -> Record:
 
 
 def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = None) -> Record:
-    """The record of a group, with new `assignments` by member id (zero bytes for others), or its present ones."""
+    """The record of a group, with new `assignments` by member id (else zero bytes). None: the present assignments."""
     members = [
         MemberMetadata(
             member.member_id,
@@ -44,7 +44,7 @@ def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = N
 
 
 def texts(group: ClassicGroup) -> int:
-    """At least the number of characters and bytes in a group's record, without assignments."""
+    """An upper bound for the characters and bytes in a group's record, without assignments."""
     name = group.protocol_name
     head = (group.group_id, group.leader_id or "", group.protocol_type or "", name or "")
     return sum(map(len, head)) + sum(
@@ -65,13 +65,13 @@ def replay(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
             _remove(state, group)
         return
     if group is None:
-        group_id = intern(key.group)  # the same object as the key in `Offsets`, and as in repeated requests
+        group_id = intern(key.group)  # the string that `Offsets` and repeated requests have too
         state.groups[group_id] = group = ClassicGroup(group_id, value.current_state_timestamp)
     _restore(group, value, state.shared)
 
 
 def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValues) -> None:
-    """Set all fields that a record has. It does not have the state, which the table sets live."""
+    """Set all fields that a record has. A record does not have the state."""
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
@@ -81,7 +81,8 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValue
         for member_id in [member_id for member_id in group.members if member_id not in named]:
             group.remove(member_id)
     for one in value.members:
-        # The record has only the chosen protocol's metadata: a live member keeps its other protocols.
+        # The record has only the metadata of the chosen protocol. So a live member keeps the other protocols that it
+        # offers.
         timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
         member = group.members.get(one.member_id)
         chosen = (value.protocol or "", one.subscription)

@@ -22,7 +22,7 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 
 WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
 REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The usual answers, the same objects each time, never to be changed: their bytes are encoded only once."""
+"""The usual answers to a Heartbeat. They are never changed, so their bytes are encoded only once."""
 
 
 def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
@@ -42,7 +42,7 @@ def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: Clas
 
 
 class GenerationMember:
-    """One member of one generation: a part of `heartbeat` without look-ups, which costs less than a call of it."""
+    """Answers heartbeats of one member in one generation, without look-ups: cheaper than the function `heartbeat`."""
 
     __slots__ = ("_generation", "_group", "_member", "_member_id")
 
@@ -51,7 +51,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `heartbeat` would return WELL. If True, the deadline is moved. If False, nothing was done."""
+        """Whether the function `heartbeat` would return WELL. True: the deadline is moved. False: nothing was done."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER
@@ -68,7 +68,7 @@ class GenerationMember:
 
 
 def prepare_heartbeat(state: State, request: HeartbeatRequest) -> GenerationMember | None:
-    """The sender of such heartbeats. None when no member can be prepared now."""
+    """The `GenerationMember` for repeated heartbeats like this. None when the member cannot be prepared now."""
     group = classic_group(state, request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
     if group is None or member is None or group.validate_member(request.member_id, request.group_instance_id):
@@ -100,7 +100,7 @@ def leave_group(step: Step, command: Command, request: LeaveGroupRequest, group:
             step.refused(command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(step, group, events.LEFT, left[0])
-    # Last, as on Kafka: the requests that waited for this are answered earlier in the output.
+    # This answer is last in the output, as on Kafka: the requests that waited for the members are answered first.
     step.reply(command.respond, LeaveGroupResponse(members=rows))
 
 
@@ -115,7 +115,7 @@ def _leave(step: Step, group: ClassicGroup, one: MemberIdentity, left: list[Trig
         if error:
             return error
     member = group.members.get(member_id)
-    if member is None:  # an id that was only handed out
+    if member is None:  # a pending id
         left.append(Trigger(member_id, None, "", "", one.reason))
     else:
         left.append(history.trigger(member, one.reason))

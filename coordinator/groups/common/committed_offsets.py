@@ -1,10 +1,10 @@
 """The offsets of all groups of one core: committed ones, and those of open transactions. Only records change them.
 
-There may be millions. Each is kept as a few bytes, not as a message: 80 bytes instead of 200.
+A core may have millions of offsets. Each is kept as 80 bytes, where a message would take 200.
 
 Offsets of an open transaction (Kafka's pendingTransactionalOffsets) count once the transaction is committed. Until then
-the offset of such a partition is not stable (KIP-447). The order of the records decides, not the order of the ends. An
-earlier offset never replaces one that was committed later, in a transaction or outside of any.
+the offset of such a partition is not stable (KIP-447). Of two commits for a partition, the one whose record is later
+counts, whichever transaction ends first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Partition = tuple[str, int]
 Place = tuple[str, Partition]
 """A group, and the partition for which it has committed an offset."""
 Packed = bytes
-"""An OffsetCommitValue in its kept form: `_FIXED`, then the metadata in UTF-8."""
+"""An OffsetCommitValue as it is kept: the fields of `_FIXED`, then the metadata in UTF-8."""
 
 
 class OpenTransaction:
@@ -35,7 +35,7 @@ class OpenTransaction:
         self.producer_id = producer_id
         self.producer_epoch = self.newest_ms = -1
         self.offsets: dict[Place, tuple[int, Packed]] = {}
-        """For each place: the number of the record among those of all transactions, and the value."""
+        """For each place: the number of its record, counted over all transactions, and the value."""
 
 
 class PendingOffsets:
@@ -49,19 +49,19 @@ class PendingOffsets:
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
         self._replaced: dict[Place, int] = {}
-        """Place of an open transaction -> the records up to this number were replaced by a later commit."""
+        """Place -> the number up to which a later commit has replaced the records of open transactions."""
 
     def transactions(self) -> Collection[OpenTransaction]:
         """The open transactions, in the order of their beginning."""
         return self._transactions.values()
 
     def begin(self, producer_id: int, producer_epoch: int, timestamp_ms: int) -> None:
-        """Records of a transaction follow. It is open from now on if it was not open before."""
+        """Open the transaction of this producer, if it is not open yet: its records follow."""
         transaction = self._transactions.setdefault(producer_id, OpenTransaction(producer_id))
         transaction.producer_epoch, transaction.newest_ms = producer_epoch, timestamp_ms
 
     def put(self, producer_id: int, place: Place, packed: Packed) -> None:
-        """A commit in an open transaction."""
+        """Add a commit in an open transaction."""
         self._records += 1
         transaction = self._transactions[producer_id]
         transaction.offsets[place] = self._records, packed
@@ -69,20 +69,20 @@ class PendingOffsets:
         self.transactions_of.setdefault(group_id, {}).setdefault(partition, set()).add(transaction)
 
     def replace(self, place: Place, number: int | None = None) -> None:
-        """An offset counts from now on: records of open transactions, up to `number` if given, never replace it."""
+        """An offset is in force now. No earlier record of an open transaction (up to `number`) may replace it."""
         group_id, partition = place
         if partition in self.transactions_of.get(group_id, ()):
             self._replaced[place] = self._records if number is None else max(number, self._replaced.get(place, 0))
 
     def discard(self, place: Place) -> None:
-        """A tombstone: the offsets that open transactions have committed there are dropped."""
+        """Replay a tombstone: drop the offsets that open transactions have committed at this place."""
         group_id, partition = place
         for transaction in list(self.transactions_of.get(group_id, {}).get(partition, ())):
             del transaction.offsets[place]
             self._leave(place, transaction)
 
     def at(self, place: Place) -> Iterator[Packed]:
-        """The values that open transactions have committed there, without those that a later commit has replaced."""
+        """The values that open transactions have committed at a place, and that no later commit has replaced."""
         group_id, partition = place
         replaced = self._replaced.get(place, 0)
         for transaction in self.transactions_of.get(group_id, {}).get(partition, ()):
@@ -91,13 +91,13 @@ class PendingOffsets:
                 yield packed
 
     def newest_ms(self, producer_id: int) -> int:
-        """The time (wall) of the last commit in the transaction of this producer. -1: it has no transaction here."""
+        """The time (wall) of the last commit in this producer's open transaction; -1 when it has no transaction."""
         transaction = self._transactions.get(producer_id)
         return -1 if transaction is None else transaction.newest_ms
 
     def end(self, producer_id: int) -> Iterator[tuple[Place, int, Packed]]:
-        """The transaction of this producer has ended. Yields each offset that a later commit has not replaced, with the
-        number of its record.
+        """End the transaction of this producer. Yields each offset that no later commit has replaced, with its record's
+        number.
 
         An offset leaves the transaction when it is yielded. So the caller may pause between two of them.
         """
@@ -106,7 +106,7 @@ class PendingOffsets:
             return
         offsets = transaction.offsets
         for place in tuple(offsets):
-            if place in offsets:  # else it was deleted in a pause
+            if place in offsets:  # a pause may have deleted the offset
                 number, packed = offsets.pop(place)
                 is_replaced = number <= self._replaced.get(place, 0)
                 self._leave(place, transaction)
@@ -130,7 +130,7 @@ Partitions = Mapping[int, Packed]
 _FIXED: Final = Struct(">qiqq16s")
 """Offset, leader epoch, commit timestamp, expire timestamp, topic id."""
 pack_offset = _FIXED.pack
-"""Packs offset, leader epoch, commit and expire timestamp, topic id: a value in its kept form, without its metadata."""
+"""Packs offset, leader epoch, commit and expire timestamp, topic id: a kept value without its metadata."""
 _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from
@@ -141,7 +141,7 @@ _NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 def pack(value: OffsetCommitValue) -> Packed:
-    """The value in its kept form."""
+    """An OffsetCommitValue as it is kept."""
     packed: Packed = pack_offset(
         value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
     )
@@ -149,29 +149,29 @@ def pack(value: OffsetCommitValue) -> Packed:
 
 
 def unpack(packed: Packed) -> OffsetCommitValue:
-    """The value that was committed."""
+    """The OffsetCommitValue that a kept value stands for."""
     offset, leader_epoch, commit_ms, expire_ms, topic_id = _unpack(packed)
     return OffsetCommitValue(offset, leader_epoch, metadata_of(packed), commit_ms, expire_ms, topic_id)
 
 
 def position_of(packed: Packed) -> tuple[int, int]:
-    """(offset, leader epoch)."""
+    """(offset, leader epoch) of a kept value."""
     offset, leader_epoch = _unpack_position(packed)
     return offset, leader_epoch
 
 
 def metadata_of(packed: Packed) -> str:
-    """The metadata alone."""
+    """The metadata of a kept value."""
     return packed[_METADATA:].decode("utf-8", "surrogatepass") if len(packed) > _METADATA else ""
 
 
 def topic_id_of(packed: Packed) -> bytes:
-    """The topic id alone; zeroes when the record had none."""
+    """The topic id of a kept value; zeroes when the record had no topic id."""
     return packed[_TOPIC_ID]
 
 
 def times_of(packed: Packed) -> tuple[int, int]:
-    """(commit timestamp, expire timestamp or -1) in wall ms."""
+    """(commit timestamp, expire timestamp or -1) of a kept value, in wall ms."""
     commit_ms, expire_ms = _unpack_times(packed)
     return commit_ms, expire_ms
 
@@ -187,16 +187,16 @@ class Offsets:
         self._pending_of = self.pending.transactions_of
 
     def put(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
-        """A commit replaces the value before."""
+        """Replay a commit: its value replaces the one before."""
         if self._pending_of:
             self.pending.replace((group_id, (topic, partition)))
         try:
             self._groups[group_id][topic][partition] = packed
-        except KeyError:  # the first one of the group, or of the topic
+        except KeyError:  # the first commit of the group, or of the topic
             self._groups.setdefault(intern(group_id), {})[intern(topic)] = {partition: packed}
 
     def discard(self, group_id: str, topic: str, partition: int) -> None:
-        """A tombstone deletes the value. Harmless without a value."""
+        """Replay a tombstone: delete the value, if it exists."""
         if self._pending_of:
             self.pending.discard((group_id, (topic, partition)))
         topics = self._groups.get(group_id)
@@ -226,18 +226,18 @@ class Offsets:
         return self._groups.items()
 
     def group_ids(self) -> dict[str, None]:
-        """Every group with offsets, also with offsets of an open transaction only."""
+        """The ids of all groups with offsets, also of groups that have only offsets of open transactions."""
         return dict.fromkeys(chain(self._groups, self._pending_of))
 
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, value: OffsetCommitValue
     ) -> None:
-        """A commit in an open transaction: it counts once the transaction is committed."""
+        """Add a commit in an open transaction. The offset counts once the transaction is committed."""
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> Iterator[tuple[Place, Packed]]:
-        """A transaction has ended: the offsets that it has committed count from now on, or are dropped. Yields each of
-        these offsets when that is done. The caller may pause between two of them, and must read all.
+        """End a transaction: its offsets count from now on, or are dropped. Yields each offset once that is done. The
+        caller may pause between two of them, and must read all.
         """
         for place, number, packed in self.pending.end(producer_id):
             if is_committed:
@@ -255,7 +255,7 @@ class Offsets:
         return group_id in self._pending_of
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether anything was committed there, also by an open transaction."""
+        """Whether an offset was committed for this partition, also in an open transaction."""
         return partition in self.partitions(group_id, topic) or self.is_unstable(group_id, topic, partition)
 
     def places(self, group_id: str) -> Collection[tuple[str, int]]:

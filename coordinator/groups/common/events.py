@@ -1,13 +1,13 @@
-"""What the core reports for the history: kinds of events, causes of rebalances, and their facts. Decides nothing.
+"""What the core reports for the history: kinds of events, their facts, and causes of rebalances. This module decides
+nothing.
 
 In a classic group each rebalance begins with one REBALANCE_STARTED. It ends with REBALANCE_COMPLETED or GROUP_EMPTIED,
-or with REBALANCE_FAILED when another one begins before. In a consumer group (KIP-848) each new epoch is one
-EPOCH_BUMPED, and its targets are one TARGET_ASSIGNED. EPOCH_RECONCILED says that all members have reached their
-targets.
+or with REBALANCE_FAILED when another rebalance begins before. A consumer group (KIP-848) has one EPOCH_BUMPED for each
+new epoch, and one TARGET_ASSIGNED for its targets. EPOCH_RECONCILED says that all members have reached their targets.
 
 Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind names
-its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms. The rules for unstable
-members, at the end, are also those of the pipeline's verdicts.
+its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms. The pipeline's verdicts
+use the same rules for unstable members, which stand at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 GROUP_CREATED: Final = "group_created"
 """No facts."""
 GROUP_EMPTIED: Final = "group_emptied"
-"""generation, took_ms (how long the rebalance took that ended so)."""
+"""generation, took_ms (the length of the rebalance that left no member)."""
 GROUP_DELETED: Final = "group_deleted"
 """No facts."""
 MEMBER_JOINED: Final = "member_joined"
@@ -48,15 +48,15 @@ MEMBER_EXPIRED: Final = "member_expired"
 MEMBER_REMOVED: Final = "member_removed"
 """member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT, REVOCATION_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
-"""member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
+"""member (MemberFacts, with the new id), replaced (the old id, which is fenced), reason."""
 MEMBERS_SYNCED: Final = "members_synced"
 """generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned."""
 REBALANCE_STARTED: Final = "rebalance_started"
-"""cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
+"""cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (of the group before)."""
 REBALANCE_COMPLETED: Final = "rebalance_completed"
 """generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
 
-* took_ms: since work stopped, with earlier, failed rebalances.
+* took_ms: since work stopped, including failed rebalances before this one.
 * members (MemberFacts), before (the old assignments by member id), topics (partition counts), settings (GroupSettings).
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
@@ -64,7 +64,7 @@ REBALANCE_FAILED: Final = "rebalance_failed"
 MEMBER_AWAY: Final = "member_away"
 """member (MemberFacts): a static member of a consumer group has announced that it will return (epoch -2)."""
 EPOCH_BUMPED: Final = "epoch_bumped"
-"""epoch (the new one), cause, trigger (Trigger or None), members (how many), state (the one before).
+"""epoch (the new one), cause, trigger (Trigger or None), members (how many), state (of the group before).
 
 topics: the first topics that have changed, if that is the cause: topic, before, now (partitions), made_again.
 """
@@ -76,19 +76,19 @@ changes (member id, target before, target), of the members with a new target.
 TARGET_FAILED: Final = "target_failed"
 """epoch, assignor, took_ms: the assignor failed; the present targets stay in force."""
 MEMBER_RECONCILED: Final = "member_reconciled"
-"""A member has reached its target, and had to give up or was given partitions.
+"""A member has reached its target, and has lost or got partitions on the way.
 
 * member (its names), epoch, revoked and assigned (how many partitions), gave_up (the first of the revoked ones).
-* revoking_ms: until they were given up. took_ms: since its target was in force.
-* waited_ms and waited_for: for partitions of these members.
+* revoking_ms: until the member had given up its partitions. took_ms: since its target was in force.
+* waited_ms, waited_for: how long, and the members whose partitions this member waited for.
 """
 EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have reached their targets.
 
 * epoch, first_epoch, epochs (how many), causes (how many by cause), assignor, members, revoked, assigned, partitions.
-* cause, trigger, took_ms: of and since the first epoch; None when it was not seen.
-* changed: how many members had to give up or were given partitions.
-* paused_partition_ms: the sum of the times without an owner, of the partitions that changed hands.
+* cause, trigger: of the first epoch. took_ms: since the first epoch. All are None when that epoch was not seen.
+* changed: how many members have lost or got partitions.
+* paused_partition_ms: the sum of the times without an owner, of the partitions that got another owner.
 * slowest: rows as of MEMBER_RECONCILED. waited_for: members that had partitions of others, with took_ms.
 """
 GROUP_UPGRADED: Final = "group_upgraded"
@@ -100,10 +100,9 @@ OFFSETS_DELETED: Final = "offsets_deleted"
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
 TRANSACTION_COMMITTED: Final = "transaction_committed"
-"""A transaction was committed, so its offsets count: producer_id, producer_epoch, since_ms (its last commit), offsets.
-"""
+"""A transaction's offsets are in force now: producer_id, producer_epoch, since_ms (its last commit), offsets."""
 TRANSACTION_ABORTED: Final = "transaction_aborted"
-"""The offsets of a transaction never count: producer_id, producer_epoch, offsets, since_ms."""
+"""The offsets of an aborted transaction are dropped: producer_id, producer_epoch, offsets, since_ms."""
 REQUEST_REFUSED: Final = "request_refused"
 """api, error (Kafka's code), client_id, host, member, instance. The server counts them."""
 
@@ -183,7 +182,7 @@ class Trigger(NamedTuple):
 def request_refused(
     request: Message, client: Client, group_id: str, error: int, member_id: str, instance_id: str | None
 ) -> Event:
-    """A member's request was refused. An answer that only says what to do next is no refusal."""
+    """The event of a refused request of a member. An answer that only says what to do next is no refusal."""
     facts: dict[str, object] = {
         "api": type(request).__name__.removesuffix("Request"),
         "error": error,
@@ -199,26 +198,26 @@ SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
 
 RETURN_MS: Final = 10 * MINUTE
-"""How soon a process of the same instance id, or client id and host, must join to count as returned."""
+"""A process has returned if one with the same instance id, or client id and host, joins within this time."""
 LOOP_MS: Final = 15 * MINUTE
-"""A process that leaves again so soon after it returned is in a loop."""
+"""A process that leaves again within this time after it returned is in a loop."""
 LOOPS: Final = 3
 """How often a process must have left and returned for a crash loop."""
 TWO_LOOP: Final = 5
-"""How often two processes together must have left and returned for flapping, each of them at least twice."""
+"""How often two processes together must have left and returned for flapping; each of them at least twice."""
 
 CRASH_LOOP: Final = "crash_loop"
 FLAPPING: Final = "flapping"
 SLOW: Final = "slow_poller"
 POLLED_TOO_LATE: Final = "poll timeout"
-"""The reason with which a client leaves whose application has not polled in time contains this text."""
+"""A client whose application has not polled in time leaves with a reason that contains this text."""
 
 
 def unstable_text(kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True) -> str:
     """The sentence about unstable members. `over`: the problem has ended. `again`: a slow poller was removed
     repeatedly.
 
-    `died`: the member did not always leave by LeaveGroup. Else somebody may start and stop it.
+    `died`: the member did not always leave by LeaveGroup. If it always did, somebody may start and stop the process.
     """
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"

@@ -24,7 +24,7 @@ Partitions = Callable[[], Iterable[tuple[bytes, int]]]
 
 
 class Group(Protocol):
-    """One group. Its class is its type: `dispatch` has the functions for groups of each class."""
+    """One group. Each type of group is a class: `core` has the functions for each class."""
 
     group_id: str
 
@@ -41,7 +41,7 @@ class Group(Protocol):
         """The type, as in ListGroups."""
 
     def record_keys(self) -> list[Message]:
-        """The keys of all its records that are in force, without those of its offsets."""
+        """The keys of all the group's records that are in force, without the keys of its offsets."""
 
     def validate_commit(
         self,
@@ -54,7 +54,7 @@ class Group(Protocol):
         """May this member commit offsets in this epoch (a classic group's generation)? Returns 0, or Kafka's error
         code.
 
-        `version`: of the request. `partitions`: of the commit; None: they are not known, so a past epoch is refused.
+        `version`: of the request. `partitions`: of the commit; None: they are unknown, so a past epoch is refused.
         """
 
     def validate_transactional_commit(
@@ -70,7 +70,7 @@ class Group(Protocol):
         """May this member read offsets in this epoch? Returns 0, or Kafka's error code."""
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit has passed `validate_commit`. Where a commit counts as a heartbeat, the session begins anew."""
+        """Note a commit that was allowed. Where a commit counts as a heartbeat, the member's session begins anew."""
 
     def validate_offset_delete(self) -> int:
         """May offsets of this group be deleted at all? Returns 0, or Kafka's error code."""
@@ -79,10 +79,10 @@ class Group(Protocol):
         """Why the group may not be deleted: Kafka's error code, or 0 when it may be deleted."""
 
     def is_unused(self) -> bool:
-        """Does the group have no members, and no ids that were handed out to future members?"""
+        """Does the group have neither members nor member ids that were handed out and not used?"""
 
     def unused_since_ms(self) -> int:
-        """Wall ms since when retention counts for unsubscribed offsets, or SINCE_COMMIT, or NOT_NOW."""
+        """Since when (wall ms) retention counts for offsets of unsubscribed topics; or SINCE_COMMIT, or NOT_NOW."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, or may subscribe to it."""

@@ -35,7 +35,7 @@ class TopicsImage:
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
     ) -> None:
-        """`by_id`: the same topics by id, if the caller has them. Both maps are copied."""
+        """`by_id`: the same topics by id, if the caller has them. The constructor copies both maps."""
         self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
         copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
@@ -45,7 +45,7 @@ class TopicsImage:
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
-        """The topics of `before` that were deleted since then: name by id. The result is kept for all shards."""
+        """The topics of `before` that were deleted since then: name by id. All shards ask, so the result is kept."""
         if self._before() is not before:
             ids = self.by_id
             self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
@@ -61,7 +61,7 @@ NO_TOPICS = TopicsImage({}, 0)
 
 
 class TopicsChanged:
-    """The command that gives a core its next image. Its output has only tombstones for offsets of deleted topics."""
+    """The command that gives a core its next image. The output has only tombstones for offsets of deleted topics."""
 
     __slots__ = ("image",)
 

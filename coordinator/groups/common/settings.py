@@ -14,15 +14,15 @@ class GroupSettings:
     """Kafka's broker properties that the core follows; a field's name is the property's with "." as "_"."""
 
     group_min_session_timeout_ms: int = 6_000
-    """Least session timeout a JoinGroup may ask for (inclusive)."""
+    """The least session timeout that a JoinGroup may ask for (inclusive)."""
     group_max_session_timeout_ms: int = 1_800_000
-    """Greatest session timeout a JoinGroup may ask for (inclusive)."""
+    """The greatest session timeout that a JoinGroup may ask for (inclusive)."""
     group_initial_rebalance_delay_ms: int = 3_000
     """How long the first rebalance of an Empty group waits for more members (KIP-134)."""
     group_max_size: int = 2_147_483_647
-    """Most members of one group (KIP-389)."""
+    """The largest number of members of a classic group (KIP-389)."""
     offset_metadata_max_bytes: int = 4_096
-    """Longest metadata of one commit. Kafka counts UTF-16 units, although the name says bytes."""
+    """The longest metadata of one committed offset. Kafka counts UTF-16 units, although the name says bytes."""
     offsets_retention_minutes: int = 10_080
     """How long unused offsets are kept (KIP-211)."""
     offsets_retention_check_interval_ms: int = 600_000
@@ -30,9 +30,9 @@ class GroupSettings:
     group_consumer_session_timeout_ms: int = 45_000
     """How long a member of a consumer group (KIP-848) may be silent."""
     group_consumer_heartbeat_interval_ms: int = 5_000
-    """How often such a member is to send a heartbeat."""
+    """How often a member of a consumer group is to send a heartbeat."""
     group_consumer_max_size: int = 2_147_483_647
-    """Most members of one consumer group."""
+    """The largest number of members of one consumer group."""
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The strategies of the server. The first is used when no member asks for another."""
     group_consumer_assignment_interval_ms: int = 1_000
@@ -42,7 +42,7 @@ class GroupSettings:
     group_consumer_migration_policy: str = "bidirectional"
     """Which groups may change their protocol while they have members: disabled, upgrade, downgrade, bidirectional."""
     broker_rack: str | None = None
-    """The rack of this node: it is in the hash that consumer groups keep of their topics (KIP-1101)."""
+    """The rack of this node. The hash that consumer groups keep of their topics contains it (KIP-1101)."""
 
 
 class OwnConfig(NamedTuple):
@@ -65,14 +65,14 @@ class Times(NamedTuple):
 
 
 class GroupConfigured(NamedTuple):
-    """The new configuration of a group. None: the group has no configuration of its own any more."""
+    """The command that changes a group's configuration. None: the group no longer has a configuration of its own."""
 
     group_id: str
     own: OwnConfig | None
 
 
 class IntervalConfigured(NamedTuple):
-    """The new value of the broker's `group.consumer.assignment.interval.ms`, which may change while it runs."""
+    """The command that changes the broker's `group.consumer.assignment.interval.ms` while the server runs."""
 
     assignment_interval_ms: int
 
@@ -105,7 +105,7 @@ class GroupConfigs:
         return Times(*[default if value is None else value for value, default in zip(own, self._default, strict=True)])
 
     def apply(self, change: GroupConfigured | IntervalConfigured) -> None:
-        """Apply a change."""
+        """Take a changed configuration into account."""
         self.version += 1
         if isinstance(change, IntervalConfigured):
             self._default = self._default._replace(assignment_interval_ms=change.assignment_interval_ms)

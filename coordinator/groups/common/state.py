@@ -37,9 +37,9 @@ from muster.protocol.wire import uv
 _Value = TypeVar("_Value", bound=Hashable)
 
 KEPT: Final = 10_000
-"""Values kept at most. Then all are dropped, and members that join later share new ones."""
+"""The largest number of kept values. At this number all are dropped, and members that join later share new values."""
 MAX_SHARED_LENGTH: Final = 1_024
-"""Longer metadata and names are not shared: they would stay here after their last member is gone."""
+"""Longer metadata and names are not shared: they would stay in memory after their last member is gone."""
 
 
 class SharedValues:
@@ -52,7 +52,7 @@ class SharedValues:
         self._known: dict[Any, Any] = {}
 
     def of(self, value: _Value) -> _Value:
-        """An equal value of the same type. There are no booleans and floats here."""
+        """The kept value that equals `value`, or `value`, which is then kept. No value is a boolean or a float."""
         known = self._known
         found: _Value | None = known.get(value)
         if found is not None:
@@ -65,25 +65,25 @@ class SharedValues:
         return value
 
     def known(self, value: _Value) -> _Value | None:
-        """An equal value that is kept. None when no such value is kept."""
+        """The kept value that equals `value`. None when no such value is kept."""
         found: _Value | None = self._known.get(value)
         return found
 
     def moment(self, wall_ms: int) -> int:
-        """The present time: the same object for everything within one millisecond."""
+        """The present time as a shared integer: all callers within one millisecond get the same object."""
         if wall_ms != self._moment:
             self._moment = wall_ms
         return self._moment
 
     def one_protocol(self, name: str, metadata: bytes) -> Protocols:
-        """The `protocols` of a member with only its chosen protocol known. Most groups have one such value."""
+        """The `protocols` of a member when only its chosen protocol is known. Members with equal metadata share it."""
         offered = ((name, metadata),)
         # A hash of long metadata has to read all of it.
         known: Protocols | None = self._known.get(offered) if len(metadata) <= MAX_SHARED_LENGTH else None
         return self.protocols(offered) if known is None else known
 
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
-        """The protocols that a member offers, in values that other members and its own protocols share."""
+        """The protocols that a member offers, made of shared values."""
         of, given = self.of, tuple(offered)
         if sum([len(data) for _, data in given]) > MAX_SHARED_LENGTH:
             return tuple([(of(name), of(data) if len(data) <= MAX_SHARED_LENGTH else data) for name, data in given])
@@ -118,8 +118,8 @@ class State:
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types.
 
-        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: work is done at once. `downgrade`: how
-        consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: of single groups.
+        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: all work is done at once. `downgrade`:
+        how consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: those of single groups.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
@@ -155,7 +155,7 @@ class State:
 
 
 class Step(Output):
-    """The output while it grows, with its input: the state, the time, how long answers waited, the largest batch."""
+    """One step: its input (the state, the time, how long answers waited, the largest batch) and its growing output."""
 
     __slots__ = ("late_answers", "max_bytes", "now", "state")
 
@@ -179,7 +179,7 @@ class Step(Output):
         self.replies.append((respond, response))
 
     def record(self, record: Record) -> None:
-        """Decide on a record: it is written to the log, and is part of the state from now on."""
+        """Add a record to the output, for the log, and apply it to the state."""
         self.records.append(record)
         self.state.evolve(record.key, record.value)
 
@@ -197,7 +197,7 @@ class Step(Output):
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
 
     def put_off(self, deadline: Due, since_ms: int, timeout_ms: int, *, is_own: bool = True) -> bool:
-        """Move a deadline on if late answers prolong the time since `since_ms`. Returns whether they do."""
+        """Move a deadline on if late answers prolong the timeout since `since_ms`. Returns whether it was moved."""
         until_ms = self.late_answers.until(since_ms, timeout_ms, self.now.mono_ms, is_own=is_own)
         if until_ms <= self.now.mono_ms:
             return False
@@ -205,7 +205,7 @@ class Step(Output):
         return True
 
     def event(self, kind: str, group_id: str, **facts: object) -> None:
-        """Report something for the history; `events` has the kinds and their facts."""
+        """Report an event for the history; `events` has the kinds and their facts."""
         self.events.append(Event(kind, group_id, facts))
 
     def refused(self, command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> None:
@@ -221,13 +221,13 @@ _EXPIRING_OFFSET_VERSION: Final = 1
 
 
 class PackedRecord(Record):
-    """A record with known bytes, for code that decided on it and had all that it needs. `row`: the result of `pack`."""
+    """A record whose bytes are made already. `row`: the result of `pack`."""
 
     row: bytes
 
 
 def pack(record: Record) -> bytes:
-    """A record of `__consumer_offsets` as its bytes in a batch, see `pack_record`."""
+    """The bytes in a batch of a record of `__consumer_offsets`, see `pack_record`."""
     if type(record) is PackedRecord:
         return record.row
     return pack_record(OFFSETS, record)
@@ -243,7 +243,7 @@ def with_bytes(record: Record) -> PackedRecord:
 
 
 def tombstone(key: Message) -> Record:
-    """The record of this key is deleted."""
+    """The tombstone that deletes the record of this key."""
     return Record(key, None, 0)
 
 
@@ -263,7 +263,7 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """One committed offset. With an expire timestamp (OffsetCommit v2-4) it has no leader epoch and no topic id."""
+    """The record of a committed offset. With an expire timestamp (OffsetCommit v2-4) it has no epoch and topic id."""
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
@@ -273,12 +273,12 @@ def offset_commit(
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    """The offset is deleted or has expired, or its topic was deleted."""
+    """The tombstone of an offset that is deleted or has expired, or whose topic was deleted."""
     return Record(OffsetCommitKey(group_id, topic, partition), None, 0)
 
 
 RECORD_BYTES: Final = 120
-"""More bytes than a record of the core has, without its names, its metadata and its assignments."""
+"""An upper bound for the bytes of a record, without its names, its metadata and its assignments."""
 
 
 def is_too_large(
@@ -286,7 +286,7 @@ def is_too_large(
 ) -> bool:
     """Whether these records of one command, and `made` times `times`, are more than may be written.
 
-    `texts`: at least the number of characters and bytes in `records`, or in `made` if given. The exact size is computed
+    `texts`: an upper bound for the characters and bytes in `records`, or in `made` if given. The exact size is computed
     only near the limit.
     """
     most, count = step.max_bytes, len(records) + times * len(made)

@@ -1,6 +1,6 @@
 """A classic group becomes a consumer group: its members stay, with the generation as their epoch.
 
-Their metadata is read for that. Large groups are read in a thread.
+The members' metadata is read for that; the metadata of a large group is read in a thread.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 
 CANNOT: Final = "Cannot upgrade classic group {} to consumer group because "
 READ_AT_ONCE: Final = 32 * 1024
-"""Bytes of the members of a classic group that are read on the event loop: some 5 ms."""
+"""The largest group, in bytes of its members' data, that is read on the event loop: some 5 ms."""
 MemberData = tuple[str, bytes, bytes]
-"""The data of a member: its id, its metadata of the group's protocol, and its assignment."""
+"""The data of a classic member: its id, its metadata of the group's protocol, and its assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
-"""From a member's metadata: its rack, and the topics that it subscribes to."""
+"""The rack of a member, and the topics that it subscribes to, from its metadata."""
 
 
 class Read(NamedTuple):
-    """The data read of a member, and the records of its target and its current assignment."""
+    """The decoded data of a member, and the records of its target and its current assignment."""
 
     subscribed: _Subscribed
     member_target: TargetAssignment
@@ -65,7 +65,7 @@ class Read(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The data of a group's members, read outside the event loop, with these topics, in this generation."""
+    """The data of a group's members, read outside the event loop; valid for this generation and these topics."""
 
     image: TopicsImage
     generation: int
@@ -73,7 +73,7 @@ class Prepared(NamedTuple):
 
 
 NOTHING_READ: Final = Prepared(NO_TOPICS, -1, MappingProxyType({}))
-"""The result when a group could not be read: its members are read when the heartbeat is answered."""
+"""The result when a group could not be read. Its members are read when the heartbeat is answered."""
 
 
 class Reader:
@@ -98,7 +98,7 @@ class Reader:
         )
 
     def member_target(self, assigned: bytes) -> TargetAssignment:
-        """A member's partitions, by topic id. Raises as `read`."""
+        """A member's partitions, by topic id. Raises the same errors as `read`."""
         member_target: dict[bytes, Sequence[int]] = {}
         if assigned:
             assignment = decode_assignment(assigned)[1]
@@ -115,7 +115,7 @@ class Reader:
         return target_assignment(member_target)
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
-        # Most members have the same.
+        # Most members have the same subscription.
         subscribed = self._known.get(metadata)
         if subscribed is None:
             subscription = decode_subscription(metadata)[1]
@@ -129,7 +129,7 @@ class Reader:
 
 
 def is_large(step: Step, group: ClassicGroup) -> bool:
-    """Whether the read takes long. False for data that are too large to be read at all."""
+    """Whether it takes long to read the group. False for data that are too large to be read at all."""
     members = group.members.values()
     offered = sum([len(metadata) for one in members for _, metadata in one.protocols])
     data = offered + sum([len(one.assignment) for one in members])
@@ -143,7 +143,7 @@ def reading_of(group: ClassicGroup, image: TopicsImage) -> Callable[[], Prepared
 
     def read() -> Prepared:
         members: dict[MemberData, Read] = {}
-        with suppress(Refused, MalformedMessage):  # the same error is found again where it can be answered
+        with suppress(Refused, MalformedMessage):  # the heartbeat meets the same error, and is answered with it
             for one in data:
                 members[one] = reader.read(one)
         return Prepared(image, generation, members)
@@ -194,7 +194,7 @@ def heartbeat_to_classic_group(
 
 def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> list[_Row]:
     """The members of a classic group as members of a consumer group. Raises Refused when one cannot be converted.
-    Parked requests are answered in both cases, as on Kafka.
+    Parked requests are answered also when a member is refused, as on Kafka.
     """
     settings, no = step.state.settings, CANNOT.format(group.group_id)
     if settings.group_consumer_migration_policy.lower() not in _UPGRADES:
@@ -238,9 +238,9 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
 
 
 def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[MemberData, Read]) -> _Row:
-    # it has joined since that was chosen; as Kafka, which throws an exception
+    # the member has joined since the protocol was chosen; Kafka throws an exception then
     if group.protocol_name not in dict(member.protocols):
-        reader.member_target(member.assignment)  # but checks this before
+        reader.member_target(member.assignment)  # Kafka checks this before
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     data = member.member_id, member.metadata(group.protocol_name), member.assignment
     read = ready.get(data) or reader.read(data)
@@ -282,7 +282,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     for row in rows:
         replay.apply_member(step.state, group_id, row.member_id, row.description)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
-    made = step.state.groups[group_id]  # also without members: a member had begun to join then
+    made = step.state.groups[group_id]  # the group exists also when it had no members: then a member had begun to join
     assert isinstance(made, ConsumerGroup)
     replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))

@@ -1,8 +1,8 @@
 """OffsetCommit to groups of all types. The group checks the member; then metadata and size are checked.
 
-A member repeats its commits with other offsets. So the rest of their records is made once. `commit_prepared` and
-`handle` give the same records, state and answer (test_commit_template, test_properties). They are not one function
-because `commit_prepared` makes and encodes no messages. Unusual cases are left to `handle`.
+A member repeats its commits with other offsets. So the parts of the records that stay the same are made once.
+`commit_prepared` and `handle` give the same records, state and answer (test_commit_template, test_properties). They are
+not one function because `commit_prepared` makes and encodes no messages. Unusual cases are left to `handle`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from muster.protocol.wire import uv
 
 Row = TypeVar("Row")
 OFFSET_RECORD_BYTES: Final = 59
-"""Bytes of the record of an offset, without the names of its group and topic and its metadata. 17 bytes are of the
-record and its key. 42 are of the value with a topic id (OffsetCommitValue 4).
+"""Bytes of the record of an offset, without the names of its group and topic and its metadata. The record and its key
+take 17 bytes, the value with a topic id (OffsetCommitValue 4) takes 42.
 """
 _LATEST_MS: Final = 2**63 - 1
 """The latest time that a record can have. Java's sum would overflow, and the offset would expire at once."""
 
 
 def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
-    """Answer an OffsetCommit: a row for each partition. Its handler has refused unknown topics and partitions."""
+    """Answer an OffsetCommit: a row for each partition. The API handler has refused unknown topics and partitions."""
     state, group_id = step.state, request.group_id
     group = state.groups.get(group_id)
     error = _error_of(group, command, request, state.image)
@@ -86,13 +86,13 @@ def _refuse(step: Step, command: Command, request: OffsetCommitRequest, error: i
 
 
 def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
-    """The least bytes of a topic's records in the log, approximately."""
+    """The approximate least size of one topic's records in the log, in bytes."""
     names = OFFSET_RECORD_BYTES + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
 def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
-    """Every partition gets the error, unless a response has another error already. There is no top-level error."""
+    """The answer with this error for every partition that has no other error. There is no top-level error."""
     topics = [
         OffsetCommitResponseTopic(topic.name, topic.topic_id, rows_with(OffsetCommitResponsePartition, topic, error))
         for topic in asked.topics
@@ -115,7 +115,8 @@ class CommitCommand(Command):
 def _error_of(group: Group | None, command: Command, request: OffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id_or_member_epoch
     if group is None:
-        # Without a generation: a consumer that assigns its partitions itself. Its first commit makes a simple group.
+        # The commit has no generation: the consumer assigns its partitions itself. Its first commit makes a simple
+        # group.
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     version = command.version if isinstance(command, CommitCommand) else NEWEST_COMMIT
 
@@ -129,7 +130,7 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
-    """The id that is written: the id of the request, or else of the topic with this name."""
+    """The topic id to write: the id in the request, or else the id of the topic of this name."""
     if topic.topic_id != ZERO_UUID:
         return topic.topic_id
     known = image.by_name.get(topic.name)
@@ -137,7 +138,7 @@ def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
 
 
 def is_longer(text: str, units: int) -> bool:
-    """Whether a text is longer than so many UTF-16 units, Java's characters: one or two for each of Python's."""
+    """Whether a text is longer than `units` UTF-16 units. One character of Python is one or two of them."""
     length = len(text)
     return length * 2 > units and (length > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2)
 
@@ -156,7 +157,7 @@ TemplateRow = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, 
 
 class CommitTemplate:
     """The records of a commit without offsets and times, for a core with the same image of the topics. `response`: the
-    answer when all is well; not to be changed. `most_size`: bytes of their batch, or more.
+    answer without errors, never to be changed. `most_size`: an upper bound for the bytes of their batch.
     """
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
@@ -175,8 +176,8 @@ class CommitTemplate:
 def prepare_commit(
     state: State, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None when only `handle` can answer it. Its offsets have an expiry
-    of their own, its metadata is too long, or it may be too large.
+    """The template of a request whose topics exist. None when only `handle` can answer it. Then offsets have their own
+    expiry, metadata is too long, or the records may be too many.
     """
     if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None
@@ -198,7 +199,7 @@ def prepare_commit(
 
 
 def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> bool:
-    """Whether the member may not use this version, which the template does not have."""
+    """Whether the member may not use this version of the request."""
     group = state.groups.get(request.group_id)
     if group is None or version >= MEMBER_EPOCHS_SINCE:
         return False
@@ -237,8 +238,8 @@ def commit_prepared(
     now: Now,
     max_bytes: int = NO_LIMIT,
 ) -> list[bytes] | None:
-    """Commit these offsets, one for each row. Returns the records as their bytes in a batch, already in the state.
-    Without a result nothing was done, and the request is to be handled as any other.
+    """Commit these offsets, one for each row. Returns the bytes of the records; the state has them already. None:
+    nothing was done, and `handle` must take the request.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)
@@ -252,7 +253,7 @@ def commit_prepared(
     out: list[bytes] = []
     for row, (topic, partition, pack, before, between, after, topic_id, metadata) in enumerate(template.rows):
         offset, leader_epoch = offsets[row], leader_epochs[row]
-        # As the replay of the record does it.
+        # This changes the state as the replay of the record does.
         put(group_id, topic, partition, pack_offset(offset, leader_epoch, wall_ms, -1, topic_id) + metadata)
         out.append(pack(before, offset, leader_epoch, between, wall_ms, after))
     return out

@@ -1,8 +1,8 @@
 """Deletion, for groups of all types: OffsetDelete and DeleteGroups, and the offsets of deleted topics.
 
-As in Kafka's `onTopicsDeleted`, the offsets of deleted topics go. All groups are checked in slices, so that requests
-need not wait; until then old offsets are still shown. A new topic may have the same name. Transactional commits have no
-topic id, and would be treated as old offsets. So they are refused until their group was checked.
+Offsets of deleted topics are deleted, as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
+requests need not wait. Clients see old offsets until then. A new topic may have the same name. Transactional commits
+have no topic id, and would be treated as old offsets. So they are refused until their group was checked.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _delete_topic(
 
 
 def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups: one row for each name, once. A replay finds no offsets without a group."""
+    """Answer a DeleteGroups: one row for each name, without duplicates. Offsets are deleted before their group."""
     names, made = dict.fromkeys(request.groups_names), list[Record]()
     errors = [_delete_group(step, made, group_id) for group_id in names]
     if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
@@ -107,9 +107,9 @@ TOPIC_DELETION: Final = "topic deletion"
 SLICE: Final = 500
 """Work of one slice, half a millisecond for each shard: each group, and each checked offset, counts 1."""
 REMOVE: Final = 10
-"""Each record that is written counts this much more."""
+"""The work that a written record counts, besides the check of its offset."""
 CHUNK: Final = 50
-"""Offsets of one topic that are checked together."""
+"""The number of offsets of one topic that are checked together."""
 SLICE_AFTER_MS: Final = 1
 
 
@@ -129,7 +129,7 @@ class _Gone:
 
 
 class _Some(NamedTuple):
-    """Some offsets to check; `is_pending`: of open transactions. Without a topic, the group is done."""
+    """Some offsets to check; `is_pending`: offsets of open transactions. A value without a topic ends the group."""
 
     group_id: str
     topic: str | None = None
@@ -138,7 +138,7 @@ class _Some(NamedTuple):
 
 
 class TopicDeletion(Due):
-    """The progress over the groups, and the deadline of the next slice. Not persisted: a load begins anew."""
+    """The progress over the groups, and the deadline of the next slice. It is not persisted: a load begins anew."""
 
     __slots__ = ("gone", "next", "waiting", "walk")
 
@@ -147,7 +147,7 @@ class TopicDeletion(Due):
     def __init__(self, state: State, gone: _Gone) -> None:
         super().__init__("")
         self.next: _Gone | None = None
-        """Topics that were deleted since this began. All groups are checked again for them."""
+        """Topics that were deleted since the check began. All groups are checked again for these topics."""
         self.begin(state, gone)
 
     def begin(self, state: State, gone: _Gone) -> None:
@@ -198,7 +198,7 @@ def _begin(step: Step, gone: _Gone) -> None:
 
 
 def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All offsets that may have to be deleted. Pending ones are first: committed meanwhile, they are found there."""
+    """All offsets that may have to be deleted. Pending ones come first: if committed meanwhile, they are found later."""
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))

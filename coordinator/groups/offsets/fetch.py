@@ -52,7 +52,7 @@ def _fetch_topic(
 
 
 def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
-    """Whether the offset is of a deleted topic with the same name, as far as both ids are known."""
+    """Whether the offset belongs to a deleted topic of the same name. False when a topic id is unknown."""
     return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 

@@ -21,15 +21,15 @@ RETENTION: Final = "retention"
 SLICE: Final = 4_000
 """Work of one slice, about a millisecond: each checked offset counts 1."""
 CHECK: Final = 5
-"""Each group, and each topic of a group, counts this much more."""
+"""The work that each group, and each topic of a group, counts in addition."""
 REMOVE: Final = 20
-"""Each record that is written counts this much."""
+"""The work that each written record counts."""
 CHUNK: Final = 250
-"""Offsets of one topic that are one proposal."""
+"""The largest number of offsets in one proposal; all are of one topic."""
 
 
 class Proposal(NamedTuple):
-    """Some offsets to check. `topic` None: all offsets of the group were proposed before, check the group itself."""
+    """Some offsets to check. `topic` None: all offsets of the group were proposed before; check the group itself."""
 
     group_id: str
     topic: str | None
@@ -81,7 +81,7 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
             continue
         commit_ms, expire_ms = times_of(value)
         if expire_ms != -1:
-            over = wall_ms >= expire_ms  # its OffsetCommit (v2-4) had its own retention time
+            over = wall_ms >= expire_ms  # the OffsetCommit (v2-4) had set a retention time
         else:
             over = wall_ms - (commit_ms if since_ms == SINCE_COMMIT else since_ms) >= retention_ms
         if over and not offsets.is_unstable(group_id, topic, partition):
