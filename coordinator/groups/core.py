@@ -306,7 +306,7 @@ class GroupCore:
         return len(self._state.groups)
 
     def handle(self, command: Command | Notice, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command or notice. `max_bytes`: the limit for a batch now. Raises TypeError for any other input."""
+        """Handle a command or notice. `max_bytes`: the limit for a batch now. Raises TypeError for any other input."""
         what: Any = command.request if isinstance(command, Command) else command
         decide = HANDLERS.get(type(what))
         if decide is None:

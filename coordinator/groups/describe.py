@@ -44,7 +44,7 @@ def _describe(state: State, group_id: str) -> DescribedGroup:
 
 
 def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
-    """Answer a ListGroups: the groups that match the filters, whatever their case. An empty filter matches all groups."""
+    """Answer a ListGroups: the groups that match the filters, in any letter case. An empty filter matches all."""
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [

@@ -29,7 +29,7 @@ Row = tuple[Any, Any]
 
 def prefix_of(key: Message) -> str | None:
     """The first part of the name of a record of such a group. None for other records."""
-    # The key is recognized by the name of its class: then a start need not import the messages of these records.
+    # The name of the key's class decides: so a start need not import the messages of these records.
     name = type(key).__name__
     return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
 

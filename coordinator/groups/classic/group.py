@@ -131,7 +131,7 @@ class ClassicGroup:
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 
     def transition(self, event: str, wall_ms: int) -> None:
-        """Change the state by the table of transitions. Without an entry, raises IllegalTransition and changes nothing."""
+        """Change the state by the table of transitions. Without an entry: raises IllegalTransition, changes nothing."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise IllegalTransition(f"group {self.group_id!r}", self.state, event)
@@ -228,7 +228,7 @@ class ClassicGroup:
         return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Keep a leader that has joined this rebalance, else elect the first joined member. False: nobody has joined."""
+        """Keep a leader that has joined this rebalance, else elect the first joined member. False: none has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
             return True
@@ -317,7 +317,7 @@ class ClassicGroup:
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """Offsets may be deleted in a group without members, or when the members are consumers: their topics are known."""
+        """Offsets may be deleted if the group has no members, or if these are consumers: their topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def deletion_error(self) -> int:

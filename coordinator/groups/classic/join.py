@@ -1,4 +1,4 @@
-"""JoinGroup: its checks in Kafka's order, then a decision by its sender and the state of the group, in a table.
+"""JoinGroup: checks in Kafka's order, then a table that decides by its sender and the state of the group.
 
 Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id required), KIP-814 (skip assignment).
 When a static member returns, its old incarnation is fenced. The stored assignment, the leadership, and client id and

@@ -291,7 +291,7 @@ def _answer_joins(step: Step, group: ClassicGroup) -> None:
 
 
 def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a SyncGroup, or park it until the leader's SyncGroup arrives. The handler has checked the fields of v5+."""
+    """Answer a SyncGroup, or park it until the leader's arrives. The API handler has checked the fields of v5+."""
     error = _sync_error(group, request)
     if error or group is None:
         step.reply(command.respond, SyncGroupResponse(error_code=error))

@@ -1,7 +1,6 @@
 """Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive. Changes nothing.
 
-It also has the names of the assignors of the server (`group.consumer.assignors`). The runtime has the classes of a
-user's own.
+The module also has the names of the server's assignors (`group.consumer.assignors`).
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
 BY_CLASS: Final[Mapping[str, str]] = MappingProxyType(
     {f"{_PACKAGE}UniformAssignor": "uniform", f"{_PACKAGE}RangeAssignor": "range"}
 )
-"""Kafka's classes and their names."""
+"""The names of Kafka's assignors, by their Java classes."""
 
 
 @lru_cache(16)
 def names_of(configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Their names in their order; the first is the default."""
+    """The names of the configured assignors, in their order; the first is the default."""
     return tuple(dict.fromkeys([BY_CLASS.get(one, one) for one in configured]))
 
 
@@ -48,7 +47,7 @@ ID_BY_MEMBER: int = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids."""
 
 
-class Refused(Exception):  # not a program error: it is caught where the answer is made
+class Refused(Exception):  # no program error: the code that makes the answer catches this
     """A request is refused with this error code and message."""
 
     def __init__(self, error: int, message: str | None) -> None:
@@ -103,7 +102,7 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def check_size(members: Collection[str], member_id: str, most: int) -> None:
-    """A full group accepts only its members. Raises Refused."""
+    """Refuse a new member of a full group. Raises Refused."""
     if len(members) >= most and member_id not in members:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
@@ -130,7 +129,7 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 
 
 def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """A static member is replaced only when it has announced that it leaves. Raises Refused."""
+    """Refuse to replace a static member that has not announced its leave (epoch -2). Raises Refused."""
     if member.position.epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -142,8 +141,8 @@ def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> 
 def check_epoch(
     member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
-    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused. It may be the epoch
-    before, when the answer with the present one was lost. Then the member must own nothing that it was not given.
+    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused. The epoch before is
+    allowed too, as an answer may be lost. Then the member must own no partitions of others.
     """
     position = member.position
     if epoch in (0, position.epoch):
@@ -166,9 +165,9 @@ def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | Non
 
 
 FEW_NAMES: Final = 10_000
-"""Up to this many topics with usual names are encoded in some milliseconds."""
+"""The names of up to this many topics are encoded in some milliseconds, if they have the usual length."""
 MAX_NAMES: Final = 20_000
-"""Topics that a member may subscribe to by name. By the size of a record, names of 16 characters allow no more."""
+"""How many topics a member may subscribe to by name. With names of 16 characters a record has no room for more."""
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
@@ -198,7 +197,7 @@ def ascending_names(names: Iterable[str]) -> list[str]:
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
-    """As `check_names`, for the metadata of a classic member. Returns the number of its bytes."""
+    """Check the metadata of a classic member as `check_names` checks names. Returns the bytes of the metadata."""
     count = sum([len(metadata) for _, metadata in protocols])
     if 3 * count > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)

@@ -1,7 +1,7 @@
 """Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Their generation is the epoch of the member. The server assigns, so no member leads. A member is asked to join again
-when it has something new to learn.
+The generation of such a member is its epoch. The server assigns, so no member leads. A member is asked to join again
+when its assignment or epoch changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 
 class _Join(Protocol):
-    """A JoinGroup as the core gets it (`classic.join.JoinCommand`)."""
+    """The fields of `classic.join.JoinCommand`: a JoinGroup as the core gets it."""
 
     request: JoinGroupRequest
     respond: Respond
@@ -160,7 +160,7 @@ def _join(
 
 
 def _supports(group: ConsumerGroup, protocol_type: str, names: Sequence[str]) -> bool:
-    """Consumers may join when they offer a protocol that all classic members offer."""
+    """Whether the sender is a consumer, and offers a protocol that all classic members offer."""
     if protocol_type != CONSUMER or not names:
         return False
     offered = [
@@ -218,7 +218,7 @@ def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
 
 
 def encoded(metadata: bytes, current: CurrentAssignment, image: TopicsImage) -> bytes:
-    """Partitions for a classic member with this subscription, encoded as a leader would have done it."""
+    """Partitions as the assignment of a classic member with this subscription, encoded as a leader encodes them."""
     version = decode_subscription(metadata)[0]
     rows = [
         ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
@@ -229,7 +229,7 @@ def encoded(metadata: bytes, current: CurrentAssignment, image: TopicsImage) -> 
 
 
 def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerGroup) -> HeartbeatResponse:
-    """Answer a Heartbeat: REBALANCE_IN_PROGRESS when another JoinGroup would have a new result."""
+    """Answer a Heartbeat: REBALANCE_IN_PROGRESS when the member has to join again."""
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
     except Refused as refused:
@@ -288,11 +288,11 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """A classic member has sent a request: its session begins anew, with its own session timeout."""
+    """Begin the session of a classic member anew, with its own session timeout: the member has sent a request."""
     assert member.description.classic is not None
     state.deadlines.set(member, mono_ms + member.description.classic.session_timeout_ms)
 
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """A classic member is asked to join again, within its rebalance timeout, counted from the first time."""
+    """Let a classic member join again within its rebalance timeout, counted from the first time that it was asked."""
     start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.description.rebalance_timeout_ms)

@@ -1,4 +1,4 @@
-"""The commands of consumer groups besides plain requests, and the work that the core wants done elsewhere."""
+"""The commands of consumer groups besides plain requests, and the work that is done outside the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConsumerHeartbeatCommand(Command):
 
     _: KW_ONLY
     drawn_id: str = ""
-    """A fresh UUID, for a member without an id."""
+    """A fresh UUID, for a sender that has no member id yet."""
     pattern_error: str | None = None
     """RE2's message about an invalid regular expression."""
     version: int = 1
@@ -31,7 +31,7 @@ class ConsumerHeartbeatCommand(Command):
 @dataclass(slots=True, eq=False, repr=False)
 class AssignmentWanted(Message):
     """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable. It
-    has the group as it was, in values that do not change. The assignor's input is made of them where it works.
+    describes the group in values that do not change. The assignor's input is made of them in its thread.
     """
 
     group_id: str
@@ -40,16 +40,16 @@ class AssignmentWanted(Message):
     descriptions: Sequence[tuple[str, Description]]
     """The members in the order in which Kafka iterates over them."""
     names: Collection[str]
-    """Of the subscribed topics."""
+    """The names of the subscribed topics."""
     image: TopicsImage
     targets: Mapping[str, TargetAssignment]
-    """Those in force."""
+    """The targets in force."""
     resolved: Mapping[str, Resolved]
-    """The topics of patterns."""
+    """The topics that patterns matched."""
     waiting: list[Command]
-    """Heartbeats of members without an epoch."""
+    """Heartbeats of members without an epoch, which wait for the targets."""
     since_ms: int
-    """When the first targets were requested first (monotonic)."""
+    """When the group's first targets were requested for the first time (monotonic)."""
     is_general: bool = field(default=False, kw_only=True)
     """Whether "uniform" is to use the algorithm for differing subscriptions."""
     _members: list[Member] | None = field(default=None, init=False)
@@ -95,7 +95,7 @@ class AssignmentWanted(Message):
         return Member(member_id, topics, owned, -1, description.instance_id, description.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
-        """Let the assignor compute it."""
+        """Let the assignor compute the target assignment."""
         way = assignor.assign_generally if self.is_general else assignor.assign
         made: Assignment = way(self.members, self.topics)
         return made
@@ -119,14 +119,14 @@ class UpgradeWanted(Message):
 
 
 class UpgradePrepared(NamedTuple):
-    """The command that answers an UpgradeWanted: the heartbeat is to be answered now, with the data that were read."""
+    """The command with the result of an UpgradeWanted: the heartbeat is to be answered now, with these data."""
 
     command: ConsumerHeartbeatCommand
     prepared: Any
 
 
 class AssignmentComputed(NamedTuple):
-    """The answer to an AssignmentWanted. `assignment` is None when the assignor failed."""
+    """The command with the result of an AssignmentWanted. `assignment` is None when the assignor failed."""
 
     wanted: AssignmentWanted
     assignment: Assignment | None
@@ -135,7 +135,7 @@ class AssignmentComputed(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class TopicsWanted(Message):
-    """The topics of these regular expressions are to be found, as far as the client may see them."""
+    """The request to find the topics that these regular expressions match, as far as the client may see them."""
 
     group_id: str
     client: Client
@@ -144,19 +144,19 @@ class TopicsWanted(Message):
 
 
 class TopicsFound(NamedTuple):
-    """The command that answers a TopicsWanted: names by pattern. None when the search failed."""
+    """The command with the result of a TopicsWanted: names by pattern. None when the search failed."""
 
     wanted: TopicsWanted
     topics: Mapping[str, Sequence[str]] | None
 
 
 class Helpers(NamedTuple):
-    """The functions that do such work elsewhere. They stand in the output as functions that take a response do."""
+    """The functions that do such work outside the core. In the output they stand in place of `Respond` functions."""
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
     later: Callable[[Message], object] | None = None
-    """Gives the core the same object in the next iteration of the event loop. None: the core is to do all at once."""
+    """Gives the core the same object in the next iteration of the event loop. None: all work is done at once."""
     read: Callable[[Message], object] | None = None
     """Reads a large classic group. None: the group is read at once."""
 
@@ -165,19 +165,19 @@ class Downgrade(NamedTuple):
     """How a consumer group becomes a classic group, when only classic members stay (`migration`)."""
 
     is_allowed: Callable[..., bool]
-    """(step, group, the members that leave, how many join): whether it becomes a classic group."""
+    """(step, group, the members that leave, how many join): whether the group becomes a classic group."""
     after_leave: Callable[..., None]
-    """(step, group, the members that leave): they leave; the others rebalance."""
+    """(step, group, the members that leave): remove these members, and begin a rebalance of the others."""
     after_join: Callable[..., None]
     """(step, group, `Joined`): a classic member has replaced the last member of the other protocol."""
 
 
 class Joined(NamedTuple):
-    """Which member replaces which, and the group before that: its epoch is the generation."""
+    """The classic member that joined, the member that it replaces, and the old group, whose epoch is the generation."""
 
     member_id: str
     replaced_id: str
     member_ids: Sequence[str]
     epoch: int
     is_stale: bool
-    """Whether the targets are older than the subscriptions."""
+    """Whether the targets in force are older than the subscriptions."""

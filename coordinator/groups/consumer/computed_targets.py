@@ -1,4 +1,4 @@
-"""Consumer groups besides requests and deadlines: load, unload, and targets that were computed elsewhere."""
+"""Consumer groups at a load and unload, and when their targets were computed outside the core."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
-    """All records are replayed: each member gets a fresh session, also classic ones that of the group, as on Kafka."""
+    """Give each member a fresh session after the load, with the group's session timeout even for classic members."""
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
         step.state.deadlines.set(member, due_ms)
@@ -29,7 +29,7 @@ def loaded(step: Step, group: ConsumerGroup) -> None:
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
-    """The replies that the group still owes."""
+    """The replies that the group still owes when its core is given up."""
     replies: list[Reply] = [
         (command.respond, ConsumerGroupHeartbeatResponse(0, error_code)) for command in group.waiting
     ]
@@ -38,13 +38,13 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 
 
 TOPICS_AT_ONCE: Final = 1_000
-"""Topics of targets and answers that are handled in one iteration of the event loop: 10 ms. Further answers wait."""
+"""How many topics of targets and answers one iteration of the event loop handles: 10 ms. Further answers wait."""
 NAMES_AS_A_TOPIC: Final = 20
-"""Names in a member's subscription that count as one of these topics: they are looked up for its answer."""
+"""So many names in a subscription count as one topic: the member's answer needs a look-up of each name."""
 
 
 def computed(step: Step, command: AssignmentComputed) -> None:
-    """The targets are computed: put them in force, and answer the members that waited."""
+    """Put computed targets in force, and answer the members that waited for them."""
     wanted = command.wanted
     group, topics = _waited_for(step, wanted.group_id, wanted.waiting), 0
     if group is not None and group.computing_epoch == wanted.epoch:
@@ -55,16 +55,16 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         elif target.is_too_early(step, group, wanted):
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:
-                return  # they wait for the next targets
+                return  # these members wait for the next targets
         else:
             topics = target.apply(step, group, wanted, command.assignment, prepared_target=command.prepared_target)
-            # The group may have changed meanwhile.
+            # The group may have changed during the computation.
             target.bring_up_to_date(step, group)
     _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)
 
 
 def answer(step: Step, due: AnswersDue) -> None:
-    """Answer waiting members, at least one."""
+    """Answer waiting members: at least one, and then as many as one iteration allows."""
     _answer_some(step, due, TOPICS_AT_ONCE)
 
 

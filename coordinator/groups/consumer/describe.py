@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups as administrators see them. Changes nothing."""
+"""ConsumerGroupDescribe: consumer groups as administrators see them. This module changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONSUMER_MEMBER: Final = 1
 
 
 class DescribeCommand(Command):
-    """A ConsumerGroupDescribe whose answer has `Snapshot`s. `member_row` makes members of them outside the core."""
+    """A ConsumerGroupDescribe. Its answer has `Snapshot`s; `member_row` makes rows of them outside the core."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
     image: TopicsImage
 
     def size(self) -> int:
-        """Bytes of the member in an answer, or somewhat more: only its long parts are counted."""
+        """An upper estimate of the member's bytes in an answer: only its long parts are counted."""
         rows = (*self.position.assigned, *self.position.revoking, *self.target)
         names = sum(map(len, self.description.topics)) + 2 * len(self.description.topics)
         return A_MEMBER + names + sum([A_TOPIC + 4 * len(row[1]) for row in rows])
@@ -50,9 +50,9 @@ class Snapshot(NamedTuple):
 
 A_MEMBER: Final = 200
 A_TOPIC: Final = 60
-"""Usual bytes of a member and of one of its topics in an answer."""
+"""The usual bytes of a member in an answer, and those of one of its topics."""
 TOPICS_AT_ONCE: Final = 500
-"""Topics of a member's assignment that are encoded between two steps."""
+"""How many topics of a member's assignment are encoded in one step."""
 
 
 def handle(step: Step, command: Command, request: ConsumerGroupDescribeRequest) -> None:
@@ -92,7 +92,7 @@ def member_row(one: Snapshot) -> Generator[None, None, Member]:
         position.epoch,
         description.client_id,
         description.client_host,
-        description.topics,  # many members have the same names: they are in memory once
+        description.topics,  # many members have the same names, which are kept once
         description.pattern,
         assigned,
         target,
@@ -110,7 +110,7 @@ def _at_once(steps: Generator[None, None, Member]) -> Member:
 
 
 def _has(position: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
-    """The partitions that a member owns, then those that it gives up."""
+    """The partitions that a member owns, then the partitions of its pending revocation."""
     if not position.revoking:
         return [(row[0], row[1]) for row in position.assigned]
     rows: dict[bytes, tuple[int, ...]] = {}

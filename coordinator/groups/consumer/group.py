@@ -1,7 +1,7 @@
-"""A consumer group: its members, epochs, targets and owners of partitions, kept consistent. Decides nothing.
+"""A consumer group: members, epochs, targets and owners of partitions, kept consistent. It decides nothing.
 
-The functions of `replay` set all persistent fields, live and in replay, by these methods. The methods keep the counts
-correct (subscribed topics, patterns, assignors, reconciled members).
+The functions of `replay` set all persistent fields by these methods. The methods keep the counts correct (subscribed
+topics, patterns, assignors, reconciled members).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class ConsumerGroup:
     """One consumer group.
 
     `epoch` grows when members, subscriptions or topics change. `assignment_epoch` is the epoch of `targets`.
-    `metadata_hash`: of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each topic:
-    once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members with
-    each list of names; `named` is the number of names in these lists. `patterns` and `assignors` count the members with
-    each. `owners`: the members that have a partition, or have not given it up yet.
+    `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each
+    topic: once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members
+    with each list of names; `named` is the number of names in these lists. `patterns` and `assignors` count the members
+    with each. `owners`: by partition, the member that has the partition or has not given it up yet.
 
     Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `is_searching`:
     patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs whose targets are being computed, or
     could not be. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history. `slots`:
-    of the table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a member was last
-    described or removed. `existing`: its existing topics, as last found. `names_version` grows with each change of
-    `names`.
+    the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a member
+    was last described or removed. `existing`: the group's topics that exist, as last found. `names_version` grows with
+    each change of `names`.
     """
 
     __slots__ = (
@@ -106,13 +106,13 @@ class ConsumerGroup:
         return state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
 
     def state_before(self, newcomers: int) -> str:
-        """Its state without `newcomers` members that have no epoch yet."""
+        """The state of the group without `newcomers` members that have no epoch yet."""
         return state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
 
     # ---- changes, by the functions of `records`
 
     def describe_member(self, member: ConsumerMember, description: Description) -> None:
-        """A member has this description now."""
+        """Set the description of a member."""
         self._count_out(member.description)
         before = member.description.instance_id
         if before is not None and before != description.instance_id and self.static_ids.get(before) == member.member_id:
@@ -125,7 +125,7 @@ class ConsumerGroup:
         self.is_alike = self.counts_alike()
 
     def note_put(self) -> None:
-        """Kafka puts a member into its table now, new or not."""
+        """Note that Kafka puts a member, new or not, into its table: the table may grow."""
         self.slots = kafka_order.slots_after(self.slots, len(self.members))
 
     def add_member(self, member_id: str) -> ConsumerMember:
@@ -135,14 +135,14 @@ class ConsumerGroup:
         return member
 
     def remove_member(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member, if it is one. Its partitions are free."""
+        """Remove a member, if the id is a member's. Its partitions are free then."""
         member = self.members.get(member_id)
         if member is None:
             return None
         self.update_position(member, Position(0, 0, STABLE, NOTHING, NOTHING))
         del self.members[member_id]
         if not self.members:
-            self.hashed_topics = None  # the value is seldom needed soon
+            self.hashed_topics = None  # the value is computed when it is needed
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         self._count_out(member.description)
         self.is_alike = self.counts_alike()
@@ -153,7 +153,7 @@ class ConsumerGroup:
         return member
 
     def update_position(self, member: ConsumerMember, position: Position) -> None:
-        """A member is at this position now: it has its assigned partitions, and those that it gives up."""
+        """Set the position of a member. It has its assigned partitions, and still those of its pending revocation."""
         member_id, owners = member.member_id, self.owners
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         if position.assigned != member.position.assigned or position.revoking != member.position.revoking:
@@ -193,13 +193,13 @@ class ConsumerGroup:
             self.owners.pop(topic_id, None)
 
     def assignment_reached(self, epoch: int, timestamp_ms: int) -> None:
-        """The targets are those of this epoch now."""
+        """Note that the targets are those of this epoch."""
         self.assignment_epoch = epoch
         self.assignment_ms = timestamp_ms
         self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
 
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
-        """A pattern stands for these topics now. None: the pattern is forgotten."""
+        """Set the topics that a pattern matched. None: the pattern is forgotten."""
         before = self.resolved.pop(pattern, None)
         topics, topics_before = () if resolved is None else resolved.topics, () if before is None else before.topics
         if resolved is not None:
@@ -210,7 +210,7 @@ class ConsumerGroup:
             _subtract(self.names, topics_before)
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """The same names, as the tuple of another member if one has it."""
+        """The same names in a tuple that members with these names share."""
         known = self.subscriptions.get(topics)
         return topics if known is None else known[0]
 
@@ -243,8 +243,8 @@ class ConsumerGroup:
     # ---- questions of other modules
 
     def counts_alike(self) -> bool:
-        """Whether Kafka counts that all members of a group with patterns have equal subscriptions. That is so when all
-        have the same pattern and no member names a topic.
+        """Whether Kafka treats the subscriptions of a group with patterns as equal. It does when all members have the
+        same pattern and none names a topic.
         """
         patterns, names = self.patterns, self.names
         if not patterns:
@@ -255,7 +255,7 @@ class ConsumerGroup:
         return not self.named and len(names) == resolved
 
     def lacks_targets(self) -> bool:
-        """Whether the first targets are not computed yet."""
+        """Whether the group has never had targets."""
         return self.epoch > self.assignment_epoch and not self.assignment_ms
 
     def member_ids(self) -> list[str]:
@@ -268,7 +268,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
-        """See `Group`: in the order in which Kafka deletes them. `members`: their ids in another order."""
+        """See `Group`. The keys are in the order in which Kafka deletes them. `members`: the ids in another order."""
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
 
@@ -283,7 +283,7 @@ class ConsumerGroup:
         partitions: Partitions | None = None,
     ) -> int:
         """See `Group`. A member may also commit in an epoch before its present one (KIP-1251). It must have got the
-        partitions by then, and not have given them up yet. Else: STALE_MEMBER_EPOCH (ILLEGAL_GENERATION).
+        partitions by then, and own them still. Else: STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
         """
         member = self.members.get(member_id)
         if member is None:
@@ -312,7 +312,7 @@ class ConsumerGroup:
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """See `Group`. Without a particular member too. The error for an old epoch is ILLEGAL_GENERATION."""
+        """See `Group`. A commit without a member is allowed too. The error for an old epoch is ILLEGAL_GENERATION."""
         if epoch == -1 and not member_id and instance_id is None:
             return 0
         error = self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
@@ -323,17 +323,17 @@ class ConsumerGroup:
         if member_id is None and epoch < 0:
             return 0
         if member_id is None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which looks up the null id
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up the null id, and does not find it
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return 0 if epoch == member.position.epoch else _stale(member)
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit does not renew the session here."""
+        """Do nothing: in a consumer group a commit does not renew the session."""
 
     def validate_offset_delete(self) -> int:
-        """Offsets may always be deleted, but not those of subscribed topics."""
+        """Return 0: offsets may always be deleted, except offsets of subscribed topics."""
         return 0
 
     def deletion_error(self) -> int:
@@ -345,7 +345,7 @@ class ConsumerGroup:
         return not self.members
 
     def unused_since_ms(self) -> int:
-        """Retention counts for each offset since it was committed, in every state."""
+        """SINCE_COMMIT: retention counts for each offset since it was committed, in every state."""
         return SINCE_COMMIT
 
     def subscribes_to(self, topic: str) -> bool:
@@ -384,7 +384,7 @@ def topics_of(description: Description, resolved: Mapping[str, Resolved]) -> Ite
 
 
 def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
-    """Those of these partitions that no other member has or gives up."""
+    """Those of `partitions` that no other member has, or is still giving up."""
     of_topic = group.owners.get(topic_id)
     if of_topic is None:
         return partitions

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves.
 
-Nearly all heartbeats are of members at their targets, in groups without changes: `SteadyMember` answers these.
+Nearly all heartbeats come from members at their targets, in groups without changes. `SteadyMember` answers these.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def handle(
 
 
 class _Sender(NamedTuple):
-    """The sender: a member, or None for a new one, and the static member that it replaces."""
+    """The sender of a heartbeat: a member (None: a new one), and the static member that it replaces."""
 
     member_id: str
     member: ConsumerMember | None
@@ -67,7 +67,7 @@ class _Sender(NamedTuple):
 
     @property
     def description(self) -> Description:
-        """Its description before this request, or that of its predecessor."""
+        """The description of the sender before this request, or of the member that it replaces."""
         one = self.member or self.replaced
         return NOBODY if one is None else one.description
 
@@ -89,7 +89,7 @@ def _beat(
         checks.check_fits(step, records.member_metadata(request.group_id, sender.member_id, description))
     # From here on nothing is refused.
     if present is not group:
-        if present is not None:  # an empty classic group is replaced
+        if present is not None:  # a consumer group replaces an Empty classic group
             step.record_all(tombstones(present))
         step.event(events.GROUP_CREATED, request.group_id)
     if sender.replaced is not None:
@@ -115,7 +115,7 @@ def _beat(
     had = member.position.assigned
     restart_session(step, member)
     if group.failed_epoch == group.epoch > group.assignment_epoch and member.position.epoch:
-        # The assignor has failed. It was asked again just now, if it was time.
+        # The assignor has failed. It was called again just now, if the assignment interval was over.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     reconcile.maybe_reconcile(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.position.epoch:
@@ -136,7 +136,7 @@ def restart_session(step: Step, member: ConsumerMember) -> None:
 def response_to(
     step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: CurrentAssignment
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member of the group. It has the owned partitions if the member cannot know them."""
+    """The answer to a member of the group. It names the member's partitions if the member may not know them."""
     position = member.position
     is_full = (
         request.rebalance_timeout_ms != -1
@@ -151,7 +151,7 @@ def response_to(
 
 
 def _rows(current: CurrentAssignment) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
-    if len(current) > FEW_TOPICS:  # they are made where they are encoded
+    if len(current) > FEW_TOPICS:  # the encoder makes the rows
         return LaterRows(_row, current)
     return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in current]
 
@@ -203,7 +203,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
         and before.client_host == client.host
         and before.classic is None
     ):
-        return before  # nearly every heartbeat has no changes
+        return before  # nearly every heartbeat changes no field
     description = Description(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
@@ -219,7 +219,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
 
 
 def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
-    """A static member gets a new id. It begins anew with its old partitions."""
+    """Give a static member a new id. It begins at epoch 0 with its old partitions."""
     group_id, member_target = group.group_id, group.targets.get(old.member_id, NOTHING)
     description, position = old.description, old.position._replace(epoch=0, previous_epoch=0)
     step.record_all(records.member_removed(group_id, old.member_id))
@@ -230,8 +230,8 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
-    """Whether a topic of the group has changed, now or before this request changed the description `before`. Also true
-    when the topics were not compared yet. Call this before patterns are forgotten.
+    """Whether a topic of the group has changed; `before`: the description of the sender before this request. Also true
+    when the topics were not compared yet. Call this function before patterns are forgotten.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:
@@ -250,11 +250,10 @@ def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> 
 def refresh(
     step: Step, group: ConsumerGroup, *, bump: bool, has_news: bool, cause: str, member: ConsumerMember
 ) -> None:
-    """Give the group a new epoch, if its subscriptions have changed (`bump`, with cause and member), or its topics
-    have.
+    """Give the group a new epoch, if its subscriptions (`bump`, with cause and member) or its topics have changed.
 
-    As on Kafka the hash is compared only if its topics may have changed. So a forgotten pattern leaves its part of the
-    hash behind.
+    As on Kafka the hash is compared only if topics may have changed. So the hash still contains the topics of a
+    forgotten pattern.
     """
     if not bump and not has_news:
         return
@@ -273,10 +272,10 @@ def refresh(
 
 
 class SteadyMember:
-    """One member in one position, for repeated heartbeats without changes: a part of `handle` without look-ups.
+    """Answers repeated heartbeats of one member in one position. It does a part of `handle`, without look-ups.
 
-    A test compares both. The description and the position of a member are replaced as wholes. While they are the same
-    objects, nothing in them has changed.
+    A test compares it with `handle`. The description and the position of a member are replaced as wholes. While they
+    are the same objects, nothing in them has changed.
     """
 
     __slots__ = ("_at", "_configs", "_description", "_epoch", "_group", "_member", "_session_ms", "_state", "response")
@@ -293,7 +292,7 @@ class SteadyMember:
         """The answer to each such heartbeat."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the answer is `response`. If True, the deadline is moved. If False, nothing was done."""
+        """Whether `response` is the answer. True: the deadline is moved. False: nothing was done."""
         member, group, state = self._member, self._group, self._state
         if (
             member.position is not self._at
@@ -314,7 +313,7 @@ class SteadyMember:
 
 
 def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-    """The sender of such heartbeats; None when no member can be prepared. Call it before the heartbeat is handled."""
+    """The `SteadyMember` for heartbeats like this; None when it cannot be made. Call it before `handle`."""
     group = consumer_group(state, request.group_id)
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:

@@ -1,4 +1,4 @@
-"""The events of a consumer group for the history: one function for each kind of event. Decides nothing.
+"""The events of a consumer group for the history: one function for each kind of event. This module decides nothing.
 
 Where thousands of members and partitions move, the first rows are reported, and the others are counted.
 """
@@ -33,9 +33,9 @@ from muster.coordinator.groups.consumer.reconciliation_facts import (
 )
 
 MAX_MEMBER_EVENTS: Final = 20
-"""Members of one reconciliation with an event of their own about their way to the target. Also: changed topics."""
+"""How many members of one reconciliation have an event of their own. Also how many changed topics are reported."""
 MAX_PARTITIONS: Final = 100
-"""Partitions that a member gave up, reported one by one. Also: topics that it subscribes to."""
+"""How many revoked partitions of a member are listed. Also how many topics of its subscription are listed."""
 
 Change = tuple[str, TargetAssignment, TargetAssignment]
 """A member with a new target: its id, the target before, the new one."""
@@ -56,7 +56,7 @@ def _facts(step: Step, member: ConsumerMember) -> MemberFacts:
 
 
 def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str | None = None) -> None:
-    """A new member is in the group."""
+    """Report a new member."""
     description = member.description
     step.event(
         events.MEMBER_JOINED,
@@ -72,7 +72,7 @@ def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str
 
 
 def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: ConsumerMember) -> None:
-    """A static member has a new id."""
+    """Report the new id of a static member."""
     if group.reconciliation is not None:
         group.reconciliation.members.pop(old.member_id, None)
     facts = _facts(step, member)
@@ -80,7 +80,7 @@ def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: Cons
 
 
 def static_member_left(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member has announced that it will return."""
+    """Report a static member that has left and will return (epoch -2)."""
     step.event(events.MEMBER_AWAY, group.group_id, member=_facts(step, member))
     if group.reconciliation is not None:
         group.reconciliation.released(member.member_id, step.now.mono_ms)
@@ -91,7 +91,7 @@ def static_member_left(step: Step, group: ConsumerGroup, member: ConsumerMember)
 def members_removed(
     step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None
 ) -> None:
-    """These members are about to be removed. `reasons`: as the clients gave them, by member id."""
+    """Report that these members are about to be removed. `reasons`: as the clients gave them, by member id."""
     reconciliation = _reconciliation(step, group)
     for member in members:
         facts = _facts(step, member)
@@ -118,7 +118,7 @@ def epoch_bumped(
     before: Mapping[str, TopicImage] | None = None,
     state: str | None = None,
 ) -> None:
-    """The group has a new epoch. `before`: the topics before, if that is the cause and they are known."""
+    """Report a new epoch. `before`: the earlier topics, if a change of topics is the cause and they are known."""
     now_ms = step.now.mono_ms
     reconciliation = group.reconciliation
     if not group.members:
@@ -126,7 +126,7 @@ def epoch_bumped(
     elif reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, now_ms, cause, by)
     if reconciliation is not None:
-        if not reconciliation.epochs:  # the members that left stood before it
+        if not reconciliation.epochs:  # `before`: with the members that have left
             reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
         reconciliation.bumped_ms = now_ms
         reconciliation.epochs += 1
@@ -162,12 +162,12 @@ def _changed_topics(
 
 
 def target_requested(step: Step, group: ConsumerGroup) -> None:
-    """The targets of the epoch are being computed elsewhere."""
+    """Note that the targets of the epoch are being computed outside the core."""
     _reconciliation(step, group).wanted_ms = step.now.mono_ms
 
 
 def target_assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
-    """The targets are in force."""
+    """Report that the targets are in force."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms, reconciliation.target_ms, reconciliation.assignor = None, now_ms, assignor
@@ -186,7 +186,7 @@ def target_assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Se
 
 
 def target_failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
-    """The assignor could not compute the targets."""
+    """Report that the assignor could not compute the targets."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms = None
@@ -194,7 +194,7 @@ def target_failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -
 
 
 def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
-    """The facts of the reconciliation. Without facts, the reconciliation began before this core was loaded."""
+    """The facts of the reconciliation. They are made here if the reconciliation began before this core was loaded."""
     reconciliation: ReconciliationFacts | None = group.reconciliation
     if reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, None, None)
@@ -205,7 +205,7 @@ def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
 
 
 def position_changed(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
-    """A member has moved a step nearer to its target."""
+    """Report a step of a member towards its target."""
     reconciliation, now_ms, after, member_id = (
         _reconciliation(step, group),
         step.now.mono_ms,
@@ -271,7 +271,7 @@ def _arrived(
 def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFacts) -> None:
     group.reconciliation = None
     if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
-        return  # a static member has returned to its partitions
+        return  # a returned static member has its old partitions
     now_ms = step.now.mono_ms
     slow = sorted(reconciliation.owners.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True)
     step.event(
@@ -325,12 +325,12 @@ def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[di
 
 
 def upgraded(step: Step, group: ConsumerGroup, by: Trigger) -> None:
-    """A classic group has become this group."""
+    """Report that a classic group has become this group."""
     step.event(events.GROUP_UPGRADED, group.group_id, epoch=group.epoch, members=len(group.members), trigger=by)
 
 
 def downgraded(step: Step, group: ConsumerGroup, members: int, cause: str, by: Trigger | None) -> None:
-    """This group becomes a classic group with so many members."""
+    """Report that this group becomes a classic group with `members` members."""
     step.event(
         events.GROUP_DOWNGRADED, group.group_id, epoch=group.epoch, members=members, cause=cause, trigger=by
     )  # fmt: skip

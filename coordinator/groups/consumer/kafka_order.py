@@ -1,9 +1,9 @@
-"""The order in which Kafka writes topics, partitions and members of a consumer group in records. Only the log shows it.
+"""The order in which Kafka writes topics, partitions and members of a consumer group in records. Only the log shows
+this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
-on its history: copied, grown, or made for a number. Members and patterns are in Kafka's own TimelineHashMap. Two orders
-are not reproduced. Two topics in one bucket keep their order of insertion. The topics of a member with thousands ascend
-by id.
+on its making: a copy, growth, or a given number. Members and patterns are in Kafka's own TimelineHashMap. Two orders
+differ: topics in one bucket keep their order of insertion, and thousands of topics ascend by id.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from muster.assignors.java_order import (
 from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
 
 MAX_ORDERED: Final = 200
-"""Names that are put in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
+"""The limit for names in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
 FEW_TOPICS: Final = 4_000
-"""Topics of a record that are put in the order of Kafka's tables: some 5 ms. More topics ascend by their ids."""
+"""The limit for topics of a record in the order of Kafka's tables: some 5 ms. More topics ascend by their ids."""
 KEPT: Final = 20_000
-"""Topic ids whose hashes are kept, for all groups: some 4 MB."""
+"""How many topic ids have kept hashes, for all groups together: some 4 MB."""
 FEW_IDS: Final = 500
-"""Topic ids of one record whose hashes are kept."""
+"""The hashes of a record's topic ids are kept if the record has at most this many."""
 LEAST_SLOTS: Final = 2
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
 _four_words: Final = Struct(">4I").iter_unpack
-"""Consecutive topic ids, each as four numbers."""
+"""Unpacks consecutive topic ids, each as four numbers."""
 
 
 class Tables(NamedTuple):
     """The tables from which a record is written, by their initial capacities.
 
-    `of_topics`: of the table of topics. `of_partitions`: of the tables of partitions by topic, `of_others` for other
-    topics. `computes`: only topics of `there` were put into it; computeIfAbsent added the others.
+    `of_topics`: the capacity of the table of topics. `of_partitions`: those of the tables of partitions by topic;
+    `of_others` for other topics. `computes`: put inserted only the topics in `there`, and computeIfAbsent the others.
     """
 
     of_topics: int = DEFAULT_CAPACITY
@@ -59,7 +59,7 @@ NEW: Final = Tables()
 """Hash tables that began empty and were filled element by element."""
 _FROM_NOTHING: Final = Tables(computes=True)
 ASCENDING: Final = 1 << 31
-"""A table with a bucket for each partition: they ascend."""
+"""Tables with a bucket for each partition: the partitions ascend."""
 
 
 @lru_cache(1_024)
@@ -102,8 +102,8 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
 
 
 def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket. The rows go into a
-    table of this capacity. If that is not smaller, rows in one bucket were in one bucket before too.
+    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket. The table gets this
+    capacity.
     """
     if capacity >= grown(hashes, DEFAULT_CAPACITY):
         return [*reversed(rows)]
@@ -116,7 +116,7 @@ def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> lis
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
-    """The spread hashes of topic ids. Those of many topics are not kept: they would remove others."""
+    """The spread hashes of topic ids. The hashes of many topics are not kept: they would displace others."""
     if len(topic_ids) <= FEW_IDS:
         return [_hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
@@ -133,19 +133,19 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether ascending partitions are iterated in this order. Nearly always that is true. It is so for one partition,
-    for a table with a bucket for each, and when all partitions are included.
+    """Whether Java iterates over ascending partitions in ascending order. Nearly always it does: for one partition, or
+    a bucket for each partition, or when no partition is left out.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
 def copied(member_target: TargetAssignment) -> Tables:
-    """A target assignment whose sets of partitions were copied: from a record, or from a leader's assignment."""
+    """The tables of a target whose sets of partitions were copied from a record or from a leader's assignment."""
     return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in member_target})
 
 
 def changed(before: TargetAssignment) -> Tables:
-    """A target assignment that was made from the one before, as the uniform assignor does it."""
+    """The tables of a target that was made from the target `before`, as the uniform assignor makes it."""
     if len(before) > FEW_TOPICS:
         return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
@@ -154,7 +154,7 @@ def changed(before: TargetAssignment) -> Tables:
 
 
 def ranges(subscribed: int) -> Tables:
-    """A target assignment by ranges, of a member that subscribes to so many topics."""
+    """The tables of a target by ranges, of a member that subscribes to `subscribed` topics."""
     return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
 
 
@@ -190,8 +190,8 @@ def slots_for(size: int) -> int:
 
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
-    """The order in which a TimelineHashMap with so many slots is iterated. Of two in one slot the later is first.
-    `names` are in the order of insertion.
+    """The order in which Java iterates over a TimelineHashMap with `slots` slots. Of two names in one slot the later is
+    first. `names` are in the order of insertion.
     """
     found = list(names)
     if len(found) > MAX_ORDERED:

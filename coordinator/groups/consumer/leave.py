@@ -1,4 +1,4 @@
-"""Members that leave: for good (-1), for a return (-2), or because their time is over.
+"""Members that leave: for good (epoch -1), to return later (epoch -2), or because their time is over.
 
 The group gets a new epoch. The next heartbeat computes the new targets.
 """
@@ -35,7 +35,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 NO_TARGET: Final = "there was no target assignment for it"
-"""The reason in the history why a member was removed."""
+"""The reason in the history for members that are removed because the group has no targets."""
 
 
 def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None) -> ConsumerGroupHeartbeatResponse:
@@ -54,7 +54,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member keeps its partitions, but not its pending revocation. Its session continues."""
+    """Let a static member go that will return. It keeps its partitions and session, but no pending revocation."""
     position = member.position._replace(
         epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=without_epochs(member.position.assigned), revoking=NOTHING
     )
@@ -70,10 +70,10 @@ def remove(
     cause: str,
     reasons: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Remove members, with the patterns that no other member has. All of them together cause one new epoch.
+    """Remove members, and patterns that no member has then. All removals together cause one new epoch.
 
-    If only classic members stay, the group may become a classic group instead. `cause` and `reasons`, by member id: for
-    the history.
+    If only classic members stay, the group may become a classic group instead. `cause` and `reasons` (by member id) are
+    for the history.
     """
     history.members_removed(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
@@ -95,7 +95,7 @@ def remove(
 
 
 def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
-    """Refuse members without targets: the group has never had them."""
+    """Remove members that wait for the group's first targets, which could not be made."""
     remove(step, group, members, events.LEFT, dict.fromkeys([one.member_id for one in members], NO_TARGET))
 
 
@@ -105,7 +105,7 @@ def no_targets() -> ConsumerGroupHeartbeatResponse:
 
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """A member's session is over."""
+    """Remove a member whose session is over."""
     member = group.members.get(getattr(deadline, "member_id", ""))
     if member is not None and not _put_off(step, member):
         remove(step, group, [member], events.SESSION_EXPIRED)
@@ -123,6 +123,6 @@ _CAUSES: Final = MappingProxyType(
 
 
 def on_rebalance_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """A member has not done in time what was asked: give partitions up, join again, or sync."""
+    """Remove a member that was too late: it had to give partitions up, to join again, or to sync."""
     assert isinstance(deadline, Deadline)
     remove(step, group, [group.members[deadline.subject]], _CAUSES[deadline.kind])

@@ -1,6 +1,6 @@
-"""A member of a consumer group: its assignments, its states as data, its fields, and its timers. Decides nothing.
+"""A member of a consumer group: its assignments, states, fields and timers. This module decides nothing.
 
-The docs are drawn from the tables of states (Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState). A timer
+docs/ has diagrams of the tables of states (Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState). A timer
 is a deadline of a member besides its session: one for each kind, as on Kafka.
 """
 
@@ -31,17 +31,17 @@ NOT_KNOWN: Final = 0
 
 
 def target_assignment(rows: Mapping[bytes, Collection[int]]) -> TargetAssignment:
-    """Partitions by topic id as a value. Topics without partitions are left out."""
+    """The target assignment of these partitions by topic id. Topics without partitions are left out."""
     return tuple([(topic_id, tuple(sorted(rows[topic_id]))) for topic_id in sorted(rows) if rows[topic_id]])
 
 
 def current_assignment(rows: Mapping[bytes, Mapping[int, int]]) -> CurrentAssignment:
-    """Partitions with their epochs as a value. Topics without partitions are left out."""
+    """The current assignment of these partitions with their epochs. Topics without partitions are left out."""
     return tuple([row_of(topic_id, sorted(epochs.items())) for topic_id, epochs in sorted(rows.items()) if epochs])
 
 
 def row_of(topic_id: bytes, pairs: Sequence[tuple[int, int]]) -> Row:
-    """Partitions of a topic, ascending, each with its epoch."""
+    """The row of a topic: its partitions, ascending, each with its epoch."""
     return topic_id, tuple([one[0] for one in pairs]), tuple([one[1] for one in pairs])
 
 
@@ -64,7 +64,7 @@ def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssign
 def with_shared_tuples(
     current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
-    """The same value in less memory: nearly always a member has its target, and all of it since one epoch. `shared`
+    """The same assignment in less memory: nearly always a member has all of its target since one epoch. `shared`
     returns the tuple that others have in common.
     """
     of_target = dict(target)
@@ -88,8 +88,8 @@ def without_epochs(current: CurrentAssignment) -> CurrentAssignment:
 
 
 def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
-    """Whether both have the same partitions, whatever their epochs."""
-    if one is other or one == other:  # nearly always; rows that are the same objects are not compared further
+    """Whether two current assignments have the same partitions, whatever the epochs are."""
+    if one is other or one == other:  # nearly always the rows are the same objects, which are not compared further
         return True
     return len(one) == len(other) and all(
         mine is its or (mine[0] == its[0] and mine[1] == its[1]) for mine, its in zip(one, other, strict=True)
@@ -97,7 +97,7 @@ def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
 
 
 def partition_sets(current: CurrentAssignment) -> dict[bytes, frozenset[int]]:
-    """The partitions of each topic as sets, for many look-ups: a client may name as many partitions as it likes."""
+    """The partitions of each topic as sets, for many look-ups: a client may name any number of partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions, _ in current}
 
 
@@ -135,7 +135,7 @@ AFTER: Final[Mapping[str, tuple[int, bool]]] = MappingProxyType(
         COMPLETE: (STABLE, True),
     }
 )
-"""The next state of the member, and whether it reaches the epoch of the target."""
+"""Result -> the next state of the member, and whether it reaches the epoch of the target."""
 
 # ---- states of a group
 EMPTY: Final = "Empty"
@@ -185,9 +185,9 @@ class Description(NamedTuple):
     client_id: str
     client_host: str
     topics: tuple[str, ...]
-    """Names that it subscribes to: distinct, ascending."""
+    """The names of topics that the member subscribes to: distinct, ascending."""
     pattern: str | None
-    """A regular expression for further topics. "" stands for none; older Kafkas wrote None."""
+    """A regular expression for further topics. "" means that the member has none; older Kafkas wrote null."""
     rebalance_timeout_ms: int
     assignor: str | None
     classic: Classic | None
@@ -216,16 +216,16 @@ class Position(NamedTuple):
     state: int
     assigned: CurrentAssignment
     revoking: CurrentAssignment
-    """Its pending revocation: partitions that it was asked to give up, and may still have."""
+    """The pending revocation: partitions that the member was asked to give up, and may still have."""
 
 
 START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 
 
 class ConsumerMember(Due):
-    """One member. It is the deadline of its own session. `is_persisted`: its description was recorded.
+    """One member, which is also the deadline of its session. `is_persisted`: its description was recorded.
 
-    `timers`: its other deadlines by their kind; None when it has none.
+    `timers`: its other deadlines, by kind; None when it has no others.
     """
 
     __slots__ = ("description", "is_persisted", "member_id", "position", "timers")
@@ -241,7 +241,7 @@ class ConsumerMember(Due):
         self.timers: dict[str, Deadline] | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether it owns all of the target of this epoch."""
+        """Whether the member owns all of the target of this epoch."""
         return self.position.state == STABLE and self.position.epoch == assignment_epoch
 
 
@@ -255,13 +255,13 @@ def bare_id(drawn_id: str) -> str:
 
 
 def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None) -> Trigger:
-    """A member as the cause of something."""
+    """The trigger of an event, made of the member that caused it."""
     description = member.description
     return Trigger(member_id, description.instance_id, description.client_id, description.client_host, reason)
 
 
 def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """Let this deadline fall due at that time, and at no other."""
+    """Let the member's deadline of this kind fall due at `due_ms`, and at no other time."""
     if member.timers is None:
         member.timers = {}
     deadline = member.timers.get(kind)
@@ -271,13 +271,13 @@ def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms:
 
 
 def start_timer_if_absent(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """`start`, unless the deadline runs already: then it continues unchanged."""
+    """Do as `start_timer`, unless the deadline runs already: then it continues unchanged."""
     if member.timers is None or kind not in member.timers:
         start_timer(deadlines, member, kind, due_ms)
 
 
 def stop_timer(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
-    """The deadline will not fall due. Harmless when it does not run."""
+    """Stop the member's deadline of this kind, if it runs."""
     if member.timers is None or kind not in member.timers:
         return
     deadlines.cancel(member.timers.pop(kind))
@@ -286,7 +286,7 @@ def stop_timer(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
 
 
 def stop_timers(deadlines: Deadlines, member: ConsumerMember) -> None:
-    """None of the deadlines will fall due."""
+    """Stop all deadlines of the member."""
     for deadline in (member.timers or {}).values():
         deadlines.cancel(deadline)
     member.timers = None

@@ -50,7 +50,7 @@ Owned = Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 
 
 class Target(NamedTuple):
-    """The target of an epoch. Only topics count that the member subscribes to now."""
+    """The target of a member in an epoch. It only has topics that the member subscribes to now."""
 
     member_id: str
     epoch: int
@@ -92,7 +92,7 @@ def maybe_reconcile(
 
 
 def update_revocation_timer(step: Step, member: ConsumerMember) -> None:
-    """Start a member's rebalance timeout for its pending revocation, or stop the timeout."""
+    """Start the timer of a member's pending revocation, or stop it when nothing is to be given up."""
     deadlines = step.state.deadlines
     if member.position.state == UNREVOKED_PARTITIONS:
         start_timer(deadlines, member, REVOCATION, step.now.mono_ms + member.description.rebalance_timeout_ms)
@@ -111,8 +111,8 @@ def next_position(
 
 
 def is_waiting(position: Position, target_state: Target, owned: Owned) -> bool:
-    """Whether a member makes no step: it is at its target, or has a pending revocation. Then it loses only topics that
-    it does not subscribe to any more.
+    """Whether a member makes no step: it is at its target, or has a pending revocation. Then the member only loses
+    topics that it no longer subscribes to.
     """
     if position.state == STABLE:
         return position.epoch == target_state.epoch
@@ -151,11 +151,11 @@ def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
 
 
 def _compute_next_assignment(group: ConsumerGroup, position: Position, target_state: Target, owned: Owned) -> Position:
-    """Kafka: computeNextAssignment."""
+    """The position after the next step towards the target. Kafka: computeNextAssignment."""
     # A member may have 10,000 topics: a row without changes is reused.
     subscribed = target_state.subscribed
     targets = {topic_id: its for topic_id, its in target_state.target if topic_id in subscribed}
-    if not position.assigned and group.owners.keys().isdisjoint(targets):  # most members begin so
+    if not position.assigned and group.owners.keys().isdisjoint(targets):  # most members begin without partitions
         return _at(
             position,
             target_state,
@@ -181,7 +181,7 @@ def _compute_next_assignment(group: ConsumerGroup, position: Position, target_st
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
         if had is not None and had[1] == target:
-            # One tuple for both, where they are equal: the tuple stays as long as the member.
+            # Equal tuples become one: they stay in memory as long as the member.
             made.append(had if had[1] is target else (topic_id, target, had[2]))
             continue
         if had is None and topic_id not in owners:
@@ -233,7 +233,7 @@ def _at(
 
 
 def _update_current_assignment(position: Position, target_state: Target, owned: Owned) -> Position:
-    """The subscription has changed without a new target: other topics go at once. Kafka: updateCurrentAssignment."""
+    """Drop topics that the subscription no longer has, before a new target exists. Kafka: updateCurrentAssignment."""
     dropped = tuple([row for row in position.assigned if row[0] not in target_state.subscribed])
     if not dropped and (target_state.subscribed or position.revoking):
         return position

@@ -1,6 +1,6 @@
 """Facts of a consumer group for its history, from the first new epoch until every member has reached its target.
 
-Their size is bounded, also where thousands of members and partitions move. `history` reports them.
+Their size is bounded, also where thousands of members and partitions move. `history` reports these facts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.coordinator.groups.consumer.member import (
 )
 
 MAX_SLOWEST: Final = 10
-"""Slowest members in the event at the end. The same limit holds for members that others waited for."""
+"""How many slowest members the event at the end has. The same limit holds for members that others waited for."""
 MAX_OWNERS: Final = 100
-"""Members that others wait for, kept during the reconciliation."""
+"""How many members that others wait for are kept during the reconciliation."""
 MAX_FREED: Final = 20_000
-"""Partitions without an owner whose time is measured. For further partitions this time is not reported."""
+"""For at most this many partitions at once the time without an owner is measured."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -57,11 +57,11 @@ class AwaitedOwner:
 
 
 class ReconciliationFacts:
-    """See the module. Times are monotonic ms.
+    """The facts of one reconciliation. Times are monotonic ms.
 
-    `cause` and `trigger`: of its first epoch; None: it was not seen. `causes`: epochs by cause. `wanted_ms`: when a
-    computation of targets began; `target_ms`: when the last targets were in force. `freed`: since when partitions are
-    between two members; `paused_ms`: the sum of these times for partitions with a new owner.
+    `cause` and `trigger`: of its first epoch; None when that was not seen. `causes`: how many epochs by cause.
+    `wanted_ms`: when a computation of targets began. `target_ms`: when the last targets came into force. `freed`: when
+    partitions lost their owner. `paused_ms`: the sum of the times without an owner, of partitions with a new owner.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class ReconciliationFacts:
         self.freed: dict[tuple[bytes, int], int] = {}
 
     def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:
-        """A member has lost what is not in `after`, and has got what was not in `before`."""
+        """Note that a member's partitions `before` have become its partitions `after`."""
         if (not before and not self.freed) or same_partitions(before, after):
             return
         freed = self.freed
@@ -111,7 +111,7 @@ class ReconciliationFacts:
     def note(
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
     ) -> None:
-        """A member has moved a step nearer to its target; `before`: its position before that."""
+        """Note a step of a member towards its target; `before`: its position before the step."""
         after = member.position
         if before.state == UNREVOKED_PARTITIONS and progress.revoking_since_ms is not None:
             progress.revoking_ms += now_ms - progress.revoking_since_ms
@@ -128,7 +128,7 @@ class ReconciliationFacts:
         if has > had:
             progress.assigned += has - had
         elif has < had and before.state != UNREVOKED_PARTITIONS:
-            # The member had given them up before it was asked.
+            # The member had given these partitions up before it was asked.
             progress.revoked.append(_lost(before.assigned, after.assigned))
         if after.state == UNRELEASED_PARTITIONS:
             progress.lacking_ms = now_ms
@@ -152,7 +152,7 @@ class ReconciliationFacts:
                 owner.partitions = max(owner.partitions, count)
 
     def released(self, member_id: str, now_ms: int) -> None:
-        """A member has no more partitions that others wait for."""
+        """Note that a member no longer has partitions that others wait for."""
         owner = self.owners.get(member_id)
         if owner is not None and owner.until_ms is None:
             owner.until_ms = now_ms
@@ -180,7 +180,7 @@ def is_settled(group: ConsumerGroup) -> bool:
 
 
 def size(current: CurrentAssignment) -> int:
-    """The number of partitions."""
+    """The number of partitions in a current assignment."""
     return sum([len(row[1]) for row in current])
 
 

@@ -1,7 +1,7 @@
 """The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`. `replay` applies them to the state.
 
-The bytes of a record with thousands of topics are made with a few instructions for each topic. Its rows become messages
-only when they are read.
+The bytes of a record with thousands of topics are made with a few instructions for each topic. The rows of such a
+record become messages only when they are read.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from muster.protocol.records import OFFSETS, pack_key_value
 from muster.protocol.wire import put_many, uv
 
 FEW_TOPICS: Final = 500
-"""A record with at most this many topics is made as any other."""
+"""A record with at most this many topics is encoded by the general encoder."""
 NO_TAGS: Final = b"\0"
 _EPOCHS_TAG: Final = b"\x01\0"
-"""One tagged field follows: the first one, the epochs."""
+"""The beginning of the tags of a row with epochs: one tagged field, with tag 0."""
 
 M = TypeVar("M", bound=Message)
 
 
 class LaterRows(Sequence[M]):
-    """The rows of a message. Each row is made when it is read, by `make` from the values of a row."""
+    """The rows of a message. `make` makes each row of its values when the row is read."""
 
     __slots__ = ("_make", "_values")
 
@@ -91,7 +91,7 @@ class LaterRows(Sequence[M]):
 
 
 def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord:
-    """The record of a value of version 0 that consists of these parts."""
+    """The record whose value, of version 0, consists of these parts."""
     record = PackedRecord(key, value, 0)
     record.row = pack_key_value(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
     return record
@@ -134,15 +134,15 @@ def _tagged(epochs: Sequence[int]) -> bytes:
 
 
 _put_head: Final = Struct(">iib").pack
-"""The epoch of a member, the one before, and its state."""
+"""Packs the epoch of a member, the epoch before, and its state."""
 _VERSION: Final = 0
-"""The version of each of these values."""
+"""The version of the values of all these records."""
 A_TOPIC: Final = 22
-"""Most bytes of a topic in a target without its partitions: its id, their number, no tags."""
+"""The most bytes of a topic in a target without its partitions: topic id, number of partitions, no tags."""
 ONE_BYTE: Final = 127
-"""The length of a shorter text is written as one byte."""
+"""The length of a text with fewer bytes is written as one byte."""
 A_TOPIC_WITH_EPOCHS: Final = 34
-"""The same for a topic of a current assignment: the epochs are in a tag."""
+"""The most bytes of a topic in a current assignment without partitions and epochs. The epochs are in a tag."""
 
 # ---- the records
 
@@ -172,7 +172,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 
 def target(group_id: str, member_id: str, member_target: TargetAssignment, tables: Tables | None = None) -> Record:
-    """The target of a member. `tables`: the tables in which Kafka has the target; None: sets that were copied."""
+    """The target of a member. `tables`: the tables in which Kafka has the target; None: sets copied from a record."""
     tables = tables or kafka_order.copied(member_target)
     sizes, others = tables.of_partitions, tables.of_others
     rows = [member_target[row] for row in kafka_order.topics([one[0] for one in member_target], tables)]
@@ -191,7 +191,7 @@ def target(group_id: str, member_id: str, member_target: TargetAssignment, table
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    """The targets of all members are those of this epoch."""
+    """The record of the epoch to which the targets of all members belong."""
     value = ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms)
     return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value, _VERSION)
 
@@ -242,18 +242,18 @@ def _picked(numbers: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
 
 
 def regular_expression(group_id: str, pattern: str, resolved: Resolved) -> Record:
-    """The topics that a pattern stands for."""
+    """The record of the topics that a pattern matched."""
     value = ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.timestamp_ms)
     return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), value, _VERSION)
 
 
 def pattern_forgotten(group_id: str, pattern: str) -> Record:
-    """No member has this pattern any more."""
+    """The tombstone of a pattern that no member has any more."""
     return tombstone(ConsumerGroupRegularExpressionKey(group_id, pattern))
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """The record of the topics that Kafka before 4.1 used. The hash has replaced it."""
+    """The tombstone of the record of topics that Kafka before 4.1 wrote. The hash has replaced that record."""
     return tombstone(ConsumerGroupPartitionMetadataKey(group_id))
 
 
@@ -274,19 +274,19 @@ def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[s
     keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in member_ids]
     in_order = kafka_order.timeline(patterns, kafka_order.slots_for(len(patterns)))
     keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in in_order]
-    # This key is included even without such a record, as on Kafka.
+    # As on Kafka, this key is included even when no such record exists.
     keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
     return keys
 
 
 def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
-    """Whether these records, so many times, exceed one batch together with the records of the step."""
+    """Whether the records `made`, `times` times, exceed one batch together with the records of the step."""
     most = sum([_most_bytes(one) for one in made])
     return is_too_large(step, step.records, -(-most // 4), made, times)
 
 
 def _most_bytes(record: Record) -> int:
-    """Bytes of a member's record, or somewhat more: packing 10,000 topics only to count them takes 15 ms."""
+    """An upper estimate of a record's bytes. To pack 10,000 topics only to count their bytes would take 15 ms."""
     if type(record) is PackedRecord:
         return len(record.row)
     key, value = record.key, record.value
@@ -309,7 +309,7 @@ def _most_bytes(record: Record) -> int:
 
 
 def _most_of_texts(texts: Collection[str]) -> int:
-    """Each text has its length before it. Texts that are not ASCII may take four bytes for a character."""
+    """The most bytes of these texts with their lengths. In a text that is not ASCII a character may take four bytes."""
     count, longest = sum(map(len, texts)), max(map(len, texts), default=0)
     if all(map(str.isascii, texts)):
         return count + (1 if longest < ONE_BYTE else 3) * len(texts)

@@ -58,7 +58,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 )
 
 MAX_SHARED_NAMES: Final = 1_000
-"""Names of a member that are shared with other groups. More names would stay when the member is gone."""
+"""Only subscriptions of up to this many names are shared between groups. More names would outlive their members."""
 
 
 def apply_member(state: State, group_id: str, member_id: str, description: Description) -> None:
@@ -80,7 +80,7 @@ def apply_position(group: ConsumerGroup, member: ConsumerMember, position: Posit
 def replay_member(
     state: State, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
-    """A member has a new description, or is removed."""
+    """Replay the new description of a member, or its removal."""
     if value is None:
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.remove_member(key.member_id)
@@ -135,7 +135,7 @@ def _shared(text: str | None, shared: SharedValues) -> str | None:
 
 
 def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
-    """A group has a new epoch, or is deleted."""
+    """Replay the new epoch of a group, or its deletion."""
     if value is not None:
         group = _present(state, key.group_id)
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
@@ -143,7 +143,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
     found = consumer_group(state, key.group_id)
     if found is None:
         return
-    for member_id in list(found.members):  # empty, if the records before are complete
+    for member_id in list(found.members):  # without members, if the records before are complete
         replay_member(state, ConsumerGroupMemberMetadataKey(key.group_id, member_id), None)
     del state.groups[found.group_id]
 
@@ -151,7 +151,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
 def replay_partition_metadata(
     state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """Only the existence of this record counts: it is removed when the hash is written."""
+    """Note whether this record of older Kafkas exists: the group removes it when it writes the hash."""
     if value is not None:
         _present(state, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:
@@ -161,7 +161,7 @@ def replay_partition_metadata(
 def replay_target(
     state: State, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
 ) -> None:
-    """A member has a new target, or none."""
+    """Replay the new target of a member, or its removal."""
     if value is None:
         group = consumer_group(state, key.group_id)
         if group is not None:
@@ -171,7 +171,7 @@ def replay_target(
     member_target = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
-    # The same string as its member's, also where a log has the target first.
+    # The id is interned: the member shares the string, also when the log has the target before the member.
     group.targets[intern(key.member_id) if member is None else member.member_id] = member_target
 
 
@@ -180,7 +180,7 @@ def replay_target_epoch(
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    """The targets are those of another epoch, or of none."""
+    """Replay the epoch of the targets, or its removal."""
     if value is not None:
         _present(state, key.group_id).assignment_reached(value.assignment_epoch, value.assignment_timestamp)
     elif (group := consumer_group(state, key.group_id)) is not None:
@@ -190,7 +190,7 @@ def replay_target_epoch(
 def replay_current(
     state: State, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> None:
-    """A member has a new position. If the record is a tombstone, the member is about to be removed and has nothing."""
+    """Replay the new position of a member. After a tombstone it has no partitions and is about to be removed."""
     if value is None:
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
@@ -210,7 +210,7 @@ def _current(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) 
     made: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs
-        if epochs is None or len(epochs) != len(row.partitions):  # Kafka before 4.3 does not write them
+        if epochs is None or len(epochs) != len(row.partitions):  # Kafka before 4.3 writes no epochs
             epochs = (max(epoch, 0),) * len(row.partitions)
         made[shared.of(row.topic_id)] = dict(zip(row.partitions, epochs, strict=True))
     return current_assignment(made)
@@ -219,7 +219,7 @@ def _current(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) 
 def replay_pattern(
     state: State, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
-    """A pattern stands for other topics, or is forgotten."""
+    """Replay the topics that a pattern matched, or the end of the pattern."""
     if value is None:
         group = consumer_group(state, key.group_id)
         if group is not None:
@@ -233,7 +233,7 @@ def replay_pattern(
 
 
 def _present(state: State, name: str) -> ConsumerGroup:
-    """The group of that name. It replaces a group of another type, which may have been made for its offsets."""
+    """The group of that name. A new one replaces a group of another type, which may have been made for offsets."""
     group = state.groups.get(name)
     if isinstance(group, ConsumerGroup):
         return group
@@ -258,9 +258,9 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     ConsumerGroupCurrentMemberAssignmentKey: replay_current,
     ConsumerGroupRegularExpressionKey: replay_pattern,
 }
-"""The functions by the type of the key."""
+"""The functions that replay records, by the type of the key."""
 
-# ---- decisions as values: recorded, and applied to the state as they are. Tests compare them with a replay.
+# ---- records of decisions: these functions apply them without decoding. Tests compare the result with a replay.
 
 
 def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:
@@ -277,7 +277,7 @@ def record_current(
     assigned: Tables = kafka_order.NEW,
     revoking: Tables = kafka_order.NEW,
 ) -> None:
-    """Record the position of a member (see `current`), as `step.record` does."""
+    """Record the position of a member (see `records.current`), as `step.record` does."""
     step.records.append(records.current(group.group_id, member.member_id, position, assigned, revoking))
     apply_position(group, member, position)
 
@@ -285,7 +285,7 @@ def record_current(
 def record_targets(
     step: Step, group: ConsumerGroup, made: Sequence[Record], member_targets: Iterable[tuple[str, TargetAssignment]]
 ) -> None:
-    """Record the new targets of members (see `target`), as `step.record_all` does."""
+    """Record the new targets of members (see `records.target`), as `step.record_all` does."""
     step.records += made
     members, targets = group.members, group.targets
     for member_id, member_target in member_targets:

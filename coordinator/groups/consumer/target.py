@@ -2,8 +2,8 @@
 
 A small target is computed at once. A large one is computed in the background: the request leaves with the replies, and
 the result is a command. Meanwhile members are answered by the targets in force. Only members without an epoch wait for
-it. A thread also prepares the order of the members, each member's target by topic id, and its record. For 1,000 members
-that is most of the work to put a target in force.
+the result. The thread also prepares the order of the members, each member's target by topic id, and its record. For
+1,000 members that is most of the work to put a target in force.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANGE: Final = "range"
 
 
 class PreparedTarget(NamedTuple):
-    """It is valid while the topics are the same. Its order is valid while the group has the same members."""
+    """A computed target, valid while the topics are the same. `order` is valid while the members are the same."""
 
     image_version: int
     order: Sequence[str]
@@ -51,7 +51,7 @@ class PreparedTarget(NamedTuple):
 
 
 class Ranges:
-    """The tables in which Kafka's "range" makes a member's new target. They depend on the member's topics."""
+    """The tables in which Kafka's "range" makes a member's new target. The tables depend on the member's topics."""
 
     __slots__ = ("_known", "_resolved", "_wanted")
 
@@ -85,7 +85,7 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
         )
         before = targets.get(member_id)
         if before is not None and member_target == before:
-            member_target = before  # it stays the same object: that makes comparisons fast
+            member_target = before  # an unchanged target stays the same object, which makes comparisons fast
         else:
             tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
             record = records.target(wanted.group_id, member_id, member_target, tables)
@@ -98,9 +98,9 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
 UNIFORM: Final = "uniform"
 NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
-"""Members and partitions of a target that is computed at once: some 2 ms."""
+"""A target of up to this many members and partitions is computed at once: some 2 ms."""
 NAMES_AS_A_MEMBER: Final = 8
-"""Names in different subscriptions that count as one member, whether these topics exist or not."""
+"""So many names, summed over the different subscriptions, count as one member. The topics need not exist."""
 
 
 def bring_up_to_date(
@@ -112,10 +112,10 @@ def bring_up_to_date(
     is_alike: bool | None = None,
     since_ms: int | None = None,
 ) -> None:
-    """Compute the targets of the group's epoch, or request them, if the present ones are older and it is time.
+    """Compute or request the targets of the group's epoch, if the targets in force are older and it is time.
 
-    `wish`: the assignor that the sender asks for. `newcomer`: it joins by this request. `is_alike`: whether Kafka
-    counts all subscriptions as equal; None: its last count. `since_ms`: see `AssignmentWanted`.
+    `wish`: the assignor that the sender asks for. `newcomer`: whether the sender joins by this request. `is_alike`:
+    whether Kafka treats all subscriptions as equal; None: the last result counts. `since_ms`: see `AssignmentWanted`.
     """
     if newcomer is not None and len(newcomer) > FEW_LETTERS:
         string_hash(newcomer)  # it is remembered: a target never hashes the ids of thousands that have joined meanwhile
@@ -137,10 +137,10 @@ def bring_up_to_date(
 
 
 def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> bool:
-    """Whether the computed first targets are not worth being put in force: more members have joined, and wait.
+    """Whether computed first targets are dropped, because more members have joined meanwhile and wait.
 
-    A member that was alone would get all partitions and have to give them up a moment later. This lasts no longer than
-    the assignment interval.
+    Else the first member would get all partitions, and have to give most up a moment later. Targets are dropped for at
+    most the assignment interval.
     """
     return (
         group.lacks_targets()
@@ -185,10 +185,10 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The assignor that most members ask for; of several, the first in the order of Java's table.
+    """The assignor that most members ask for. Among equals it is the first in the order of Java's table.
 
-    But `wish` is first, if no other member has it: Kafka inserts it in front then. A log of
-    another cluster may have members with an assignor that this server lacks.
+    But `wish` comes first if no other member asks for it: Kafka then inserts it in front. A log of another cluster may
+    have members with an assignor that this server lacks.
     """
     there = names_of(settings.group_consumer_assignors)
     counts = {name: count for name, count in group.assignors.items() if name in there}
@@ -209,7 +209,7 @@ def apply(
     prepared_target: PreparedTarget | None = None,
 ) -> int:
     """Put these targets in force, in one batch: a record for each member with a new target, then the epoch. If the
-    batch is too large, the present targets stay in force. Returns the number of topics in the records.
+    batch is too large, the old targets stay in force. Returns the number of topics in the records.
     """
     image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []
@@ -233,7 +233,7 @@ def apply(
         is_another = member_target is not before and member_target != before
         if is_another:
             changes.append((member_id, before or NOTHING, member_target))
-        # As Kafka, which ignores what a newcomer has from its predecessor.
+        # As on Kafka, the target that a newcomer has from its predecessor is ignored.
         if is_another or member_id == newcomer:
             then, description_then, record = ready.get(member_id, NOT_READY)
             description = members[member_id].description

@@ -1,4 +1,4 @@
-"""The topics of a consumer group: which exist, their hash, and those of regular expressions.
+"""The topics of a consumer group: which of them exist, their hash, and the topics that regular expressions match.
 
 Kafka 4 keeps the hash of the topics in the record of the group's epoch (Utils.computeTopicHash, computeGroupHash). A
 group may name a million topics that do not exist. So the existing ones are found once for each set of names and each
@@ -28,18 +28,18 @@ from muster.protocol.errors import ErrorCode
 
 NO_HASH: Final = 0
 MAX_WITH_RACKS: Final = 100_000
-"""Partitions of a topic whose racks are hashed: some 12 ms."""
+"""The limit for partitions of a topic whose racks are hashed: some 12 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
 _TWO: Final = Struct("<ii")
 FEW_PARTITIONS: Final = 64
-"""The numbers of at most this many partitions are made once for all topics."""
+"""The numbers of at most this many partitions are encoded once, for all topics."""
 TOPICS_KEPT: Final = 4_096
-"""Topics of a group whose hash is kept, for 64 groups."""
+"""The hash of a group with at most this many topics is kept, for 64 groups."""
 
 
 def hash_of_topics(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
-    """The hash of those of these topics that exist. `rack`: the rack of this node, and so of all replicas."""
+    """The hash of the topics among `names` that exist. `rack`: the rack of this node, and so of all replicas."""
     by_name = image.by_name
     there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
     if not there:
@@ -53,13 +53,13 @@ def hash_of_topics(names: Iterable[str], image: TopicsImage, rack: str | None = 
 
 @lru_cache(64)
 def _of_hashes(hashes: bytes) -> int:
-    # Members that join a group one after the other need it each time.
+    # Members that join a group one after the other all need this hash.
     return _signed(xxh3_64_intdigest(hashes))
 
 
 def hash_of_topic(topic: TopicImage, rack: str | None) -> int:
     """The hash of one topic, which is kept with the topic."""
-    # A topic that changes is another object, and the rack stays: this is computed once for all groups.
+    # A changed topic is another object, and the rack never changes: so the hash is computed once for all groups.
     if topic.metadata_hash is None:
         topic.metadata_hash = topic_hash(topic, rack)
     return topic.metadata_hash
@@ -74,7 +74,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     if rack is None or count > MAX_WITH_RACKS:
         numbers = _numbers(count) if count <= FEW_PARTITIONS else pack(f"<{count}i", *range(count))
         return _signed(xxh3_64_intdigest(head + numbers))
-    # The length before the text is written separately from the length behind the text.
+    # The length is written before the text and once more behind it.
     behind = pack("<i", len(rack.encode("utf-16-le", "surrogatepass")) // 2) + _text(rack)
     hasher = xxh3_64(head)
     for one in range(count):
@@ -83,7 +83,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
 
 
 def has_same_hash(one: TopicImage | None, other: TopicImage | None) -> bool:
-    """Whether both have the same hash, or neither exists."""
+    """Whether two topics have the same hash, or both do not exist."""
     if one is None or other is None:
         return one is other
     return (one.topic_id, one.partitions, one.name) == (other.topic_id, other.partitions, other.name)
@@ -105,9 +105,9 @@ def _signed(value: int) -> int:
 
 
 FEW_NAMES: Final = 100
-"""The ids are not kept for a subscription with at most this many names."""
+"""For a subscription of at most this many names the topic ids are not kept."""
 SUBSCRIPTIONS_KEPT: Final = 8
-"""Subscriptions of a group whose ids are kept, for members that follow their targets one after the other."""
+"""For how many subscriptions of a group the topic ids are kept. Members follow their targets one after the other."""
 
 
 class ExistingTopics:
@@ -125,7 +125,7 @@ class ExistingTopics:
         self.metadata_hash: int | None = None
 
     def is_of(self, group: ConsumerGroup, image: TopicsImage) -> bool:
-        """Whether nothing has changed since it was made."""
+        """Whether the topics of the group, and the image, are as when this object was made."""
         return self._image is image and self.names_version == group.names_version
 
     def ids_of(self, group: ConsumerGroup, description: Description) -> Collection[bytes]:
@@ -139,13 +139,13 @@ class ExistingTopics:
             if len(self._ids) == SUBSCRIPTIONS_KEPT:
                 self._ids.clear()
             ids = {by_name[name].topic_id for name in topics_of(description, group.resolved) if name in by_name}
-            # the description keeps its tuple of names alive, so no other tuple can get the same id()
+            # the kept description keeps its tuple of names alive, so no other tuple gets the same id()
             known = self._ids[key] = description, ids
         return known[1]
 
 
 def existing_names(names: Collection[str], by_name: Mapping[str, TopicImage]) -> list[str]:
-    """The names of topics that exist. The time is that of the smaller collection."""
+    """The names of topics that exist, by a loop over the smaller collection."""
     if len(names) <= len(by_name):
         return [name for name in names if name in by_name]
     return [name for name in by_name if name in names]
@@ -175,13 +175,13 @@ NEVER_SEARCHED: Final = -(2**63)
 def check_pattern(
     group: ConsumerGroup, before: Description, description: Description, command: ConsumerHeartbeatCommand
 ) -> None:
-    """A pattern that is new to the group must be a valid expression. Raises Refused."""
+    """Refuse a pattern that is new to the group and not a valid expression. Raises Refused."""
     if description.pattern != before.pattern and description.pattern not in group.patterns:
         check_new_pattern(description.pattern, command)
 
 
 def check_new_pattern(pattern: str | None, command: ConsumerHeartbeatCommand) -> None:
-    """A pattern, if any, must be a valid expression. Raises Refused."""
+    """Refuse a pattern that is not a valid expression. Raises Refused."""
     if pattern and command.pattern_error is not None:
         raise Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -192,8 +192,8 @@ def check_new_pattern(pattern: str | None, command: ConsumerHeartbeatCommand) ->
 def update_patterns(
     step: Step, group: ConsumerGroup, before: Description, description: Description, client: Client
 ) -> tuple[bool, bool]:
-    """Update the patterns after a member's description was recorded: forget one without members, search when it is due.
-    Returns whether the member's pattern has changed, and whether its topics are known then.
+    """Update the patterns after a member's description was recorded: forget a pattern without members, search when a
+    search is due. Returns whether the member's pattern has changed, and whether its topics are known.
     """
     resolved_before = len(group.resolved)
     searched = next(iter(group.resolved.values()), Resolved((), 0, NEVER_SEARCHED))
@@ -230,7 +230,7 @@ def _search(step: Step, group: ConsumerGroup, client: Client) -> None:
 
 
 def apply_resolved_patterns(step: Step, command: TopicsFound) -> None:
-    """The topics of a group's patterns are found: record them, with a new epoch when they have changed."""
+    """Record the topics that a group's patterns matched, with a new epoch when these topics have changed."""
     group = consumer_group(step.state, command.wanted.group_id)
     if group is None:
         return

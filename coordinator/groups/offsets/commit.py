@@ -238,8 +238,8 @@ def commit_prepared(
     now: Now,
     max_bytes: int = NO_LIMIT,
 ) -> list[bytes] | None:
-    """Commit these offsets, one for each row. Returns the bytes of the records; the state has them already. None:
-    nothing was done, and `handle` must take the request.
+    """Commit these offsets, one for each row. Returns the bytes of the records; the state has them already. Without a
+    result nothing was done, and `handle` must take the request.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)
