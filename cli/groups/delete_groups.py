@@ -93,8 +93,10 @@ def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partit
     return sorted(found)
 
 
-def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:
-    """Delete groups without members; None: all groups of consumers. Exit status 1: one was refused."""
+@with_client(check_groups)
+def run_delete_groups(client: KafkaClient, options: argparse.Namespace) -> int:
+    """Delete the named groups, or all groups of consumers, without members. Exit status 1: one was refused."""
+    group_ids, execute = group_names(options), options.execute
     names = consumer_groups(client) if group_ids is None else group_ids
     status = 0
     rows: list[tuple[str, str, str, bool]] = []
@@ -112,7 +114,7 @@ def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execu
             status = 1
             continue
         rows.append((name, found.type, found.state, execute))
-    _print(("GROUP", "TYPE", "STATE", "DELETED"), rows, as_json=as_json)
+    _print(("GROUP", "TYPE", "STATE", "DELETED"), rows, as_json=options.json)
     if rows and not execute:
         say_nothing_changed("muster groups delete")
     return status
@@ -130,21 +132,21 @@ def _delete(client: KafkaClient, name: str) -> None:
         raise RequestFailed(f"group {name} cannot be deleted: {sentence(result.error_code)}")
 
 
-def delete_offsets(
-    client: KafkaClient, group_id: str, chosen: Sequence[Chosen] | None, *, execute: bool, as_json: bool
-) -> int:
-    """Delete committed offsets of a group, of topics without a subscribed member; None: of all topics."""
+@with_client(check_group, wanted_topics)
+def run_delete_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
+    """Delete committed offsets of a group in the named topics, or in all, if no member is subscribed to them."""
     command = "muster groups offsets delete"
+    group_id, execute = options.group, options.execute
     if find_consumer_group(client, group_id, "changed") is None:
         raise NoGroup(group_id)
     there = offsets.fetch_committed(client, group_id)
-    wanted = _committed_in(client, there, chosen)
+    wanted = _committed_in(client, there, wanted_topics(options))
     if not wanted:
         raise RequestFailed(f"group {group_id} has no committed offset there")
     refused = offsets.delete(client, group_id, wanted) if execute else {}
     offsets.say_refused(command, group_id, "deleted", refused)
     rows = [(group_id, *one, there[one].offset, execute) for one in wanted if one not in refused]
-    _print(("GROUP", "TOPIC", "PARTITION", "OFFSET", "DELETED"), rows, as_json=as_json)
+    _print(("GROUP", "TOPIC", "PARTITION", "OFFSET", "DELETED"), rows, as_json=options.json)
     if not execute:
         say_nothing_changed(command)
     return 1 if refused else 0
@@ -164,28 +166,27 @@ def _committed_in(client: KafkaClient, there: Any, chosen: Sequence[Chosen] | No
     return [place for place in there if place in named]
 
 
-def remove_members(
-    client: KafkaClient,
-    group_id: str,
-    ids: Sequence[str],
-    instances: Sequence[str],
-    *,
-    everyone: bool,
-    reason: str | None,
-    execute: bool,
-    as_json: bool,
-) -> int:
+def _check_members(options: argparse.Namespace) -> None:
+    if bool(options.member_id or options.instance_id) == options.all_members:
+        raise ConfigError("--member-id ID, --instance-id ID or --all-members was expected")
+
+
+@with_client(check_group, _check_members)
+def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
     """Remove members from a group, so that it rebalances without them; exit status 1 when one was refused."""
     command = "muster groups remove-member"
+    group_id, execute = options.group, options.execute
     found = find_consumer_group(client, group_id, "changed")
     if found is None:
         raise NoGroup(group_id)
-    chosen = _chosen(found, ids, instances, everyone=everyone)
+    chosen = _chosen(found, options.member_id, options.instance_id, everyone=options.all_members)
     refused: dict[str, str] = {}
     for start in range(0, len(chosen) if execute else 0, MEMBERS_AT_ONCE):
         some = chosen[start : start + MEMBERS_AT_ONCE]
         # a static member is removed by its instance id, as the admin clients do: it may have joined again meanwhile
-        rows = [MemberIdentity("" if one.instance else one.member, one.instance, reason or REASON) for one in some]
+        rows = [
+            MemberIdentity("" if one.instance else one.member, one.instance, options.reason or REASON) for one in some
+        ]
         request = LeaveGroupRequest(group_id, members=rows)
         _, answer = client.ask_coordinator(group_id, ApiKey.LEAVE_GROUP, request, lambda answer: [answer.error_code])
         if answer.error_code:
@@ -198,7 +199,7 @@ def remove_members(
     table = [
         (group_id, one.member, one.instance, one.client_id, execute) for one in chosen if one.member not in refused
     ]
-    _print(("GROUP", "MEMBER", "INSTANCE", "CLIENT", "REMOVED"), table, as_json=as_json)
+    _print(("GROUP", "MEMBER", "INSTANCE", "CLIENT", "REMOVED"), table, as_json=options.json)
     if not execute:
         say_nothing_changed(command)
     return 1 if refused else 0
@@ -224,30 +225,3 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool)
     """Print rows; the last cell says whether a thing was done."""
     cells = rows if as_json else [(*row[:-1], "yes" if row[-1] else "no") for row in rows]
     print_rows(head, cells, as_json=as_json)
-
-
-@with_client(check_groups)
-def run_delete_groups(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups delete`, and return the exit status."""
-    return delete_groups(client, group_names(options), execute=options.execute, as_json=options.json)
-
-
-@with_client(check_group, wanted_topics)
-def run_delete_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups offsets delete`, and return the exit status."""
-    chosen = wanted_topics(options)
-    return delete_offsets(client, options.group, chosen, execute=options.execute, as_json=options.json)
-
-
-def _check_members(options: argparse.Namespace) -> None:
-    if bool(options.member_id or options.instance_id) == options.all_members:
-        raise ConfigError("--member-id ID, --instance-id ID or --all-members was expected")
-
-
-@with_client(check_group, _check_members)
-def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups remove-member`, and return the exit status."""
-    return remove_members(
-        client, options.group, options.member_id, options.instance_id, everyone=options.all_members,
-        reason=options.reason, execute=options.execute, as_json=options.json,
-    )  # fmt: skip

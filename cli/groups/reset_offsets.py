@@ -37,12 +37,8 @@ def _check(options: argparse.Namespace) -> None:
 
 @with_client(_check)
 def run_reset(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups offsets reset`, and return the exit status."""
-    return reset(client, options.plan)
-
-
-def reset(client: KafkaClient, plan: ResetPlan) -> int:
     """Print the new offsets of the groups, and commit them if the user wants that. Exit status 1: one was refused."""
+    plan: ResetPlan = options.plan
     groups = consumer_groups(client) if plan.groups is None else plan.groups
     if plan.groups is None and plan.lines:
         groups = [one for one in groups if any(line.group == one for line in plan.lines)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Any, Final
 
@@ -32,12 +32,6 @@ NEWEST: Final = 20_000
 """The most events of a group's partition that are read."""
 
 
-@with_client(check_groups)
-def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups describe`, and return the exit status."""
-    return describe(client, group_names(options), as_json=options.json)
-
-
 @with_client(check_group)
 def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups history`, and return the exit status."""
@@ -46,14 +40,10 @@ def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
     return history(client, options.group, as_json=options.json, everything=options.all, last=options.last)
 
 
-@with_client(check_group)
-def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster groups watch`, and return the exit status."""
-    return watch(client, options.group, as_json=options.json, everything=options.all)
-
-
-def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
-    """Print each group, None: every group; exit status 1 when one of them does not exist."""
+@with_client(check_groups)
+def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
+    """Print the named groups, or every group; exit status 1 when one of them does not exist."""
+    group_ids = group_names(options)
     names = [one.group_id for one in all_groups(client)] if group_ids is None else group_ids
     status = 0
     if not names:
@@ -68,7 +58,7 @@ def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: b
             status = 1
             continue
         judged = verdict_of(client, group_id)
-        if as_json:
+        if options.json:
             verdict = None if judged is None else {"level": judged.level, "text": judged.text}
             print_json(found._asdict() | {"members": [one._asdict() for one in found.members], "verdict": verdict})
         else:
@@ -179,8 +169,10 @@ def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bo
     return 0
 
 
-def watch(client: KafkaClient, group_id: str | None, *, as_json: bool, everything: bool) -> int:
+@with_client(check_group)
+def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
     """Print events from now on, until interrupted."""
+    group_id = options.group
     events = Events(client)
     ends = events.ends()
     position = ends if group_id is None else {(one := events.partition_of(group_id)): ends[one]}
@@ -189,11 +181,11 @@ def watch(client: KafkaClient, group_id: str | None, *, as_json: bool, everythin
         group = value["group"]
         if group_id is not None and group != group_id:
             continue
-        if as_json:
+        if options.json:
             print_json(value)
             continue
         # groups that exist only for a short time must not be remembered for ever
-        timeline = timelines.setdefault(group, Timeline(dates=False, everything=everything))
+        timeline = timelines.setdefault(group, Timeline(dates=False, everything=options.all))
         _print(timeline, value, "" if group_id is not None or group is None else f"{group}: ")
         if value["kind"] == "group_deleted":
             del timelines[group]

@@ -57,12 +57,6 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
     return describe(client, options.ids, as_json=options.json)
 
 
-@with_client()
-def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Run `muster transactions history`, and return the exit status."""
-    return history(client, options.id, as_json=options.json, everything=options.all, last=options.last)
-
-
 def list_transactions(
     client: KafkaClient,
     states: Sequence[str],
@@ -224,22 +218,24 @@ def _counts(client: KafkaClient, partitions: set[int], producers: set[int]) -> I
         return
 
 
-def history(client: KafkaClient, name: str, *, as_json: bool, everything: bool, last: int | None) -> int:
+@with_client()
+def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
     """Print the history of a transactional id; exit status 1 when nothing is known of it."""
+    name = options.id
     values: Iterable[Value] = Events(client, OF_TRANSACTIONS).upto_now(name)
-    if last is not None:
-        values = deque(values, last)
+    if options.last is not None:
+        values = deque(values, options.last)
     values = list(values)
     if not values:
         raise RequestFailed(
             f"there is no history of a transactional id {name}: no producer has used it since its events are kept; "
             "muster transactions list shows the existing ids"
         )
-    if as_json:
+    if options.json:
         for value in values:
             print_json(value)
         return 0
-    timeline = TransactionTimeline(everything=everything, groups=Groups(client, values).of)
+    timeline = TransactionTimeline(everything=options.all, groups=Groups(client, values).of)
     for value in values:
         for line in timeline.feed(value):
             say(line)
