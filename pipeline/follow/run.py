@@ -40,6 +40,11 @@ _MAX_FAILURES_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
 """The text of an error of the stream that a new try does not repair."""
+_LATE_WORKER: Final = "Python worker failed to connect back"
+"""The text of Spark's error if the Python of a stream needed more than 10 s to start.
+
+That happens on a busy machine. Spark has no setting for this time, and does not use its daemon for streams.
+"""
 
 
 class Following(NamedTuple):
@@ -249,9 +254,9 @@ class Follower:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether the cluster failed, and may be back soon."""
+    """Whether the cluster failed, and may be back soon, or the machine was too busy."""
     text = str(error)
-    return (isinstance(error, ClusterError) or _MARK in text) and _LASTING not in text
+    return (isinstance(error, ClusterError) or _MARK in text or _LATE_WORKER in text) and _LASTING not in text
 
 
 def _sentence(error: Exception) -> str:

@@ -23,6 +23,10 @@ def test_an_unreachable_cluster_is_tried_again() -> None:
     assert _sentence(RuntimeError(TOLD)) == "one:9092: Failed to query: Local: Timed out"
 
 
+def test_a_stream_whose_python_started_too_slowly_is_tried_again() -> None:
+    assert _is_transient(RuntimeError("Python worker failed to connect back.\n=== Streaming Query ==="))
+
+
 def test_permanent_failures_are_not_tried_again() -> None:
     assert not _is_transient(ClusterError("the topic was created anew or cut; begin with a new checkpoint"))
     assert not _is_transient(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang"))
