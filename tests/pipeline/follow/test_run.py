@@ -22,6 +22,7 @@ from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
+from muster.pipeline.session import LITTLE, LOCAL
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
@@ -30,7 +31,14 @@ from tests.pipeline.live import Live
 
 KILLED_S = 240
 PAUSE_S = 0.2
-QUICK_TO_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
+SUBMITTED = [f"--conf {name}={value}" for name, value in LITTLE.items() if name not in LOCAL]
+QUICK_TO_START = {
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+    "-XX:MetaspaceSize=256m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
+    # what the command does not set itself is set by a user in this way
+    "PYSPARK_SUBMIT_ARGS": " ".join([*SUBMITTED, "pyspark-shell"]),
+}
+"""A follower starts with the settings of an analysis of a small log."""
 OF_THE_CLOCK = {"lag": {"end_ms", "behind_ms"}, "stalls": {"end_ms", "start_ms", "complete"}}
 """Columns that depend on when a live cluster was asked how far its topics reach."""
 
