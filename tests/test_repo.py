@@ -26,6 +26,7 @@ from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api
 from muster.version import VERSION
 from tests.conformance.parts import PARTS
+from tests.support import sharing_out
 from tools.prose import __main__ as prose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,6 +169,10 @@ def test_the_make_targets_named_on_pages_exist() -> None:
     for document in PAGES:
         named = re.findall(r"(?m)(?:^|`|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
         assert {*named} <= targets, document.name
+
+
+def test_the_dear_files_of_tests_exist() -> None:
+    assert [name for name in sharing_out.DEAR if not (ROOT / name).is_file()] == []
 
 
 def test_make_can_install_the_server_for_the_bench() -> None:

@@ -14,12 +14,31 @@ if TYPE_CHECKING:
 SPARK = "tests/pipeline/"
 # these wait for servers most of the time, so that they run beside Spark
 WAITING = "tests/e2e/"
+# each takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for the other one
+DEAR = (
+    "tests/stories/test_virtual.py",
+    "tests/simulation/cluster/test_cluster.py",
+    "tests/coordinator/topics/test_power_cut.py",
+    "tests/simulation/test_simulation.py",
+    "tests/worst/test_idle.py",
+    "tests/torture/test_node.py",
+    "tests/test_cli.py",
+    "tests/coordinator/api/test_decoded_requests.py",
+    "tests/worst/test_apis.py",
+    "tests/coordinator/test_memory_comes_back.py",
+    "tests/torture/wire/test_chapter.py",
+    "tests/torture/test_kills.py",
+    "tests/test_lint_rules.py",
+    "tests/coordinator/topics/test_damage.py",
+    "tests/coordinator/test_collector.py",
+    "tests/exactly_once/test_exactly_once.py",
+)
 
 
 def rank(path: Path | str) -> int:
     """The tests of a low rank start first."""
     text = f"{path}"
-    return 0 if SPARK in text else 1 if WAITING in text else 2
+    return 0 if SPARK in text else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
 
 
 class FileScheduling(LoadScopeScheduling):
