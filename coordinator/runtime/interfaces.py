@@ -1,4 +1,4 @@
-"""The interfaces between the runtime and the coordinator that runs on it. They have no behaviour."""
+"""The interfaces between the runtime and the coordinator that runs on it. The interfaces have no behaviour."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class StateMachine(Protocol):
         """Replay records of a transaction, which count once it is committed. Returns their number."""
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
-        """The transaction of a producer has ended. This is called in replay and live.
+        """End the transaction of a producer, live and in replay.
 
         A large transaction ends in several steps. Other calls may be made between them. Returns the events.
         """
 
     def loaded(self, now: Now) -> Output:
-        """The whole log was replayed."""
+        """End the load: the whole log was replayed."""
 
     def resign(self, error_code: int) -> Output:
         """Answer all parked requests with an error."""
@@ -57,13 +57,13 @@ class RecordReader(Protocol):
     offset: int
     """The offset of the batch that was read last."""
     replaced: int
-    """The number of records that were left out."""
+    """How many records were left out because later ones replace them."""
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
         """The content of a chunk of whole batches, in its order.
 
-        It has records that count at once, to be replayed before the next is read. It also has the records of a
-        transaction's batch, and ends of transactions. Raises BatchError for a damaged batch.
+        It has batches and ends of transactions, and records that count at once: replay these before the next read.
+        Raises BatchError for a damaged batch.
 
         A record may be left out if a later one replaces it. Between the two there are only such records.
         """
@@ -73,7 +73,7 @@ class RecordReader(Protocol):
 
 
 class RecordCodec(Protocol):
-    """Converts records to batches and back. It remembers nothing."""
+    """Converts records to batches and back, without a memory."""
 
     def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
         """The rows of the records in a batch, and their size in bytes. Raises ValueError."""
@@ -86,7 +86,7 @@ class RecordCodec(Protocol):
 
 
 class ErrorResponses(Protocol):
-    """The answers of a shard that does not ask its state machine, or that could not write a decision."""
+    """The answers of a shard that cannot ask its state machine, or could not write a decision."""
 
     def refuse(self, request: Message, error_code: int, why: Exception | None = None) -> Message:
         """The answer to `request` that says only `error_code`, and `why` where the answer has a field for text."""
@@ -96,10 +96,10 @@ class ErrorResponses(Protocol):
 
 
 class Observer(Protocol):
-    """Gets the events. Raises nothing."""
+    """Gets the events of a shard. Its methods raise nothing."""
 
     def report(self, happened: Sequence[Any], now: Now) -> None:
-        """Events that have just happened, in their order."""
+        """Take events that have just happened, in their order."""
 
     def flush(self) -> None:
-        """An answer that may show these events is about to leave: write them now."""
+        """Write the events now: an answer that may show them is about to leave."""

@@ -28,7 +28,7 @@ class Unreadable:
         self._reported: set[tuple[int, int | None]] = set()
 
     def report(self, error: UnknownRecord | MalformedMessage) -> None:
-        """A record could not be decoded: it is damaged, or of an unknown kind. Each unknown kind is logged once."""
+        """Log an unreadable record: it is damaged, or of an unknown kind. Each unknown kind is logged once."""
         if not isinstance(error, UnknownRecord):
             shard_log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
             return
@@ -41,14 +41,14 @@ class Unreadable:
 log = structlog.get_logger("muster.server")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""Bytes of a log that are replayed in one step: some 10 ms."""
+"""How many bytes of a log are replayed in one step: some 10 ms."""
 STEP_MS: Final = 10
 """A chunk that takes longer is replayed in several steps. A record of a member with 20,000 topics takes some 20 ms."""
 LOG_EVERY_MS: Final = 2_000
 
 
 def replay(partition_log: UnifiedLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
-    """Replay a log, a chunk or less in each step; yield the numbers of records. Raises BatchError, LogError."""
+    """Replay a log, at most a chunk in each step; yield each step's number of records. Raises BatchError, LogError."""
     if partition_log.end_offset > partition_log.start_offset:
         yield from replay_chunks(partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES), reader, core, clock)
 
@@ -100,10 +100,10 @@ def in_background(clock: Clock, steps: Iterator[None]) -> None:
 
 
 class Loader:
-    """All loads of one start, one after the other. Call `add` for each, then `run_for` once. It logs its progress."""
+    """Runs all loads of a start, one after the other, and logs progress. Call `add` for each, then `run_for` once."""
 
     def __init__(self, clock: Clock, what: str, done: Callable[[], object]) -> None:
-        """`what` the shards hold, for log lines. `done` is called once, when everything is loaded."""
+        """`what`: the noun for the shards' content, for log lines. `done` is called once, when all loads have ended."""
         self._clock = clock
         self._what = what
         self._done = done
@@ -117,7 +117,7 @@ class Loader:
         self._total += size_bytes
 
     def run_for(self, budget_ms: int) -> None:
-        """Load for about `budget_ms`. The rest continues in the event loop."""
+        """Load for about `budget_ms` now, and the rest in the event loop."""
         end = self._clock.machine.mono_ms() + budget_ms
         while self._loads and self._clock.machine.mono_ms() <= end:
             self._step()

@@ -15,7 +15,7 @@ _APPEND_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    # The coordinator of a transaction sends this code: it makes old producers try again.
+    # The transaction coordinator sends this code, with which old producers try again.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -27,13 +27,13 @@ _APPEND_ERRORS: Final = {
 
 
 def append_error(error: Exception) -> int:
-    """The code for an error, as in Kafka's CoordinatorOperationExceptionHelper."""
+    """The code that clients get for an error of an append (Kafka's CoordinatorOperationExceptionHelper)."""
     error_code: int = getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return _APPEND_ERRORS.get(error_code, error_code)
 
 
 BATCH_BYTES: Final = 64 * 1024
-"""Bytes that are gathered into one batch. The records of one command may be more."""
+"""How many bytes are gathered into one batch. The records of one command may have more."""
 
 
 class Batch:
@@ -51,7 +51,7 @@ class Batch:
 
 
 class AppendQueue:
-    """The batches to be appended, in their order. With `at_once` the caller calls `flush`, otherwise the queue."""
+    """The batches to be appended, in their order. With `at_once` the caller calls `flush`, else the queue does."""
 
     __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
@@ -78,7 +78,7 @@ class AppendQueue:
         return batch
 
     def flush_within(self, ms: int) -> None:
-        """What was added may wait this long for more records. Other records may cause an earlier flush."""
+        """Let the added records wait at most this long for more records. Other records may cause an earlier flush."""
         if self.at_once and not self._is_timed:
             self._is_timed = True
             self._clock.machine.call_at(self._clock.machine.mono_ms() + ms, self._flush_now)
@@ -88,14 +88,14 @@ class AppendQueue:
         self._flush()
 
     def remove_all(self) -> list[Batch]:
-        """Remove and return all batches. They will not be appended."""
+        """Remove and return all batches, which are then not appended."""
         batches, self.batches = self.batches, []
         return batches
 
 
 LATE_MS: Final = 100
 ANSWERS_AT_ONCE: Final = 300
-"""How many answers of one command leave in one iteration of the event loop: some 5 ms. The others follow later."""
+"""How many answers of one command leave in one iteration of the event loop: some 5 ms."""
 
 
 class Parked(NamedTuple):
@@ -118,7 +118,7 @@ class PendingReplies:
         self.parked: deque[Parked] = deque()
 
     def park(self, position: int, replies: Sequence[Reply], began_ms: int) -> None:
-        """Park replies."""
+        """Park replies until the log is durable up to `position`."""
         self.parked.append(Parked(position, replies, began_ms))
 
     def park_behind(self, reply: Reply) -> None:
@@ -127,7 +127,7 @@ class PendingReplies:
         self.park(newest.position, (reply,), newest.began_ms)
 
     def release(self, durable: int) -> None:
-        """The log is durable up to `durable`: send the replies that waited for it."""
+        """Send the replies that waited for a position up to `durable`."""
         parked = self.parked
         if not parked or parked[0].position > durable:
             return
@@ -138,7 +138,7 @@ class PendingReplies:
             self.send(self.parked.popleft().replies)
 
     def remove_all(self) -> list[Reply]:
-        """Remove and return the parked replies. They will not be released."""
+        """Remove and return the parked replies, which are then not sent."""
         parked, self.parked = self.parked, deque()
         return [reply for one in parked for reply in one.replies]
 
@@ -160,13 +160,13 @@ class PendingReplies:
         self.send(some)
 
     def send_rest(self) -> None:
-        """Send now all replies that are leaving."""
+        """Send the rest of the replies that `send` spreads over later iterations."""
         while self._leaving:
             respond, response = self._leaving.popleft()
             respond(response)
 
     def waits(self, gathered_since_ms: int = NEVER) -> LateAnswers:
-        """How long answers waited, with those that are parked now, or gathered since `gathered_since_ms`."""
+        """How long answers waited, including answers that are parked now, or gathered since `gathered_since_ms`."""
         self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
         return self._waits
 
@@ -175,7 +175,7 @@ NO_DELAY_MS: Final = 5
 """How long a deadline waits that is due when it is set: a join phase with `group.initial.rebalance.delay.ms=0`.
 
 Members that start together then get one assignment, as on Kafka. There it takes 4 to 7 ms from the first JoinGroup to
-the assignment. It is the machine's time, so it also passes where a test has stopped the other time.
+the assignment. This wait is in the machine's time, which passes even while a test has stopped the server's time.
 """
 
 
@@ -192,9 +192,9 @@ class ShardTimer:
         self.due_ms = NEVER
 
     def set(self, deadline_ms: int | None) -> None:
-        """Fire at that deadline, or before: a deadline that has moved on leaves the timer as it is.
+        """Fire at that deadline, or before: a later deadline does not change a timer that runs.
 
-        One that is due already waits `NO_DELAY_MS`. But what was left of many deadlines when the timer fired does not.
+        A deadline that is due already waits `NO_DELAY_MS`. But while the timer fires, it does not wait.
         """
         if deadline_ms is None:
             self.cancel()

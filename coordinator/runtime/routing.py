@@ -1,4 +1,4 @@
-"""Finds the shard that serves a key, as Kafka does it, and the shards that are active on a node.
+"""Finds the shard that serves a key, as Kafka does, and the shards that are active on a node.
 
 `BoundedNames` remembers names that clients choose. `check_placement` logs keys on a wrong partition, after copies from
 another cluster.
@@ -25,12 +25,12 @@ V = TypeVar("V")
 
 
 class BoundedNames(dict[K, V]):
-    """A dictionary that `keep` fills, and that is cleared when it becomes too large."""
+    """A dictionary that `keep` fills, and clears when it becomes too large."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_entries")
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
-        """`max_bytes`: of all names together."""
+        """`max_bytes`: the limit for all names together."""
         super().__init__()
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -82,9 +82,9 @@ class Routing(Generic[T]):
 log = structlog.get_logger("muster.server")
 
 CHECKED: Final = 100
-"""Names of each partition that are checked: if one is on a wrong partition, nearly all are."""
+"""How many names of each partition are checked. If one name is on a wrong partition, nearly all names are."""
 MAX_COUNTED: Final = 10_000
-"""Names of each partition that are counted when some are on a wrong partition."""
+"""How many names of each partition are counted when some names are on a wrong partition."""
 
 
 def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, number: str, lost: str) -> None:
@@ -111,7 +111,7 @@ def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, numbe
 
 
 LOAD_AT_ONCE_MS: Final = 5
-"""How long shards that a node takes over load at once. The rest loads one step in each iteration of the event loop."""
+"""How long the shards that a node takes over load at once. Then one step runs in each iteration of the event loop."""
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -142,14 +142,14 @@ class Leaderships:
             shard.resign()  # no shard is active yet
 
     def leave(self, leaders: Sequence[Leader]) -> None:
-        """The shards that the node leads no more, or leads with another epoch, resign."""
+        """Let the shards resign that the node leads no more, or leads with another epoch."""
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
                 self._shards[partition].resign(gradually=True)
 
     def drop(self) -> None:
-        """The node has died: its shards lose their state, and nothing is answered."""
+        """Drop the state of all shards, without any answers: the node has died."""
         self.held.clear()
         for shard in self._shards:
             shard.drop()
@@ -191,7 +191,7 @@ class LeaderShards(Generic[S]):
     def __init__(
         self, leaders: Callable[[], Sequence[Leader]], shards: Mapping[int, Callable[[], Sequence[S]]], first: int
     ) -> None:
-        """`shards`: of each node, by its id. `first`: the node that answers for a partition without a leader."""
+        """`shards`: by node id, each node's shards. `first`: the node that answers for a partition without a leader."""
         self._leaders = leaders
         self._shards = shards
         self._first = first

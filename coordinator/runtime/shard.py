@@ -1,8 +1,8 @@
-"""One shard of a coordinator: one partition of its topic. The shard keeps its state machine, log and timer in step.
+"""One shard of a coordinator: one partition of its topic. The shard keeps its state machine, log and timer consistent.
 
-The state machine decides, and has changed with its decision. Then the shard appends the records. The replies leave when
-the log is durable up to the newest position that the state has seen. Records of many commands are appended as one batch
-(Kafka's append linger). The records of one command are never split. When an append or a sync fails, the state is
+The state machine decides and changes its state. Then the shard appends the records of the decision. The replies leave
+when the log is durable up to the newest position that the state has seen. Records of many commands are appended as one
+batch (Kafka's append linger). The records of one command are never split. When an append or a sync fails, the state is
 dropped and built again from the log.
 """
 
@@ -29,7 +29,7 @@ from muster.protocol.message import Message
 log = structlog.get_logger("muster.shard")
 
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
-"""How long a shard whose log failed waits before it is built again, by the failures in a row."""
+"""How long a shard waits after its log failed before it is built again, by failures in a row."""
 AWAY_MS: Final = 1_000
 """The same wait when the whole data directory is missing: a check of that costs nothing."""
 _NOT_WRITTEN: Final = -1
@@ -60,7 +60,7 @@ class CoordinatorShard(Generic[S]):
         on_stop: Callable[[], object] = lambda: None,
         run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
-        """`what` the state machine holds, for log lines.
+        """`what`: the noun for the content of the state machine, for log lines.
 
         `open_log` returns the log of the partition and its leader epoch; it opens a log that had failed again. It
         raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
@@ -87,14 +87,14 @@ class CoordinatorShard(Generic[S]):
         self.log: UnifiedLog
         self._leader_epoch = -1
         self._term = 0
-        """Changes with each load and each end of leadership. Callbacks and steps of an earlier term do nothing."""
+        """The number of loads and ends of leadership. Callbacks and steps of an earlier term do nothing."""
         self._failures = 0
         self._logged = ("", "")
 
     # ---- commands
 
     def submit(self, command: Command, producer: Producer | None = None) -> None:
-        """Decide a command, in a transaction of `producer`; its `respond` gets the response once that is durable."""
+        """Decide a command, in a transaction of `producer`. `command.respond` gets the response once all is durable."""
         core = self.core
         if core is None:
             command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
@@ -111,7 +111,7 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
-        """Let the state machine decide something that is not a command. While the shard is not active, nothing happens.
+        """Let `decide` call the state machine, without a command. While the shard is not active, nothing happens.
 
         `waits_ms`: the records may be gathered this long, because no client waits for them.
         """
@@ -122,7 +122,7 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
-        """Append decided records, as the codec has encoded them, then answer. Only for an active shard."""
+        """Append decided records, which are encoded already, then answer. The shard must be active."""
         batch = self.queue.batch_for(size, None)
         batch.rows += rows
         batch.replies.append((respond, response))
@@ -188,7 +188,7 @@ class CoordinatorShard(Generic[S]):
         return not (self.queue.batches or self.replies.parked)
 
     def hold(self, respond: Respond, response: Message) -> None:
-        """Send a response when everything that it shows is durable. Call it only while `is_settled` is False."""
+        """Send a response when all that it shows is durable. Call this only while `is_settled` is False."""
         if self.queue.batches:
             self.queue.batches[-1].replies.append((respond, response))
         else:
@@ -214,7 +214,7 @@ class CoordinatorShard(Generic[S]):
         self._leave(error_code, error_code, error_code, gradually=gradually)
 
     def drop(self) -> None:
-        """The node has died: nothing more is written, and no request is answered."""
+        """Give up everything without a write or an answer: the node has died."""
         self._on_stop()
         self._term += 1
         self.timer.cancel()
@@ -222,7 +222,7 @@ class CoordinatorShard(Generic[S]):
         self.replies.remove_all()
         self.queue.remove_all()
         if core is not None:
-            core.resign(ErrorCode.NOT_COORDINATOR)  # the timers and the requests of the core end
+            core.resign(ErrorCode.NOT_COORDINATOR)  # this ends the timers and requests of the core
 
     def _leave(
         self, error_code: int, parked_error_code: int, waiting_error_code: int, *, gradually: bool = False
@@ -234,7 +234,7 @@ class CoordinatorShard(Generic[S]):
         """
         self._term += 1
         self.timer.cancel()
-        # This is first, for an answer may cause the next request of its connection.
+        # This comes first: an answer may cause the next request of its connection.
         core, self.core, self.state_error = self.core, None, error_code
         self.replies.send_rest()
         parked, gathered = self.replies.remove_all(), self.queue.remove_all()
@@ -271,11 +271,11 @@ class CoordinatorShard(Generic[S]):
             self._damaged(damage)
             return
         except BatchError as error:
-            # only replay reads every byte after a clean stop
+            # after a clean stop only the replay reads every byte
             self._damaged(self.log.damaged_at(reader.offset, error))
             return
         except (LogError, OSError, ValueError) as error:
-            # Without the state nothing can be decided.
+            # Without its state the shard can decide nothing.
             self._failed(f"the {self._what} cannot be loaded", error)
             return
         self.core, self.state_error, self.trouble = core, ErrorCode.NONE, None
@@ -284,7 +284,7 @@ class CoordinatorShard(Generic[S]):
             self.run(_loaded)
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """Stay offline. Another attempt would find the same bytes. An operator decides; the other partitions serve."""
+        """Stay offline until an operator acts: another attempt would find the same bytes. Other partitions serve."""
         log.error(f"the {self._what} of this partition are offline until their log is repaired",
                   partition=self.partition, path=damage.path, position=damage.position, reason=damage.reason,
                   what_to_do=damage.advice)  # fmt: skip
@@ -301,7 +301,7 @@ class CoordinatorShard(Generic[S]):
             delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
             self._failures += 1
             reason = what, str(error)
-            if self._failures == 1 or reason != self._logged:  # else each of its retries would log the same
+            if self._failures == 1 or reason != self._logged:  # each retry would log the same line
                 self._logged = reason
                 log.error(f"{what}; the {self._what} of this partition are built anew from their log",
                           partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
@@ -385,7 +385,7 @@ class CoordinatorShard(Generic[S]):
             if error is not None:
                 self._failed("a sync failed", error)
                 return
-            self._failures = 0  # a write that no sync has confirmed says nothing about the disk
+            self._failures = 0  # without a sync, a write proves nothing about the disk
             self.replies.release(self.log.durable_offset)
 
         return callback
@@ -393,19 +393,19 @@ class CoordinatorShard(Generic[S]):
     # ---- deadlines
 
     def rearm(self) -> None:
-        """The deadlines of the state machine may have changed."""
+        """Set the timer to the state machine's next deadline."""
         if self.core is not None:
             self.timer.set(self.core.next_deadline_ms())
 
     def look_past_repeated(self) -> None:
-        """A test is about to move the time. Until `leave_out`, only deadlines without repetition set the timer."""
+        """Let only deadlines without repetition set the timer until `leave_out`: a test is about to move the time."""
         if self.core is not None:
             self.timer.cancel()
             due_ms = self.core.deadlines.next_once_ms()
             self.timer.set(None if due_ms == NEVER else due_ms)
 
     def leave_out(self, until_ms: int) -> None:
-        """The time is moved to `until_ms`. Repeated work is done once in that time, at the last of its times."""
+        """Move the time to `until_ms`. Repeated work is done once for the whole move, at its last time."""
         if self.core is not None:
             self.core.deadlines.leave_out(until_ms)
             self.timer.cancel()

@@ -7,7 +7,7 @@ call from two threads. `runtime.interfaces.StateMachine` lists its methods, and 
 1. `replay`, `replay_transactional` and `end_transaction` for all records of the log, in its order.
 2. `loaded`, once.
 3. `handle` for each command, `advance` when a deadline is due, `end_transaction` when a transaction ends now. A large
-transaction ends in several steps, and other calls may be made between them.
+   transaction ends in several steps, and other calls may be made between them.
 4. `resign`, at most once. The state machine cannot be used afterwards.
 
 Input. Each call gets the time (`Now`). A command is a request in the newest version of its message, with the function
@@ -18,9 +18,9 @@ Output. `handle`, `advance`, `loaded` and `resign` return an `Output`:
 
 * `records` for the log, one batch for each command. They are part of the state already: one function changes the state
   by a record, live and in replay. If they cannot be appended, the runtime builds another state machine from the log.
-* `replies`: a function that takes a response, and the response. A reply is sent when the log is durable up to the
-  newest position that the state machine has seen. Or the function takes work to be done elsewhere; the result is a
-  notice.
+* `replies`: pairs of a response and the function that takes it. A reply is sent when the log is durable up to the
+  newest position that the state machine has seen. Instead of a response a reply may have work to be done elsewhere,
+  whose result is a notice.
 * `events` for the history and the log lines. They are reported when the records are appended.
 
 Deadlines. After each call the runtime asks for `next_deadline_ms`, and calls `advance` at that time. A call that is too

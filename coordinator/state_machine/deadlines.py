@@ -1,7 +1,7 @@
 """Deadlines in one heap, and the times for which answers waited. This module reads no clock.
 
-Every heartbeat moves a deadline to a later time, which changes one field. The place in the heap is corrected when the
-old time is reached. Only an earlier time is queued again at once; the old entry is skipped later.
+Every heartbeat moves a deadline to a later time: that changes one field. Its place in the heap is corrected when the
+old time is reached. A deadline that moves to an earlier time is queued again, and the old entry is skipped.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NEVER: Final = 2**63 - 1
 """The time of a deadline that is off."""
 
 _SLACK: Final = 64
-"""Skipped entries before the heap is built anew."""
+"""How many entries to be skipped the heap may have before it is built anew."""
 
 
 class Due:
-    """Something that may fall due at `due_ms` (NEVER: it is off). `queued_ms`: its place in the heap, or NEVER."""
+    """Something that may fall due at `due_ms` (NEVER: it is off). `queued_ms`: the time of its heap entry, or NEVER."""
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
 
     kind: str
     """The kind of the work that falls due."""
     every_ms = 0
-    """The interval of repeated work, in ms. One time may then stand for many. 0: it falls due once."""
+    """The interval of repeated work, in ms. One call may then stand for several times. 0: the work falls due once."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -48,8 +48,8 @@ class Deadline(Due):
 
 
 class Deadlines:
-    """All deadlines of one core. `rang_ms`: when the deadline was due that `pop_due` returned last. `earliest_ms`: the
-    result of `next_ms`, or an earlier time, without a call. NEVER without deadlines.
+    """All deadlines of one core. `rang_ms`: the due time of the deadline that `pop_due` returned last. `earliest_ms`:
+    no deadline is due before this time; NEVER without deadlines.
     """
 
     __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
@@ -61,7 +61,7 @@ class Deadlines:
         self._stale = 0
 
     def __len__(self) -> int:
-        """The number of entries in the heap, with those to be skipped."""
+        """The number of entries in the heap, including those to be skipped."""
         return len(self._heap)
 
     def set(self, deadline: Due, due_ms: int) -> None:
@@ -73,14 +73,14 @@ class Deadlines:
             self._queue(deadline)
 
     def cancel(self, deadline: Due) -> None:
-        """The deadline will not fall due. Harmless when it is off."""
+        """Switch the deadline off, if it is on."""
         deadline.due_ms = NEVER
         if deadline.queued_ms != NEVER:
             deadline.queued_ms = NEVER
             self._skip_one()
 
     def next_ms(self) -> int | None:
-        """When to call `pop_due`: the earliest deadline, or an earlier time. None when nothing can fall due."""
+        """When `pop_due` is to be called: at the earliest deadline, or before it. None when nothing can fall due."""
         heap = self._heap
         while heap and heap[0][0] != heap[0][2].queued_ms:
             self._drop_top()
@@ -107,9 +107,7 @@ class Deadlines:
         return None
 
     def next_once_ms(self) -> int:
-        """When a deadline that is not repeated falls due, or an earlier time; NEVER without one. One repeated work at
-        most.
-        """
+        """The time of the earliest deadline without repetition, or an earlier time; NEVER without such a deadline."""
         heap = self._heap
         if not heap:
             return NEVER
@@ -118,7 +116,7 @@ class Deadlines:
         return min((entry[0] for entry in heap[1:3]), default=NEVER)
 
     def leave_out(self, until_ms: int) -> None:
-        """Move time at once to `until_ms`. Only repeated work may be due before: its last time up to then is kept."""
+        """Move time at once to `until_ms`. Only repeated work may be due before: only its last time is kept."""
         self.next_ms()
         if not self._heap:
             return
@@ -131,7 +129,7 @@ class Deadlines:
             self._update_earliest()
 
     def clear(self) -> None:
-        """Forget everything: the core is given up."""
+        """Forget all deadlines: the core is given up."""
         for _, _, deadline in self._heap:
             deadline.due_ms = deadline.queued_ms = NEVER
         self._heap.clear()
@@ -153,7 +151,7 @@ class Deadlines:
         self._stale -= 1
 
     def _skip_one(self) -> None:
-        # Each member that joins or leaves adds an entry of five minutes. These entries must not pile up.
+        # Each member that joins or leaves adds an entry of five minutes. Such entries must not pile up.
         self._stale += 1
         if self._stale > _SLACK and self._stale * 3 > len(self._heap):
             kept: list[tuple[int, int, Due]] = []
@@ -162,21 +160,21 @@ class Deadlines:
                 if entry[0] == entry[2].queued_ms and id(entry[2]) not in seen:
                     seen.add(id(entry[2]))
                     kept.append(entry)
-            self._heap = kept  # sorted, so it is a heap
+            self._heap = kept  # a sorted list is a heap
             self._stale = 0
 
 
 BELIEVABLE_MS: Final = 60_000
-"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
+"""The largest believable change of the wall clock since the last check. After a larger change nothing expires at first.
 
-The next check must find the clock unchanged. A wrong clock would delete the offsets of all Empty groups. It
-would delete all transactional ids, and with them the fencing of old producers.
+The next check must find the clock unchanged. A wrong clock would delete the offsets of all Empty groups. It would
+delete all transactional ids, and with them the fencing of old producers.
 """
 SLICE_AFTER_MS: Final = 1
 
 
 class ExpiryCheck(Due):
-    """A check by the wall clock for what has expired: the deadline of the next check or slice. A load begins anew."""
+    """The deadline of a check by the wall clock for what has expired, or of its next slice. A load begins anew."""
 
     __slots__ = ("_ahead_ms", "_interval_ms", "_left", "every_ms", "kind")
 
@@ -189,7 +187,7 @@ class ExpiryCheck(Due):
         """By how much the wall clock was ahead of the monotonic one at the last check."""
 
     def start(self, deadlines: Deadlines, now: Now, first_ms: int) -> None:
-        """All is loaded. `first_ms`: the time from now to the first check."""
+        """Start the checks after a load. `first_ms`: the time from now to the first check."""
         self._ahead_ms = now.wall_ms - now.mono_ms
         deadlines.set(self, now.mono_ms + first_ms)
 
@@ -204,7 +202,7 @@ class ExpiryCheck(Due):
             if abs(self._ahead_ms - before_ms) <= BELIEVABLE_MS:
                 self._left = begin()
         if self._left is not None and not check(self._left):
-            self.every_ms = 0  # it continues at once
+            self.every_ms = 0  # the check continues at once
             deadlines.set(self, now.mono_ms + SLICE_AFTER_MS)
             return
         self._left = None
@@ -213,7 +211,7 @@ class ExpiryCheck(Due):
 
 
 MAX_LATE_ANSWERS: Final = 4_096
-"""Late answers that are kept. The oldest are dropped."""
+"""How many late answers are kept. The oldest are dropped."""
 
 
 class LateAnswers:
@@ -236,9 +234,9 @@ class LateAnswers:
     def until(self, heard_ms: int, patience_ms: int, now_ms: int, *, is_own: bool = True) -> int:
         """Until when a client that sent something at `heard_ms` may be silent.
 
-        That is `patience_ms`, and longer when answers were late. If it sent a request at `heard_ms` (`is_own`), its
-        time begins with the answer. If no answer at all left for half of its time, another request of it may have
-        waited here. Then its time begins after that wait.
+        That is `patience_ms`, and longer when answers were late. If the client sent a request at `heard_ms` (`is_own`),
+        the time begins with the answer. If no answer left for half of that time, another request of the client may have
+        waited. Then the time begins after that wait.
         """
         until_ms = heard_ms + patience_ms
         if not self._late and self.since_ms == NEVER:
@@ -254,4 +252,4 @@ class LateAnswers:
 
 
 NO_LATE_ANSWERS: Final = LateAnswers()
-"""No answer was late. Never to be changed."""
+"""The value for "no answer was late", never to be changed."""

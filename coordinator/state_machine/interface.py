@@ -10,16 +10,16 @@ from muster.protocol.message import Message
 
 
 class Now(NamedTuple):
-    """The time, as the one clock of the process shows it."""
+    """The present time by the only clock of the process."""
 
     mono_ms: int
-    """Monotonic milliseconds: for deadlines."""
+    """Monotonic milliseconds, for deadlines."""
     wall_ms: int
-    """Milliseconds since 1970: for record timestamps, retention and expiry."""
+    """Milliseconds since 1970, for record timestamps, retention and expiry."""
 
 
 Respond = Callable[[Message], object]
-"""Takes the response to one request. The core never calls it: it stands beside the response in an `Output`."""
+"""Takes the response to one request. The core never calls it, but puts it beside the response in an `Output`."""
 Reply = tuple[Respond, Message]
 """A response in the newest version of its message, and the function that takes it."""
 
@@ -29,11 +29,11 @@ class Client:
     """The sender of the requests of one connection, as groups keep it (Kafka's clientId and clientHost)."""
 
     client_id: str
-    """As in the request header, or "" for a null one."""
+    """The client id in the request header; "" for null."""
     host: str
-    """ "/" and the address without a port."""
+    """"/" and the client's address without a port."""
     seen: Callable[[Sequence[str]], Container[str]] | None = None
-    """Returns those of some topics that the client may see; None: all. The core passes it on."""
+    """Returns the topics, out of the given ones, that the client may see; None: all topics."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -68,7 +68,7 @@ Decoded = tuple[Message, Message | None]
 
 
 HEADER: Final = 61
-"""Bytes of a batch before its records."""
+"""How many bytes of a batch precede its records."""
 NO_LIMIT: Final = 2**63 - 1
 
 
@@ -85,12 +85,12 @@ class TransactionalBatch(NamedTuple):
     producer_id: int
     producer_epoch: int
     timestamp_ms: int
-    """Wall time of the newest of them."""
+    """Wall time of the newest record."""
     records: Sequence[Decoded]
 
 
 class EndTransaction(NamedTuple):
-    """The marker that ends the open transaction of a producer."""
+    """The end of a producer's open transaction, as its marker says it."""
 
     producer_id: int
     producer_epoch: int

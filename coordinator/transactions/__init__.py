@@ -1,1 +1,1 @@
-"""The core of transactions: transactional ids, their producers and what their transactions hold (KIP-98, KIP-890)."""
+"""The core of transactions: transactional ids, their producers and their transactions' partitions (KIP-98, KIP-890)."""

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones.
 
-With verify_only (KIP-890) the request only checks whether they are part of it. AddOffsetsToTxn is the same with a
-partition of `__consumer_offsets`. The server's own check before a transaction's first batch follows the same rules.
+With verify_only (KIP-890) the request only checks whether partitions are part of the transaction. AddOffsetsToTxn adds
+a partition of `__consumer_offsets`. The server's own check before a transaction's first batch follows the same rules.
 
 Kafka keeps the partitions in a HashSet<TopicPartition>, and groups them in a HashMap by topic for the record. The order
-here is the same, up to `MAX_ORDERED` partitions. Further ones follow the others.
+here is the same, up to `MAX_ORDERED` partitions. Further partitions follow these.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.protocol.messages.add_partitions_to_txn import (
 )
 
 MAX_ORDERED: Final = 1_000
-"""Partitions that are put in Kafka's order: some 2 ms."""
+"""The limit for partitions in Kafka's order: some 2 ms."""
 
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 
@@ -39,7 +39,7 @@ _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 def with_more(
     present: Mapping[str, Collection[int]], more: Iterable[tuple[str, Iterable[int]]]
 ) -> dict[str, dict[int, None]]:
-    """The partitions of both, by topic, in the order of the record that adds `more`."""
+    """The partitions of `present` and `more`, by topic, in the order of the record that adds `more`."""
     added: dict[str, dict[int, None]] = {}
     for topic, partitions in more:
         added.setdefault(topic, {}).update(dict.fromkeys(partitions))
@@ -87,15 +87,15 @@ def _buckets_for(count: int) -> int:
 
 
 MAX_PARTITIONS: Final = 50_000
-"""Most partitions of one transaction: to add them takes some 30 ms."""
+"""The largest number of partitions of one transaction: adding so many takes some 30 ms."""
 _A_RECORD: Final = 160
-"""More bytes than a record has without its names and partitions."""
+"""An upper bound for the bytes of a record without its names and partitions."""
 _A_TOPIC: Final = 12
 _A_PARTITION: Final = 4
 
 
 def of_record(transactional_id: str, partitions_size: int) -> int:
-    """An upper bound for the bytes of the record of a transaction with partitions of that size."""
+    """An upper bound for the bytes of a transaction's record whose partitions take `partitions_size` bytes."""
     return _A_RECORD + 4 * len(transactional_id) + partitions_size
 
 
@@ -105,7 +105,7 @@ def of_partitions(partitions: Mapping[str, Sized]) -> int:
 
 
 _Decision = tuple[int, Partitions | None]
-"""The error of all partitions. Or NONE with the partitions of the open transaction: others are refused."""
+"""An error for all partitions; or NONE and the partitions of the open transaction, where others are refused."""
 
 
 _NO_ERROR: Final[_Decision] = (ErrorCode.NONE, None)
@@ -119,7 +119,7 @@ def _error_of(decision: _Decision, topic: str, partition: int) -> int:
 
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
-    """Answer an AddPartitionsToTxn: each of its transactions by itself."""
+    """Answer an AddPartitionsToTxn: each of its transactions is decided by itself."""
     left = step.max_bytes - HEADER
     rows = []
     for row in request.transactions:
@@ -143,7 +143,7 @@ def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) 
 
 
 def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_Decision, int]:
-    """Add the partitions, or only check them. Returns how many of the `left` bytes were used, too."""
+    """Add the partitions, or only check them. Returns the errors, and how many of the `left` bytes were used."""
     used, present = 0, None
     if asked.verify_only:
         error, present = _verify(step, asked)
@@ -173,7 +173,8 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
         return ErrorCode.NONE, 0
     used = of_record(asked.transactional_id, names_size)
     if used > left:
-        # A transaction that is too large alone is refused, as on Kafka. Else the client may send it again.
+        # A transaction that is too large alone is refused, as on Kafka. If other transactions took the room, the client
+        # may send it again.
         is_alone_too_large = used > step.max_bytes - HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
@@ -202,19 +203,19 @@ class _Addition(NamedTuple):
     """The result of adding partitions to those of a transaction. Many transactions share it: never change it."""
 
     new: Mapping[str, Sequence[int]]
-    """The requested partitions that were missing."""
+    """The requested partitions that the transaction did not have."""
     partitions: Partitions
-    """All of them, in the order of the record."""
+    """All partitions of the transaction, in the order of the record."""
     total: int
-    """How many these are."""
+    """The number of all partitions."""
     size: int
-    """Their bytes in the record."""
+    """The bytes of all partitions in the record."""
 
 
 _Key = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic, in their order."""
 FEW: Final = 8
-"""Additions of at most this many partitions are remembered: nearly all transactions have few, and the same ones."""
+"""Additions of at most this many partitions are remembered: most transactions add the same few partitions."""
 
 
 def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition | None:

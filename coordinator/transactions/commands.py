@@ -1,4 +1,4 @@
-"""The input of the transaction core: its settings, and the commands besides plain requests. They have no behaviour."""
+"""The input of the transaction core: its settings, and the commands besides plain requests. No class has behaviour."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TransactionCommand(Command):
     client_transaction_version: int = 0
     """Kafka's TransactionVersion of the client: 2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0."""
     spare_producer_id: int = -1
-    """A fresh id, durably taken from its block, for InitProducerId and EndTxn; -1 for others, and when it is used."""
+    """A fresh, durable producer id for InitProducerId and EndTxn. -1 for other requests, and after its use."""
 
     def use_spare_id(self) -> int:
         """Use the fresh producer id, and return it. -1 when the command has none."""
@@ -49,10 +49,10 @@ class PartitionsAsked(Message):
     verify_only: bool
     topics: Mapping[str, Sequence[int]]
     api: ClassVar[str] = "AddPartitionsToTxn"
-    """Its name in the history."""
+    """The name of the request in the history."""
 
     def all_with(self, error: int) -> dict[tuple[str, int], int]:
-        """Each partition with this error."""
+        """Each partition of the request with this error."""
         return {(topic, one): error for topic, ids in self.topics.items() for one in ids}
 
 
@@ -66,16 +66,16 @@ class PartitionErrors(Message):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListCommand(TransactionCommand):
-    """A ListTransactions of some of a shard's ids. All of 100,000 ids would take too long at once."""
+    """A ListTransactions for some ids of a shard. All 100,000 ids at once would take too long."""
 
     among: Sequence[str] = field(kw_only=True)
     """Only these ids are checked. An id that was removed meanwhile is left out."""
 
 
 class MarkersWritten(NamedTuple):
-    """Each partition of a transaction that is about to end has its marker, durably, or is deleted."""
+    """The notice that each partition of an ending transaction has its marker, durably, or is deleted."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    """The epoch in the WriteTxnMarkersRequest for them."""
+    """The producer epoch in the request for the markers."""

@@ -1,4 +1,4 @@
-"""TransactionCore: the entry to the core of transactions. Tables have the functions that decide.
+"""TransactionCore: the entry to the core of transactions. Tables name the functions that decide.
 
 DescribeTransactions and ListTransactions are answered here. The caller of ListTransactions asks for some ids at a time,
 and checks the pattern itself: 100,000 ids take long.
@@ -74,7 +74,7 @@ def _row(transactional_id: str, one: Transaction | None) -> TransactionState:
 
 
 def list_transactions(step: Step, command: ListCommand, request: ListTransactionsRequest) -> None:
-    """Answer a ListTransactions. The answer names states that do not exist; no id has them."""
+    """Answer a ListTransactions. The answer names requested states that do not exist."""
     asked = set(request.state_filters)
     states = asked.intersection(STATES)
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in states]
@@ -101,14 +101,14 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     DescribeTransactionsRequest: describe_transactions,
     ListTransactionsRequest: list_transactions,
 }
-"""function(step, command, request)."""
+"""The functions by the type of the request: function(step, command, request)."""
 
 DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {TIMEOUTS: on_timeouts, EXPIRY: on_expiry}
-"""By the deadline's kind: function(step, deadline)."""
+"""The functions by the kind of the deadline: function(step, deadline)."""
 
 
 class TransactionCore:
-    """The transactional ids of one partition of `__transaction_state`. Its methods: `runtime.interfaces.StateMachine`.
+    """The transactional ids of one partition of `__transaction_state`, with the methods of `StateMachine`.
 
     A transaction ends with a WriteTxnMarkersRequest among the replies, for `send_markers(id)`, when the decision is
     durable. `MarkersWritten` is the answer, when each partition has its marker or is deleted. A load gives that reply
@@ -127,8 +127,8 @@ class TransactionCore:
     ) -> None:
         """`first_check_ms`: the time from loading to the first check for expired ids; None: the usual interval.
 
-        `next_producer_id`: returns a fresh, durable producer id, or -1 when there is none now. It is called when the
-        transaction of a producer without further epochs times out.
+        `next_producer_id`: returns a fresh, durable producer id, or -1. It is called when the transaction of a producer
+        without further epochs times out.
         """
         interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._expiry = ExpiryCheck(EXPIRY, interval_ms)
@@ -147,7 +147,7 @@ class TransactionCore:
         return len(self._state.transactions)
 
     def producers_among(self, producer_ids: Collection[int]) -> set[int]:
-        """Those of these producer ids that a transactional id has, had before its epochs were used up, or will have."""
+        """The ids among `producer_ids` that a transactional id has, will have, or had until the epochs were used up."""
         wanted, found = frozenset(producer_ids), set[int]()
         for one in self._state.transactions.values():
             if one.producer_id in wanted or one.previous_producer_id in wanted or one.next_producer_id in wanted:
@@ -155,7 +155,7 @@ class TransactionCore:
         return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command. `max_bytes`: of a batch now. Raises TypeError for any other request."""
+        """Handle a command. `max_bytes`: the limit for a batch now. Raises TypeError for any other request."""
         step = Step(self._state, now, max_bytes)
         if isinstance(command, MarkersWritten):
             end_txn.written(step, command)
@@ -171,12 +171,12 @@ class TransactionCore:
         """Handle the deadlines that are due by `now`."""
         step = Step(self._state, now)
         while (deadline := self.deadlines.pop_due(now.mono_ms)) is not None:
-            # There are two deadlines. Each continues later with the rest of its work.
+            # The core has two deadlines. Each continues later with the rest of its work.
             DEADLINES[deadline.kind](step, deadline)
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance`. None: not before the next command."""
+        """When `advance` is to be called. None: not before the next command."""
         return self.deadlines.next_ms()
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
@@ -184,7 +184,7 @@ class TransactionCore:
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Replay records as all others: no coordinator writes its own records in a transaction."""
+        """Replay records like all others: no coordinator writes its own records in a transaction."""
         return self.replay(batch.records, now)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:  # noqa: ARG002  # see `replay_transactional`
@@ -193,7 +193,7 @@ class TransactionCore:
         return ()
 
     def loaded(self, now: Now) -> Output:
-        """All records are replayed: transactions that were about to end get their markers once more."""
+        """End the load: transactions that were about to end get their markers once more."""
         step = Step(self._state, now)
         timeouts.start_timeouts(step)
         self._expiry.start(self.deadlines, now, self._first_check_ms)

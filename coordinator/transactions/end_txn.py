@@ -1,8 +1,8 @@
 """How transactions end: EndTxn, the decision, the markers, the record of completion.
 
 The decision cannot be reversed once it is in the log. Then each partition gets a marker. The last record says that all
-markers are written, and the id is free for the next transaction. EndTxn has two tables.
-One is for clients that get a new epoch with each end (EndTxn 5, KIP-890), one for older clients.
+markers are written, and the id is free for the next transaction. EndTxn has two tables. One is for clients that get a
+new epoch with each end (EndTxn 5, KIP-890), the other for older clients.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NO_CLIENT = Client("", "")
 def fence(
     step: Step, one: Transaction, cause: str, use_spare_id: Callable[[], int], client: Client = NO_CLIENT
 ) -> tuple[Reply | None, int]:
-    """Abort an open transaction with the next epoch, so that its producer is fenced. Returns as `prepare`."""
+    """Abort an open transaction with the next epoch, so that its producer is fenced. Returns what `prepare` returns."""
     fencing = after(one.transactional_id, one.state, FENCED)
     return prepare(step, one, FENCE_ABORTED, TV_2, cause, use_spare_id, client, state=fencing)
 
@@ -63,7 +63,7 @@ def prepare(
     *,
     state: str | None = None,
 ) -> tuple[Reply | None, int]:
-    """Decide how a transaction ends. Returns the work for the time when that is durable, and the error.
+    """Decide how a transaction ends. Returns the work to do once the decision is durable, and the error.
 
     With `version` 2 each end gives the next epoch. If no producer may have that epoch, the next transaction has another
     producer id, which `use_spare_id` returns.
@@ -110,7 +110,7 @@ def prepare(
 
 
 def markers(step: Step, one: Transaction) -> Reply | None:
-    """The work after a durable decision: the markers. Without partitions the transaction is complete at once."""
+    """Request the markers, after a durable decision. Without partitions the transaction is complete at once."""
     if not one.partitions:
         _complete(step, one)
         return None
@@ -121,7 +121,7 @@ def markers(step: Step, one: Transaction) -> Reply | None:
 
 
 def written(step: Step, done: MarkersWritten) -> None:
-    """All markers of a transaction are written. A notice about an earlier transaction is ignored."""
+    """Complete a transaction whose markers are all written. A notice about an earlier transaction is ignored."""
     one = step.state.transactions.get(done.transactional_id)
     if (
         one is not None

@@ -1,7 +1,7 @@
-"""What the transaction core reports for the history: kinds of events, causes, and their facts. Decides nothing.
+"""What the transaction core reports for the history: kinds of events, their facts, and causes.
 
-Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). It has one COMMITTED or ABORTED
-when each partition has its marker. After a restart ENDING is not reported again. Kinds and causes are words of the
+Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). It has one COMMITTED or ABORTED,
+once each partition has its marker. After a restart ENDING is not reported again. Kinds and causes are words of the
 schema in `docs/events.md`: they are never renamed. The constant of each kind names its facts. Times are wall ms.
 "topics" are partitions by topic, with those of `__consumer_offsets`.
 """
@@ -17,7 +17,7 @@ from muster.protocol.message import Message
 
 
 class Event(NamedTuple):
-    """Something that happened to a transactional id, with the producer of the transaction or the refused request."""
+    """An event of a transactional id, with the producer of the transaction or of the refused request."""
 
     kind: str
     transactional_id: str
@@ -31,14 +31,14 @@ class Event(NamedTuple):
 INITIALIZED: Final = "producer_initialized"
 """cause (NEW_ID, NEW_PRODUCER, SAME_PRODUCER), timeout_ms, client_id, host.
 
-fenced_producer_id and fenced_producer_epoch: of the producer before it, which is fenced from now on; else -1.
+fenced_producer_id and fenced_producer_epoch: of the producer before, which is fenced now; -1 without one.
 """
 BEGUN: Final = "transaction_begun"
 """start_ms, timeout_ms, client_id, host. PARTITIONS_ADDED of its first partitions follows."""
 PARTITIONS_ADDED: Final = "partitions_added"
 """topics (only the new ones), start_ms, partitions (how many the transaction has now)."""
 ENDING: Final = "transaction_ending"
-"""The end of a transaction is decided. The epoch is the one that its records have.
+"""The end of a transaction is decided. The epoch is that of the transaction's records.
 
 * is_committed, cause (BY_CLIENT, TIMED_OUT, NEW_PRODUCER), start_ms, open_ms, partitions (how many).
 * version: Kafka's transaction version, 0 or 2. client_id and host: "" when no client requested the end.
@@ -49,7 +49,7 @@ COMMITTED: Final = "transaction_committed"
 version, next_producer_id and next_producer_epoch (of the next transaction).
 """
 ABORTED: Final = "transaction_aborted"
-"""As COMMITTED."""
+"""The facts are those of COMMITTED."""
 FENCED: Final = "producer_fenced"
 """A request of a producer was refused: a newer producer has the id, or its transaction timed out.
 
@@ -91,7 +91,7 @@ def refused(
     error: int,
     **facts: object,
 ) -> Event:
-    """A request was refused: report FENCED with its facts, or REQUEST_REFUSED."""
+    """Report a refused request: as FENCED with its facts, or as REQUEST_REFUSED."""
     facts["api"] = getattr(request, "api", None) or type(request).__name__.removesuffix("Request")
     facts["error"] = error
     facts["client_id"] = client.client_id

@@ -1,4 +1,4 @@
-"""The state of one transaction core, and a step: one command, or time that passes. Decides nothing.
+"""The state of one transaction core, and a step: one command, or time that passes. This module decides nothing.
 
 Records change the state in one way, live and in replay (`State.evolve`). A step collects the output.
 """
@@ -37,7 +37,7 @@ TIMEOUTS: Final = "timeouts"
 
 
 class Ending(NamedTuple):
-    """The cause of an end whose markers are being written, and since when (wall ms). It is not in the log."""
+    """The cause of a decided end, and the time of the decision (wall ms). The log does not have this."""
 
     cause: str
     since_ms: int
@@ -53,11 +53,11 @@ class Timeouts(Due):
     kind = TIMEOUTS
 
     def __init__(self, next_producer_id: Callable[[], int]) -> None:
-        """`next_producer_id`: returns a fresh producer id, or -1, for a producer whose epochs are all used."""
+        """`next_producer_id`: returns a fresh producer id or -1, for a producer whose epochs are all used."""
         super().__init__("")
         self.next_producer_id = next_producer_id
         self.first_ms = 0
-        """Monotonic time of the first check. The others are whole intervals later."""
+        """Monotonic time of the first check. All other checks are whole intervals later."""
         self.left: Iterator[str] | None = None
 
 
@@ -93,8 +93,8 @@ class State:
         """Replay one record. Returns its `Transaction`, or None when the id was removed, or the record is of a later
         Kafka.
 
-        `last_producer_epoch`: see `Transaction`; records do not have it. `partitions`: those of the value, already
-        decoded.
+        `last_producer_epoch`: see `Transaction`; records do not have it. `partitions`: the decoded partitions of the
+        value.
         """
         if type(key) is not TransactionLogKey:
             return None
@@ -169,8 +169,8 @@ class Step(Output):
         start_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Let `event` happen to an id. Its record changes the state. Fields that are not given stay as they are.
-        `state`: the state before the event, when the id only passes through it.
+        """Let `event` happen to an id. Its record changes the state. Fields that are not given stay. `state`: the state
+        before the event, if the id only passes through that state.
         """
         one = transaction
         transactional_id = one.transactional_id
@@ -198,7 +198,7 @@ class Step(Output):
         self.state.evolve(key, value, last, partitions)
 
     def remove(self, transaction: Transaction, event: str) -> None:
-        """Let `event` be the end of an id: write its tombstone."""
+        """Remove an id by `event`: write its tombstone."""
         transactional_id = transaction.transactional_id
         after(transactional_id, transaction.state, event)
         key = TransactionLogKey(transactional_id)
@@ -206,7 +206,7 @@ class Step(Output):
         self.state.evolve(key, None)
 
     def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
-        """Report something for the history (`events`). `producer_epoch`: an epoch that is not the present one."""
+        """Report an event for the history (`events`). `producer_epoch`: an epoch that is not the present one."""
         one = transaction
         epoch = one.producer_epoch if producer_epoch is None else producer_epoch
         self.events.append(Event(kind, one.transactional_id, one.producer_id, epoch, facts))
@@ -214,7 +214,7 @@ class Step(Output):
     def refused(
         self, command: Command, transactional_id: str, producer_id: int, producer_epoch: int, error: int
     ) -> None:
-        """Report for the history that a request was refused, if it was."""
+        """Report for the history that a request was refused, if `error` says so."""
         if error in _SAID_ONLY:
             return
         present = self.state.transactions.get(transactional_id)

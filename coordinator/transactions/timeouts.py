@@ -1,4 +1,4 @@
-"""Time ends transactions that are open for too long, and ids that are unused for too long. Both checks run in slices.
+"""Ends transactions that are open for too long, and ids that are unused for too long. Both checks run in slices.
 
 A transaction that is open for longer than its timeout is aborted, and its producer fenced. As on Kafka the checks are
 `transaction.abort.timed.out.transaction.cleanup.interval.ms` apart, by the wall clock. When no transaction is open, no
@@ -17,20 +17,20 @@ from muster.coordinator.transactions.state import Step, Timeouts
 from muster.coordinator.transactions.transaction import EXPIRED, IDLE, NEVER_TIMES_OUT_MS
 
 SLICE: Final = 10_000
-"""Open transactions that are checked at once: a millisecond."""
+"""How many open transactions are checked at once: a millisecond."""
 MAX_ABORTS: Final = 200
-"""Transactions that are aborted at once: some 5 ms."""
+"""How many transactions are aborted at once: some 5 ms."""
 
 
 def start_timeouts(step: Step) -> None:
-    """The transactions are loaded. The first check is an interval later, if it is needed."""
+    """Start the checks after a load. The first check is an interval later, if a transaction is open."""
     interval_ms = step.state.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
     step.state.timeouts.first_ms = step.now.mono_ms + interval_ms
     watch(step)
 
 
 def watch(step: Step) -> None:
-    """A transaction is open: let the next check run."""
+    """Let the next check run, because a transaction is open."""
     state, timeouts = step.state, step.state.timeouts
     if timeouts.due_ms == NEVER and state.ongoing:
         interval_ms = state.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -66,9 +66,9 @@ def _is_over(start_ms: int, timeout_ms: int, wall_ms: int) -> bool:
 EXPIRY: Final = "expiry"
 """Kind of the deadline of a check."""
 EXPIRY_SLICE: Final = 10_000
-"""Ids that are checked at once: a millisecond."""
+"""How many ids are checked at once: a millisecond."""
 MAX_REMOVED: Final = 500
-"""Ids that are removed at once: some milliseconds, and some 10 kB of tombstones."""
+"""How many ids are removed at once: some milliseconds, and some 10 kB of tombstones."""
 
 
 def on_expiry_deadline(step: Step, check: ExpiryCheck) -> None:

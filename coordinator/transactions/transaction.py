@@ -1,4 +1,4 @@
-"""One transactional id: its states, its producer, and its present or last transaction. Decides nothing.
+"""One transactional id: its states, its producer, and its present or last transaction. This module decides nothing.
 
 The diagrams in docs/ are drawn from the table of transitions (Kafka's TransactionState). PrepareEpochFence and Dead
 last only for one step, and no record has them.
@@ -74,7 +74,7 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 IDLE: Final = frozenset((EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT))
 """No transaction is open, and no transaction is ending: a new one may begin, and the id may expire."""
 ENDING: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
-"""The end of the transaction is decided, and its markers are being written: everything else has to wait."""
+"""The end of the transaction is decided, and its markers are being written: all other requests have to wait."""
 
 
 def after(transactional_id: str, state: str, event: str) -> str:
@@ -88,7 +88,7 @@ def after(transactional_id: str, state: str, event: str) -> str:
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""The greatest epoch. No producer gets it, so a producer with the greatest allowed epoch can still be fenced."""
+"""The greatest epoch. No producer gets it, so that a producer with the greatest allowed epoch can be fenced."""
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 """The timeout of a transaction of a distributed two-phase commit (KIP-939)."""
 TV_0: Final = 0
@@ -101,10 +101,10 @@ NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. 100,000 of them must be small. Only `State.evolve` changes it.
+    """One transactional id. Objects are small, because a node may have 100,000. Only `State.evolve` changes it.
 
-    `last_producer_epoch`: the epoch before this one, if the same producer got this one after it. No record has it, so
-    it is -1 after a load, as on Kafka.
+    `last_producer_epoch`: the epoch before the present one, if the same producer had both. No record has it, so it is
+    -1 after a load, as on Kafka.
     """
 
     __slots__ = (
@@ -120,13 +120,13 @@ class Transaction:
         self.state = EMPTY
         self.partitions: Partitions = NO_PARTITIONS
         self.start_ms = self.updated_ms = -1
-        """Wall time of the begin of the last transaction (-1: none has begun), and of the last record."""
+        """Wall times: of the begin of the last transaction (-1 before the first one), and of the last record."""
         self.version = TV_0
-        """Kafka's clientTransactionVersion: of the client that caused the last change."""
+        """Kafka's clientTransactionVersion, of the client that caused the last change."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether its producer may have no further epoch: the next epoch then has another producer id."""
+        """Whether the producer's epochs are used up: the next epoch then has another producer id."""
         return is_exhausted(self.producer_epoch)
 
     @property
@@ -141,7 +141,7 @@ class Transaction:
         timeout_ms: int,
         partitions: Partitions | None = None,
     ) -> None:
-        """Set the fields from a record. `timeout_ms`, `partitions`: those of the record, as shared objects."""
+        """Set the fields from a record. `timeout_ms` and `partitions` are the record's, as shared objects."""
         producer_id, previous = value.producer_id, value.previous_producer_id
         self.producer_id = producer_id
         self.previous_producer_id = producer_id if previous == producer_id else previous
@@ -166,5 +166,5 @@ class Transaction:
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether no producer may have a greater epoch than this."""
+    """Whether no producer may have a greater epoch than `producer_epoch`."""
     return producer_epoch >= LAST_EPOCH - 1

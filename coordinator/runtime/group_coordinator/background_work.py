@@ -34,7 +34,7 @@ NAMES_AT_ONCE = 200
 
 
 class NoClient:
-    """The owner of the job in place of a client. `failed`: the log line for work that has no result."""
+    """The owner of a job that works for no client. `failed`: the log line when the work fails."""
 
     closed = False
 
@@ -42,7 +42,7 @@ class NoClient:
         self._failed = failed
 
     def fault(self, error: Exception) -> None:
-        """The work failed and has no result."""
+        """Log that the work failed and has no result."""
         log.error(self._failed, error=repr(error))
 
 
@@ -52,7 +52,7 @@ def helpers(
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
 ) -> Helpers:
-    """The helpers that do such work for one shard. `assignors`: None stands for Muster's own.
+    """The helpers of one shard, which do large work in jobs. `assignors`: None stands for Muster's own.
 
     `call_soon` calls a function in the next iteration of the event loop. Without it nothing is postponed.
     """
@@ -92,7 +92,7 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
 
 
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
-    # It is imported here because it loads the library of patterns, which few servers need.
+    # This module is imported late because it loads the library of patterns, which few servers need.
     from muster.coordinator.system.patterns import Pattern
 
     budget = Budget()
@@ -100,7 +100,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
     for text in (yield from _cheapest_first(wanted.patterns, Pattern)):
         try:
             topics = yield from matching(Pattern(text), wanted.image.by_name, str, budget)
-        except ValueError as error:  # the heartbeat's pattern was checked, but a log may contain others
+        except ValueError as error:  # the heartbeat's pattern was checked, but a log may contain invalid patterns
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
             continue
         if wanted.client.seen is not None:
@@ -112,7 +112,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
 
 
 def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
-    """The cheapest patterns first, so that a pattern that uses the whole budget takes nothing from the others."""
+    """The patterns, the cheapest first: so a pattern that uses the whole budget takes nothing from the others."""
     if len(texts) == 1:
         return texts
     sizes: dict[str, int] = {}
@@ -120,7 +120,7 @@ def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Seq
         try:
             sizes[text] = read(text).size
         except ValueError:
-            sizes[text] = 0  # it is read again, and left out
+            sizes[text] = 0  # `read` fails on this pattern again, and leaves it out
         yield None
     return sorted(texts, key=sizes.__getitem__)
 
@@ -136,12 +136,12 @@ def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]
 
 
 FEW_TOPICS: Final = 500
-"""At most this many new topics are left to the group that needs their hashes: 2 ms."""
+"""The hashes of at most this many new topics are left to the group that needs them: 2 ms."""
 HASHED_AT_ONCE: Final = 50
 
 
 class TopicHasher:
-    """Gets each new image of the topics, and hashes many new topics in a job. A group may name 10,000 at once."""
+    """Gets each new image of the topics, and hashes many new topics in a job. A group may name 10,000 new topics."""
 
     def __init__(self, slices: JobQueue, rack: str | None) -> None:
         """`rack`: the rack of this node, as the groups know it."""
@@ -150,7 +150,7 @@ class TopicHasher:
         self._seen = 0
 
     def topics_changed(self, image: TopicsImage) -> None:
-        """The image of the topics has changed."""
+        """Hash the new topics of a changed image."""
         count = len(image.by_name)
         self._seen = min(self._seen, count)
         if count - self._seen > FEW_TOPICS:

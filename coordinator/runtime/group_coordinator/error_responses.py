@@ -1,6 +1,6 @@
-"""The answers of a coordinator that does not ask the groups. It loads, is not active, or could not write its decision.
+"""The answers of a coordinator that cannot ask the groups: it loads, is not active, or could not write.
 
-They have Kafka's shape: an error of the whole answer, or an error in each row.
+The answers have Kafka's shape: an error of the whole answer, or an error in each row.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ def _only(response: type[Any]) -> _Make:
 
 
 def _join(request: JoinGroupRequest, code: int) -> Message:
-    # When its request is refused, a member gets its own id back.
+    # A refused member gets its own id back.
     member_id = "" if code in _NOT_ASKED else request.member_id
     return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
 
 
 def _sync(_: SyncGroupRequest, code: int) -> Message:
-    # LOAD_IN_PROGRESS is fatal here to Java's consumer and to aiokafka. Both handle this code, which Kafka before 4.0
-    # sent.
+    # In this answer LOAD_IN_PROGRESS is fatal to Java's consumer and to aiokafka. Both handle the code of Kafka before
+    # 4.0.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     return SyncGroupResponse(error_code=code)
 
 
 def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
-    # An existing member need not rejoin because the coordinator was started.
+    # With this code a member need not rejoin after a start of the coordinator.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.NONE
     return HeartbeatResponse(error_code=code)
@@ -97,7 +97,7 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
     ),
-    # The id of the member may be in the records that were not written.
+    # The member id may be in the records that were not written.
     JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: _only(SyncGroupResponse),
     HeartbeatResponse: _only(HeartbeatResponse),
@@ -132,7 +132,7 @@ _MAKERS: Final[Mapping[type, _Make]] = {
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
-    """The answer with only `error_code`, and `why` in a field for text. Raises KeyError for other requests."""
+    """The answer with only `error_code`, and `why` in its field for text. Raises KeyError for unknown requests."""
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka checks the group id before it checks whether it coordinates the group.
         error_code = ErrorCode.INVALID_GROUP_ID

@@ -1,4 +1,4 @@
-"""Converts the core's records to batches of __consumer_offsets and back. Unknown records stay, and are logged once."""
+"""Converts the core's records to batches of __consumer_offsets and back. Unknown records stay and are reported once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 KEYS_KEPT: Final = 50_000
-"""Keys of commits that a load recognizes by their bytes. Each key appears many times between two compactions."""
+"""How many keys of commits a load recognizes by their bytes. Each key appears many times between two compactions."""
 OFFSET_COMMIT: Final = 1
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 _USUAL_COMMIT: Final = Struct(">hqiBq3s16s")
@@ -64,7 +64,7 @@ class RecordCodec:
         return rows, sum(map(len, rows))
 
     def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
-        """One batch with these rows and the wall clock's timestamp, maybe in the transaction of `producer`."""
+        """One batch with these rows and the wall clock's timestamp, in the transaction of `producer` or in none."""
         return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer)
 
     def reader(self) -> RecordReader:
@@ -82,7 +82,7 @@ class RecordReader:
         self.replaced = 0
         self._at = 0
         self._newest: dict[bytes | None, bytes | None] = {}
-        """The newest value of each commit that was given before. None: the value that was given is the newest."""
+        """The newest value of each commit that was given before. None: the given value is the newest."""
         self._keys: dict[bytes | None, OffsetCommitKey] = {}
         self._unreadable = Unreadable(partition)
 
@@ -101,8 +101,8 @@ class RecordReader:
     def _plain(self, chunk: bytes) -> Iterator[Decoded]:
         """The records up to the next batch that is compressed or belongs to a transaction.
 
-        Most are commits. Many of them replace each other, and no other record stands between them. Of these only the
-        first and the newest are given. The first may make the group. The newest is in force.
+        Most are commits. Many of them replace each other, and no other record stands between them. Of these only two
+        are given: the first may make the group, and the newest is in force.
         """
         at, stop = self._at, len(chunk)
         newest, keys, decode = self._newest, self._keys, self._decode

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """Two of Kafka's properties, in ms."""
+    """Two properties of Kafka, in ms."""
 
     group_coordinator_append_linger_ms: int = -1
     """How long records are gathered before they are appended.
 
-    0: not at all. -1 (Kafka: adaptively): until all requests of the same iteration of the event loop are handled.
+    0: they are appended at once. -1 (Kafka: adaptively): at the end of the event loop's iteration.
     """
     transaction_max_timeout_ms: int = 900_000
-    """The longest time that a transaction may be open. The cluster of a longer one has aborted it, or will abort it."""
+    """The longest time that a transaction may be open. An older transaction was aborted by its cluster, or will be."""

@@ -60,7 +60,7 @@ RECHECK_MS: Final = 60_000
 """After this time the shard checks again whether another cluster must end an old transaction."""
 
 KnownProducers = Callable[[Collection[int]], Collection[int]]
-"""The producer ids, out of these, that the transaction coordinator of this node knows, or may know while it loads."""
+"""Returns the producer ids, out of the given ones, that this node's transaction coordinator knows, or may know."""
 
 
 def none_of_them(_: Collection[int]) -> Collection[int]:
@@ -72,11 +72,11 @@ class Observer(interfaces.Observer, Protocol):
     """Gets the events of groups (`history.journal`)."""
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """The groups were built from the log."""
+        """Take note that the groups were built from the log."""
 
 
 class GroupShard:
-    """One partition of __consumer_offsets. It has the number of the partition."""
+    """The shard of one partition of __consumer_offsets."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class GroupShard:
     ) -> None:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
-        `slices`: the job queue for large work of groups; None: all work is done at once. `configs`: the first configs
-        of single groups, which belong to the shard from now on. `assignors`: the assignors of the server, by name;
+        `slices`: the job queue for large work of groups; None: all work is done at once. `configs`: the configs of
+        single groups at the start; the shard changes this object. `assignors`: the assignors of the server, by name;
         None: Muster's. `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
         """
         self.partition = partition
@@ -127,7 +127,7 @@ class GroupShard:
     # ---- work that takes long
 
     closed = False
-    """See `Owner`: work that has begun is done to its end."""
+    """See `Owner`. False: work that has begun is done to its end."""
 
     def fault(self, error: Exception) -> None:
         """See `Owner`. A load builds the state again."""
@@ -144,7 +144,7 @@ class GroupShard:
         return self.runtime.core is not None
 
     def topics_changed(self, image: TopicsImage) -> None:
-        """The image of the topics has changed."""
+        """Give the core a changed image of the topics."""
         self._image = image
         self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.max_bytes))
 
@@ -155,13 +155,13 @@ class GroupShard:
         return self._make_core_with(self._image, **more)
 
     def configured(self, what: GroupConfigured | IntervalConfigured) -> None:
-        """The configuration of a group, or of the broker, has changed: this core and later cores follow it."""
+        """Follow a changed configuration of a group or of the broker, in this core and later cores."""
         if self._configs is not None:
             self._configs.apply(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
     def _notify(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
-        """Work that was done elsewhere has a result. A request that waits for it is answered in any case."""
+        """Give the core the result of work that was done elsewhere."""
         command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
@@ -172,7 +172,7 @@ class GroupShard:
         if records and self._observer is not None:
             self._observer.loaded(self._clock.now(), groups=core.group_count, records=records, took_ms=took_ms)
         self._abort_left_open(core)
-        if core.state.image is not self._image:  # it has changed during the load
+        if core.state.image is not self._image:  # the image has changed during the load
             self.topics_changed(self._image)
 
     def _abort_left_open(self, core: GroupCore) -> None:
@@ -201,7 +201,7 @@ class GroupShard:
 
     def _abort(self, core: GroupCore, over: Sequence[OpenTransaction]) -> Iterator[None]:
         log_ = self.runtime.log
-        with suppress(LogError, OSError):  # whoever reads the log next sees the error too
+        with suppress(LogError, OSError):  # the next reader of the log meets the same error
             for _ in log_.producers.loading():
                 yield
         for one in over:
@@ -224,9 +224,9 @@ class GroupShard:
         `guard`: of the log's `verification`. Call this just before `submit`.
         """
         runtime = self.runtime
-        runtime.flush()  # the gathered records may be of the same producer
+        runtime.flush()  # gathered records may belong to the same producer
         if runtime.core is None:
-            return 0  # `submit` reports it
+            return 0  # `submit` reports the failure
         try:
             runtime.log.producers.check_transactional(*producer, guard)
         except LogError as error:
@@ -241,7 +241,7 @@ class GroupShard:
         return () if core is None else core.state.groups
 
     def group_states(self) -> Iterator[tuple[str, str]]:
-        """Type and state of each group, except perhaps of groups that are added or removed meanwhile."""
+        """Type and state of each group. Groups that are added or removed during the job may be missing."""
         core = self.runtime.core
         for group in [] if core is None else list(core.state.groups.values()):
             yield group.kind, group.state
@@ -259,7 +259,7 @@ class GroupShard:
     # ---- heartbeats and commits, which are a thousand times as frequent as all other requests
 
     def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
-        """Answer a heartbeat, or return None: `respond` gets the answer when everything that it shows is durable."""
+        """Answer a heartbeat at once. Or return None: `respond` gets the answer when all that it shows is durable."""
         runtime = self.runtime
         core = runtime.core
         if core is None:
@@ -276,7 +276,7 @@ class GroupShard:
                     request.group_instance_id,
                 )
                 self._observer.report((event,), self._clock.now())
-            self._observer.flush()  # whatever the error is, it shows events that were reported before
+            self._observer.flush()  # even an error may show events that were reported before
         if core.deadlines.earliest_ms < runtime.timer.due_ms:
             runtime.rearm()
         if runtime.is_settled():
@@ -285,12 +285,12 @@ class GroupShard:
         return None
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """The sender of such heartbeats, for `api.cached_requests`. None when no member can be prepared now."""
+        """What answers repeated heartbeats like this, for `api.cached_requests`. None when it cannot be made now."""
         core = self.runtime.core
         return None if core is None else sessions.prepare_heartbeat(core.state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """The same as `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
+        """What `prepare_heartbeat` does, for a member of a consumer group (KIP-848)."""
         core = self.runtime.core
         return None if core is None else heartbeat.prepare_heartbeat(core.state, request, client)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
-"""Each shard checks for expired offsets at its own time, all within a tenth of the interval."""
+"""The checks for expired offsets of all shards are spread over the interval divided by this number."""
 
 
 def group_shards(
@@ -79,7 +79,7 @@ _NAMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "cons
 
 
 class DynamicGroupConfigs:
-    """Reports group configs to the shards of a node, at each change and after a start."""
+    """Gives the shards of a node the group configs, at each change and after a start."""
 
     def __init__(self, routing: Routing[GroupShard], live: Live) -> None:
         self._routing, self._live = routing, live
@@ -87,7 +87,7 @@ class DynamicGroupConfigs:
         self.broker_reconfigured()
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """A group has these configs from now on."""
+        """Give the shards the new configs of a group."""
         values, outside = effective_group(configs, self._live.static.value)
         for name in outside:
             log.warning("a group is configured beyond what the broker allows now: the bound counts",
@@ -96,12 +96,12 @@ class DynamicGroupConfigs:
         self._routing.shard(group_id).configured(GroupConfigured(group_id, None if own == OwnConfig() else own))
 
     def broker_reconfigured(self) -> None:
-        """Properties of the broker have changed."""
+        """Give the shards changed properties of the broker."""
         interval_ms, least_ms, most_ms = map(self._live.value, (ASSIGNMENT_INTERVAL, *BOUNDS))
         assert isinstance(interval_ms, int)
         assert isinstance(least_ms, int)
         assert isinstance(most_ms, int)
-        # The bounds may have been different when the value was set.
+        # The broker's bounds may have been different when the value was set.
         interval_ms = min(max(interval_ms, least_ms), most_ms)
         if interval_ms != self._interval_ms:
             self._interval_ms = interval_ms

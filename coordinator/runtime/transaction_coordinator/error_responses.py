@@ -1,4 +1,4 @@
-"""The answers of a coordinator that does not ask the transactional ids, see `group_coordinator.error_responses`."""
+"""The answers of a transaction coordinator that cannot decide, see `group_coordinator.error_responses`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_ID: Final = -1
 
 
 def no_producer_id(_: object, code: int) -> InitProducerIdResponse:
-    """InitProducerId is refused."""
+    """The answer to a refused InitProducerId."""
     return InitProducerIdResponse(error_code=code, producer_id=NO_ID, producer_epoch=NO_ID)
 
 
@@ -79,7 +79,7 @@ _MAKERS: Final[dict[type, _Make]] = {
         ]
     ),
     ListTransactionsResponse: lambda _, code: ListTransactionsResponse(error_code=code),
-    # This is no answer. The markers must not be written: the decision to end the transaction is not in the log.
+    # This request goes to the partitions. Its markers must not be written: the log does not have the decision.
     WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersResponse(),
 }
 

@@ -1,11 +1,11 @@
 """Writes the end of a transaction to all of its partitions.
 
-`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. There the groups then
-see the offsets. It reports the result as Kafka's WriteTxnMarkers does. It does not wait and does not try again.
+`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. In __consumer_offsets
+the offsets then count. It reports the result as Kafka's WriteTxnMarkers does, and never tries again.
 
 `MarkerSender` sends markers until each is durable, and then informs the core. The core gives it the markers once the
-record of the decision is durable. After a load the core gives them again, to a new sender. So nothing is stored here. A
-transaction may thus get a marker twice; the log of a partition takes it once.
+record of the decision is durable. After a load the core gives the markers again, to a new sender. So the sender stores
+nothing. A marker may be sent twice; the log of a partition takes it once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Peers(Protocol):
-    """The other nodes, which `postgres.node_messages` reaches."""
+    """The other nodes, reached through `postgres.node_messages`."""
 
     def leads(self, topic: str, index: int) -> int | None:
         """The id of the node that leads a partition, if that is another node."""
@@ -58,7 +58,7 @@ _NOT_READY: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""The errors of a group coordinator that is not ready. A sender of markers knows only partitions and their leaders."""
+"""The errors of a group coordinator that is not ready. Senders of markers get NOT_LEADER_OR_FOLLOWER instead."""
 
 
 def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
@@ -83,15 +83,15 @@ class MarkerWriter:
         self._clock = clock
 
     def is_ready(self, topic: str, index: int) -> bool:
-        """Whether `write` takes no time."""
+        """Whether `write` is fast: the producers of the partition's log are loaded."""
         partition = self._topics.partition(topic, index)
         return partition is None or partition.log.knows_producers
 
     def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
-        """`write`, once it takes no time: a log that was just opened knows its producers after a while."""
+        """A job that calls `write` once it is fast: a log that was just opened has to load its producers."""
         partition = self._topics.partition(topic, index)
         if partition is not None:
-            with contextlib.suppress(LogError):  # `write` will find this error as well
+            with contextlib.suppress(LogError):  # `write` meets the same error
                 yield from partition.loading_producers()
         self.write(marker, topic, index, ended)
 
@@ -119,7 +119,7 @@ class MarkerWriter:
             ended(error.error_code)
             return
         log = partition.log
-        # A power cut may destroy a marker. The record that the transaction is complete must then not survive either.
+        # A power cut may destroy a marker. The record that the transaction is complete must then be lost too.
         when = log.when_synced if self._topics.waits_for_sync(TRANSACTION_STATE_TOPIC) else log.when_flushed
         when(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
 
@@ -146,12 +146,12 @@ RETRY_MS: Final = 100
 """After this time a marker that could not be written is sent again: its partition is offline, or loads."""
 
 FEW: Final = 16
-"""A transaction with at most this many partitions gets its markers without a job: that takes half a millisecond."""
+"""A transaction with at most this many partitions gets its markers without a job: half a millisecond."""
 
 _Rows = Sequence[tuple[str, Sequence[int]]]
 
 _DONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The codes that end the wait: the marker is written, or its partition was deleted. This node has all partitions."""
+"""The codes that end the wait: the marker is written, or its partition was deleted. This node knows all partitions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -190,11 +190,11 @@ class MarkerSender:
         return len(self._endings)
 
     def send(self, transactional_id: str) -> Respond:
-        """Returns a function that takes the markers of this id's transaction, when they may be written."""
+        """Return the function that takes the markers of this id's transaction, when they may be written."""
         return partial(self._send, transactional_id)
 
     def close(self) -> None:
-        """The shard is not active any more, or loads again: nothing is sent from now on."""
+        """Send no markers from now on: the shard is not active any more, or loads again."""
         self.closed = True
         self._endings.clear()
         self._again.clear()
@@ -202,7 +202,7 @@ class MarkerSender:
             self._timer.cancel()
 
     def fault(self, error: Exception) -> None:
-        """See `jobs.Owner`. The affected transactions continue when the shard is loaded again."""
+        """See `jobs.Owner`. Transactions whose markers are missing continue after the next load."""
         log.error("a marker could not be sent, by a fault of the server", exc_info=error)
 
     def _send(self, transactional_id: str, message: Message) -> None:
@@ -246,7 +246,8 @@ class MarkerSender:
         if error_code in _DONE:
             self._marker_written(ending)
         elif error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            # A newer epoch of the producer writes there. So the transaction that ends here cannot be open any more.
+            # A newer epoch of the producer writes to the partition. So the transaction of this marker is not open
+            # there.
             self._warn(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
             self._marker_written(ending)
         elif error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:

@@ -1,11 +1,10 @@
-"""Converts the core's records to batches of __transaction_state and back. It knows formats only.
+"""Converts the core's records to batches of __transaction_state and back. The module knows formats only.
 
 Records of a later Kafka (keys or values of an unknown version) stay in the log, and are logged once.
 
 `packed` packs the record of a transactional id in one step. `protocol.records.pack_record` does the same field by
-field: 513 instructions of Python instead of 225, for two records of each EndTxn. So both stay. A property test holds
-both equal.
-Records that differ from what Kafka 4.3 usually writes are left to `pack_record`.
+field: 513 instructions of Python instead of 225, for two records of each EndTxn. So both functions stay, and a property
+test compares them. Records that differ from what Kafka 4.3 usually writes are left to `pack_record`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SHORT: Final = len(UVARINTS) // 2 - 1
 _VERSION: Final = 1
 _KEY: Final = Struct(">hH").pack
 _HEAD: Final = Struct(">hqhib").pack
-"""Version; producer id and epoch, timeout, status."""
+"""Packs version, producer id, producer epoch, timeout and status."""
 _TIMES: Final = Struct(">qq").pack
 _TAGS: Final = Struct(">3sq2sh").pack
 _TWO_TAGS: Final = b"\x02\x00\x08"
@@ -74,7 +73,7 @@ def packed(record: Record) -> bytes:
             + _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
         )  # fmt: skip
     except (error, UnicodeEncodeError):
-        return pack_record(TRANSACTION_STATE, record)  # it reports what is wrong
+        return pack_record(TRANSACTION_STATE, record)  # `pack_record` says which field is wrong
     key_size = len(name) + 4
     return b"".join((UVARINTS[2 * key_size], _KEY(0, len(name)), name, uv(2 * len(body)), body, b"\0"))
 
@@ -128,7 +127,7 @@ class RecordReader:
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
-        """The newest record of each key in the chunk: it has the whole state of its id. Raises CorruptBatch."""
+        """The newest record of each key in the chunk, which has the whole state of its id. Raises CorruptBatch."""
         newest: dict[bytes, bytes | None] = {}
         at = 0
         while at < len(chunk):
@@ -144,7 +143,7 @@ class RecordReader:
         yield self._decoded(newest)
 
     def rest(self) -> Iterator[Decoded]:
-        """Nothing is kept back."""
+        """Return nothing: `read` keeps no records back."""
         return iter(())
 
     def _decoded(self, newest: dict[bytes, bytes | None]) -> Iterator[Decoded]:

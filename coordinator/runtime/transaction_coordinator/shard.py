@@ -1,4 +1,4 @@
-"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. It is imported late."""
+"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. Its import is late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster.coordinator.transactions.core import TransactionCore
 WHAT: Final = "transactions"
 
 COMPLETE_WAITS_MS: Final = 100
-"""How long the record of a complete transaction may wait for others: no client waits for it."""
+"""How long the record of a complete transaction may wait for more records: no client waits for it."""
 
 SendMarkers = Callable[[str], Respond]
 """Returns, for a transactional id, the function that takes the markers of its transaction."""
@@ -35,11 +35,11 @@ class Observer(interfaces.Observer, Protocol):
     """Gets the events of transactional ids."""
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """The transactional ids were built from the log."""
+        """Take note that the transactional ids were built from the log."""
 
 
 class TransactionShard:
-    """One partition of __transaction_state. It has the number of the partition."""
+    """The shard of one partition of __transaction_state."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TransactionShard:
         """`open_log`, `linger_ms`: see `CoordinatorShard`; `writer` and `slices`: see `MarkerSender`."""
         self.partition = partition
         self.coordinator_epoch = -1
-        """The leader epoch of the partition, once it is loaded."""
+        """The leader epoch of the partition, valid once the shard is loaded."""
         self._make_core_with = make_core
         self._open_log = open_log
         self._writer = writer
@@ -89,12 +89,12 @@ class TransactionShard:
         return () if core is None else core.state.transactions
 
     def _close_markers(self) -> None:
-        """No marker is written from now on. The next load writes those that are not written yet."""
+        """Write no markers from now on. The next load writes the missing ones."""
         if self.markers is not None:
             self.markers.close()
 
     def _make_core(self) -> TransactionCore:
-        """A new core, for a load. It gives again the markers that were not yet sent."""
+        """A new core, for a load. It requests again the markers that are missing."""
         self._close_markers()
         self.markers = MarkerSender(
             self._writer, self._slices, self._clock, lambda: self.coordinator_epoch, self._written

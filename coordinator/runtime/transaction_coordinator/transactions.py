@@ -33,7 +33,7 @@ log = structlog.get_logger("muster.transactions")
 _LOAD_NEW_MS: Final = 20
 NO_ID: Final = -1
 _SPARE_IDS: Final = 100
-"""Producer ids that were drawn and not used, and are kept for later commands."""
+"""How many unused producer ids are kept for later commands."""
 
 
 class Transactions:
@@ -58,9 +58,9 @@ class Transactions:
     ) -> None:
         """For the arguments that are not named here see `shard.transaction_shards`.
 
-        `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to; it is
-        made before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of the
-        topic's partitions; this node is `node_id`. When `leaders` is None, this node leads all of them.
+        `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to, which
+        is made before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of
+        the topic's partitions; this node is `node_id`. When `leaders` is None, this node leads all of them.
         `leader_shards`: the shards of the leaders, on all nodes; None when there is only one node. `peers`: nodes of
         other processes, which lead the rest; None when no other process has a node.
         """
@@ -83,7 +83,7 @@ class Transactions:
         self._leaders = leaders
         self._leader_shards = leader_shards
         self.leaderships: Leaderships | None = None
-        """Knows which shards are active. None while the topic does not exist."""
+        """The active shards of this node. None while the topic does not exist."""
         self.routing: Routing[TransactionShard] = Routing(())
 
     @property
@@ -96,7 +96,7 @@ class Transactions:
     # ---- the shards
 
     def start(self, budget_ms: int) -> None:
-        """Load the ids, for about `budget_ms` now, or once the topic exists. Raises `ApiError`."""
+        """Load the transactional ids for about `budget_ms`, or later when the topic exists. Raises `ApiError`."""
         if TRANSACTION_STATE_TOPIC in self._topics.by_name:
             if self._history is not None:
                 at_once(self._topics.ensuring(self._history))
@@ -104,7 +104,7 @@ class Transactions:
         self._topics.subscribe(self._topics_changed)
 
     def _topics_changed(self, image: TopicsImage) -> None:
-        """The topic may exist now: made here, or by a request for its metadata."""
+        """Make the shards when the topic exists: this class has made it, or a request for its metadata has."""
         if self.routing.ready or TRANSACTION_STATE_TOPIC not in image.by_name:
             return
         if self._history is None or self._history in image.by_name:
@@ -165,7 +165,7 @@ class Transactions:
             yield from self._durable()
 
     def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
-        """The producer ids, out of these, that a transactional id has or may have: all, while ids are loading."""
+        """The producer ids, out of these, that transactional ids have. While ids are loading: all of them."""
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
         cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
@@ -177,21 +177,21 @@ class Transactions:
         return known if cores else producer_ids
 
     def stop(self) -> None:
-        """This node leads nothing any more: waiting requests are answered NOT_COORDINATOR."""
+        """Resign from all shards: waiting requests are answered NOT_COORDINATOR."""
         if self._loader is not None:
             self._loader.stop()
         for shard in self.routing.shards:
             shard.runtime.resign()
 
     def died(self) -> None:
-        """The node has died: nothing is answered or written any more."""
+        """Drop all shards without answers or writes: the node has died."""
         if self._loader is not None:
             self._loader.stop()
         if self.leaderships is not None:
             self.leaderships.drop()
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        """Let the shard of this id decide a command, which is for this id alone."""
+        """Let the shard of this id decide a command for this id alone."""
         if self.routing.ready:
             self.routing.shard(transactional_id).runtime.submit(command)
         else:
@@ -225,7 +225,7 @@ class Transactions:
             self._spare_ids.append(command.spare_producer_id)
 
     def next_producer_id(self) -> int:
-        """A producer id that no producer has, durably taken; -1 when none can be drawn now."""
+        """A fresh producer id, whose block is durably taken; -1 when no id can be drawn now."""
         if not self._spare_ids and not self._is_drawing:
             self._is_drawing = True
             self._slices.run(self._drawing(), self._drawn, self)
