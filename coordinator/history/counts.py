@@ -1,9 +1,9 @@
-"""Events that are made of several: counts of one second, and members that leave and join again and again. Pure.
+"""Events that are made of several: counts of one second, and unstable members. Pure.
 
 Counts keep clients from filling a disk. One event for each cause and client counts refused requests. One event for each
 group, producer and outcome counts transactions: a busy producer ends a hundred transactions a second. For the event
 `group_restless` only members that left are remembered, for a while. The rules are those of the pipeline's verdicts
-(`groups/common/events.py`), as far as they can be applied before the end.
+(`groups/common/events.py`), as far as they apply while events still come.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from muster.coordinator.history.event_writer import record_key
 
 SECOND_MS: Final = 1_000
 MAX_KINDS: Final = 100
-"""Different refusals of one second that get an event each. Further ones are counted together, without names."""
+"""How many different refusals of one second get their own event. Further ones are counted together, without names."""
 
 MAX_BYTES: Final = 16 * 1024
-"""Bytes of all their names, as JSON."""
+"""The limit for the names of all these refusals, in bytes of JSON."""
 LONGEST: Final = 249
-"""Characters of a name (the longest name of a topic). A longer name is cut and ends with CUT."""
+"""The limit for a name in characters: that of a topic's name. A longer name is cut and ends with CUT."""
 CUT: Final = "…"
 
 FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
-"""The facts in an event of a group, in this order."""
+"""The facts of a counted refusal of a group, in this order."""
 Facts = dict[str, Any]
 
 
@@ -88,7 +88,7 @@ def cut(name: str) -> str:
 
 
 def is_cut(name: str) -> bool:
-    """Whether the name was cut to its beginning."""
+    """Whether `cut` has shortened the name."""
     return len(name) > LONGEST
 
 
@@ -100,7 +100,7 @@ def key_of(name: str | None) -> bytes | None:
 COMMITTED: Final = "transactions_committed"
 """producer_id, first_epoch, last_epoch, transactions (how many), offsets (how many in total): of one second."""
 ABORTED: Final = "transactions_aborted"
-"""As COMMITTED; none of these offsets ever counts."""
+"""The facts of COMMITTED, for aborted transactions."""
 COUNTED_ENDS: Final = {events.TRANSACTION_COMMITTED: COMMITTED, events.TRANSACTION_ABORTED: ABORTED}
 """The kinds that are counted, and the kind of the event with the count."""
 MAX_TRANSACTION_COUNTS: Final = 500
@@ -108,7 +108,7 @@ MAX_TRANSACTION_COUNTS: Final = 500
 
 
 class TransactionCounts:
-    """The ends of the present second."""
+    """The ends of transactions in the present second, counted."""
 
     __slots__ = ("_counts", "began_ms")
 
@@ -148,10 +148,10 @@ class TransactionCounts:
 GROUP_RESTLESS: Final = "group_restless"
 """what, members, times, since, text."""
 MAX_PLACES: Final = 1_000
-"""Processes of one partition that have left. Of more, the oldest are forgotten."""
+"""How many processes that have left are remembered in one partition. The oldest are forgotten first."""
 _LEAVING: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 MEMBER_KINDS: Final = _LEAVING | {events.MEMBER_JOINED}
-"""Kinds of events that are used."""
+"""The kinds of events that `UnstableMembers` takes."""
 _TOO_SLOW: Final = frozenset({events.JOIN_TIMEOUT, events.SYNC_TIMEOUT})
 
 _Key = tuple[str, str, str, str]
@@ -163,7 +163,7 @@ class _Place:
 
     name: str
     since_ms: int
-    """The time of the first of these events."""
+    """The time of the first event in the present series."""
     left_ms: int
     returned_ms: int | None = None
     times: int = 1
@@ -185,7 +185,7 @@ class UnstableMembers:
         """The place of the latest leave is the last."""
 
     def add(self, event: Event, wall_ms: int) -> Event | None:
-        """Take an event of MEMBER_KINDS. Returns what is to be reported because of it."""
+        """Take an event of MEMBER_KINDS. Returns the reports of unstable members that it causes."""
         facts: dict[str, Any] = event.facts
         member: MemberFacts = facts["member"]
         key = _key(event.group_id, member)
@@ -225,7 +225,7 @@ class UnstableMembers:
             what, times = events.FLAPPING, place.times + beside[0].times
             some = sorted([place, *beside], key=lambda one: one.since_ms)
         elif len(beside) > 1 and place.times <= 2 * events.LOOPS:
-            return None  # restarts of all, one after the other
+            return None  # a rolling restart of all members
         else:
             what = events.CRASH_LOOP
         least = events.TWO_LOOP if what == events.FLAPPING else events.LOOPS

@@ -1,7 +1,7 @@
 """The writer of one partition of a history (`__group_events`, `__transaction_events`): it appends rows in batches.
 
-No answer waits for the disk. If the log fails, or is not here yet, some rows wait until it can be opened. Further rows
-are lost, with one log line.
+No answer waits for the disk. While the log has failed, or is not on this node yet, some rows wait until it can be
+opened. Further rows are lost, with one log line.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SYNC_MS: Final = 1_000
 REOPEN_MS: Final = 10_000
 """How long after a failure the log is not opened."""
 MAX_KEPT: Final = 1_000
-"""Rows that wait for a log that failed, or that is not here yet after a change of leader."""
+"""How many rows wait for a log that has failed, or has not come to this node yet."""
 ROWS_BYTES: Final = 256 * 1024
-"""Bytes that are gathered into one batch."""
+"""How many bytes are gathered into one batch."""
 
 Row = tuple[bytes | None, bytes]
 """Key and value of a record."""
@@ -59,7 +59,7 @@ class EventWriter:
     def __init__(
         self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None
     ) -> None:
-        """`open_log` returns the partition's log, opened again if it had failed, and the epoch of its leader."""
+        """`open_log` returns the partition's log and its leader epoch. It opens a failed log again."""
         self._place = {"partition": partition} if topic is None else {"topic": topic, "partition": partition}
         self._open_log = open_log
         self._clock = clock
@@ -71,15 +71,15 @@ class EventWriter:
         self._sync_is_due = False
 
     def renew(self) -> None:
-        """The log has another leader, or is open anew. The next event opens it, or rows that wait for it."""
+        """Note that the log may be opened again. Rows that wait are written now, else the next event opens the log."""
         self._log = None
         self._closed_until_ms = 0
         if self._kept:
             self.append([], self._clock.now())
 
     def hand_over(self, finish: Callable[[], object]) -> list[Row]:
-        """Another process leads the partition now. Returns the rows that it has to write. `finish` writes the last
-        events.
+        """Note that another process leads the partition now. Returns the rows which that process has to write. `finish`
+        writes the last events.
         """
         self._log = None
         self._closed_until_ms = 0
@@ -88,7 +88,7 @@ class EventWriter:
         return kept
 
     def write(self, rows: Sequence[Row], now: Now) -> None:
-        """Append rows, in batches that are not too large."""
+        """Append rows, in batches of about ROWS_BYTES at most."""
         some: list[Row] = []
         size = 0
         for row in rows:
@@ -121,7 +121,7 @@ class EventWriter:
                 self._sync_is_due = True
                 self._clock.machine.call_at(self._clock.machine.mono_ms() + SYNC_MS, self._sync)
         except RecordListTooLarge as error:
-            # Its segments were made small.
+            # The topic's `segment.bytes` is too small for these rows.
             if len(rows) > 1:
                 for row in rows:
                     self.append([row], now)

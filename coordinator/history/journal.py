@@ -27,15 +27,14 @@ from muster.protocol.errors import ErrorCode, error_name
 log = structlog.get_logger("muster.events")
 
 PIECES_AT_ONCE: Final = 10
-"""Pieces of one event (`schema.pieces`) that are made at once: some 5 ms."""
+"""How many pieces of events (`schema.pieces`) one iteration of the event loop makes: some 5 ms."""
 
 A_SHORT_ONE: Final = 0.01
 """The least number of pieces that an event counts for, so that few events wait for a large one."""
 BYTES_AS_A_PIECE: Final = 64 * 1024
-"""Text of events of one member that counts for a piece. Most of it is metadata, which is encoded fast."""
+"""So many bytes of an event about one member count as a piece. Most of them are metadata, which is encoded fast."""
 MAX_ROWS_WAITING: Final = 100_000
-"""Members of all waiting events. So a group that rebalances faster than its events are made does not fill the memory.
-"""
+"""The limit for the members in all waiting events. So a group that rebalances without end does not fill the memory."""
 
 
 class PendingRows:
@@ -43,7 +42,7 @@ class PendingRows:
 
     def __init__(self, lost: Callable[[Event, str], object]) -> None:
         self.rows: list[Row] = []
-        """The finished rows."""
+        """The rows that are finished and not yet taken."""
         self._lost = lost
         self._waiting: deque[tuple[Event, int]] = deque()
         self._rows_waiting = 0
@@ -220,7 +219,7 @@ class Journal:
         self.writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
-        """Another process leads the partition now: return the rows that it has to write."""
+        """Note that another process leads the partition now. Returns the rows which that process has to write."""
         return self.writer.hand_over(self.close)
 
     def close(self) -> None:
@@ -238,7 +237,7 @@ class Journal:
         self._refused.add(event, now.wall_ms)
 
     def _write_refused(self) -> None:
-        if self._refused.began_ms is None:  # closed meanwhile
+        if self._refused.began_ms is None:  # the journal was closed meanwhile
             return
         rows: list[Row] = []
         for group_id, first_ms, facts in self._refused.take():
@@ -256,7 +255,7 @@ class Journal:
             self._write_ended()
 
     def _write_ended(self) -> None:
-        if self._ended.began_ms is None:  # written meanwhile
+        if self._ended.began_ms is None:  # the counts were written meanwhile
             return
         rows = [
             (record_key(group_id), plain_json(kind, group_id, first_ms, facts))

@@ -11,7 +11,7 @@ from muster.protocol.message import MalformedMessage
 BYTES_A_STEP: Final = 8 * 1024
 """Bytes of assignments that are decoded in one step: some half a millisecond."""
 LEAST: Final = 128
-"""The bytes that a member counts for, besides its assignment."""
+"""How many bytes a member counts for in addition to its assignment."""
 
 Owned = Mapping[str, Sequence[int]]
 """The partitions that one member owns, by topic."""

@@ -30,11 +30,11 @@ VERSION: Final = 1
 PROTOCOLS_KEPT: Final = 64
 """Texts of protocols that are kept, since most members of a group have the same ones."""
 LONGEST_KEPT: Final = 1_024
-"""Longer metadata is not kept: it would stay here after the last of its members is gone."""
+"""The text of longer metadata is not kept: it would outlive the members that have it."""
 FEW_PROTOCOLS: Final = 16
 """Members with more protocols than this are not kept either."""
 MAX_METADATA: Final = 64 * 1024
-"""Bytes of one member's metadata in an event. For further metadata the event has only the size."""
+"""The limit for one member's metadata in an event, in bytes. For further metadata the event only has the size."""
 MAX_METADATA_OF_ALL: Final = 4 * 1024 * 1024
 """The same limit for all members together. Metadata that is kept does not count."""
 LONGEST_NAME: Final = 249
@@ -42,14 +42,14 @@ LONGEST_NAME: Final = 249
 MAX_BYTES: Final = 16 * 1024 * 1024 - 1024
 """The limit for an event: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
 BYTES_A_PIECE: Final = 8 * 1024
-"""Text that is made in one piece, if it is about many members: some half a millisecond."""
+"""How many bytes of text about members are made in one piece: some half a millisecond."""
 ENTRIES_A_PIECE: Final = 200
 LEAST_MEMBER_BYTES: Final = 200
-"""The text of a member without names, metadata and assignment."""
+"""The bytes of a member's text without names, metadata and assignment."""
 PARTITIONS_A_PIECE: Final = 2_000
-"""Partitions of targets that are handled in one piece: some half a millisecond."""
+"""How many partitions of targets are handled in one piece: some half a millisecond."""
 A_TOPIC: Final = 8
-"""A topic takes as long as this number of its partitions."""
+"""One topic costs as much time as this number of partitions."""
 MAX_TOPICS: Final = 20
 """Topics whose moves are listed in the event of a target."""
 FACTS_OF_CLASSIC: Final = 3
@@ -127,7 +127,7 @@ def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _portions(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows in portions of one piece each, by their number or by the partitions in them."""
+    """The rows in portions of one piece each, limited by the number of rows or of their partitions."""
     some: dict[str, Any] = {}
     weight = 0.0
     for name, value in rows.items():
@@ -162,7 +162,7 @@ def _with_trigger(facts: dict[str, Any]) -> str:
 
 
 def _target(facts: dict[str, Any]) -> Iterator[str | None]:
-    """How many partitions change hands, without those that stay. It is counted here, where no request waits."""
+    """The text of TARGET_ASSIGNED. It counts the partitions that get another owner here, where no request waits."""
     changes, image = facts["changes"], facts["names"]
     yield _plain({name: value for name, value in facts.items() if name not in ("changes", "names")})
     yield f',"changed":{len(changes)}'
@@ -349,7 +349,7 @@ def _moves(moved: Mapping[str, Moves]) -> Iterator[str]:
 
 
 def _listed(texts: Iterable[str]) -> Iterator[str]:
-    """The rest of a list: its rows, some in each text, and the closing bracket."""
+    """The text of a list's rows, some rows in each part, and then the closing bracket."""
     comma = ""
     for text in texts:
         yield comma + text

@@ -94,7 +94,7 @@ COUNTED: Final = frozenset((events.FENCED, events.REQUEST_REFUSED))
 
 LATEST_MS: Final = 1_000
 MAX_WAITING: Final = 500
-"""Waiting events are appended at once when they are this many, or name this many partitions in total."""
+"""Waiting events are appended at once when this many events wait, or when they name this many partitions in total."""
 SHARD_LOADED: Final = "shard_loaded"
 """partition, transactional_ids, records, took_ms. The event belongs to no id."""
 REQUESTS_REFUSED: Final = "requests_refused"
@@ -149,7 +149,7 @@ class TransactionJournal:
         self.writer.append([(None, plain_transaction_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
-        """Another process leads the partition now: return the rows that it has to write."""
+        """Note that another process leads the partition now. Returns the rows which that process has to write."""
         return self.writer.hand_over(self.close)
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class TransactionJournal:
         self._refused.count(event.transactional_id, counted, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
 
     def _write_refused(self) -> None:
-        if self._refused.began_ms is None:  # closed meanwhile
+        if self._refused.began_ms is None:  # the journal was closed meanwhile
             return
         rows: list[Row] = []
         for name, first_ms, facts in self._refused.take():

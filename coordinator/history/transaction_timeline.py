@@ -26,7 +26,7 @@ class TransactionTimeline:
         everything: bool = False,
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: also events that are part of another line.
+        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: events within other lines get lines too.
         `groups` returns the groups whose offsets an ended transaction had committed, as far as they are known.
         """
         self._groups = groups

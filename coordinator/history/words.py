@@ -21,7 +21,7 @@ class Stamps:
         self._day = ""
 
     def lines(self, wall_ms: int, text: str | None) -> list[str]:
-        """The lines of an event: none without a text."""
+        """The line of an event, after a line for a new day. No lines when `text` is None."""
         if text is None:
             return []
         line = f"{format_wall(wall_ms, '%H:%M:%S', self._zone)} {text}"
@@ -80,7 +80,7 @@ def many(word: str, count: int) -> str:
 
 
 def phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
-    """A cause, and the member that is responsible for it."""
+    """A cause in words, and the member that is responsible for the cause."""
     words = CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")
     return words.replace("{who}", whose).replace("{how long}", how_long).strip()
 

@@ -1,7 +1,7 @@
 """The log: segments in Kafka's format, on disk or in memory. Batches are appended, read, recovered and removed.
 
-It knows batches and offsets, and nothing of topics, groups or requests. `UnifiedLog` is the log of one partition, and
-`LogManager` has the logs of a data directory.
+The log knows batches and offsets, and nothing of topics, groups or requests. `UnifiedLog` is the log of one partition,
+and `LogManager` has the logs of a data directory.
 """
 
 from muster.coordinator.log import checkpoints

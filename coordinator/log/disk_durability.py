@@ -20,7 +20,7 @@ RESERVED_BYTES: Final = 64 * 1024
 """Bytes that a log which waits for its syncs reserves. The sync of a file that does not grow writes only its bytes."""
 
 CHECK_NAME_EACH_SYNCS: Final = 8
-"""After so many syncs the server checks whether the file still has a name. A check costs 15 % of a commit."""
+"""After this many syncs the server checks whether the file still has a name. A check costs 15 % of a commit."""
 REMOVED: Final = "somebody removed it while the server runs"
 
 
@@ -46,21 +46,21 @@ class DiskDurability:
         self._sync = sync
         self.waits_for_sync = wait_for_sync and sync is not None
         self.recovery_point = recovery_point
-        """Everything before it is known to be on the disk: recovery begins here."""
+        """All records before this offset are known to be on the disk: recovery begins here."""
         self.found_end = segments.end_offset
-        """The log's end when it was opened: an earlier process may have acknowledged everything before it."""
+        """The log's end when it was opened: an earlier process may have acknowledged all records before this offset."""
         self.durable_offset = segments.end_offset
         self.listeners = AppendListeners()
         self._waiters = Waiters()
         self._syncing = False
         self._syncs_until_check = 1
         self._cut_at = MAX_INT64
-        """The lowest cut since the running sync began: that sync covers no later appends from there on."""
+        """The lowest offset of a cut since the running sync began. That sync covers nothing appended from there on."""
         self._unsynced: list[File] = []
         if self.waits_for_sync:
             # bytes of a killed process may be in the page cache only
             self.durable_offset = min(recovery_point, segments.end_offset)
-            # so may earlier changes of older segments: room that was given back, tails that were cut
+            # earlier changes of older segments may be there too: room that was given back, tails that were cut
             pairs = pairwise(segments)
             self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
         self._room_end = 0
@@ -110,7 +110,7 @@ class DiskDurability:
         self._flush_waiters.fail(failure)
 
     def appended(self, count: int) -> None:
-        """Note that so many records were appended."""
+        """Note that `count` records were appended."""
         end_offset = self._segments.end_offset
         self._unflushed += count
         if not self.waits_for_sync:
@@ -148,7 +148,7 @@ class DiskDurability:
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
-        """Fetch an absent segment, see `segments.absence.FetchSegment`. With this engine all segments are here."""
+        """Fetch an absent segment, see `segments.absence.FetchSegment`. On the disk no segment is absent."""
         then(None)
         return lambda: None
 
@@ -194,7 +194,7 @@ class DiskDurability:
                 file.sync()
             if names_changed:
                 segments.storage.sync_directory(segments.directory)
-            if is_new:  # the directory itself must not be lost either
+            if is_new:  # the name of the directory must not be lost either
                 segments.storage.sync_directory("")
             segments.storage.verify()
 

@@ -1,4 +1,4 @@
-"""Whether a log can be written, how far it is durable by which `Engine`, and which listeners learn of appends."""
+"""Whether a log can be written, how far it is durable by which `Engine`, and the listeners of its appends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Availability:
             raise LogOffline(self.failure.path, self.failure.reason, is_reported=self.failure.is_reported)
 
     def go_online(self) -> None:
-        """Go on with the open files: the data directory is back."""
+        """Go on with the open files, because the data directory is back."""
         if self.failure is not None and self.failure.is_reported:
             self.failure = None
 
@@ -68,7 +68,7 @@ class Availability:
 
 
 class AppendListeners:
-    """Functions that are called after each append, and when more is durable. They must be quick."""
+    """Functions that are called after each append, and when more is durable. These functions must be fast."""
 
     __slots__ = ("callbacks",)
 

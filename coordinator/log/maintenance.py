@@ -1,4 +1,4 @@
-"""Regular work on a data directory, by the Clock: retention, checkpoints, syncs by age, and the check of the directory.
+"""Regular work on a data directory, by the clock: retention, checkpoints, syncs by age, and the check of the directory.
 
 The system accepts writes into removed files, so `DirectoryMonitor` checks each second, in a thread. While the directory
 is missing every log is offline. When it is back, the logs go on with their open files. A log whose own files were
@@ -62,7 +62,7 @@ class Maintenance:
 
         def ring() -> None:
             self._repeat(name, interval_ms, action)
-            if name not in self._running:  # else the last walk still runs
+            if name not in self._running:  # no new walk begins while the last one still runs
                 self._running.add(name)
                 self._manager.run_job(guarded())
 
@@ -91,7 +91,7 @@ class Maintenance:
 
 
 def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
-    """Apply retention to all logs once, but for those that are offline; return how many segments were removed."""
+    """Apply retention once to all logs that are not offline; return how many segments were removed."""
     removed = 0
     for log in logs:
         count = SEGMENTS_AT_ONCE

@@ -57,7 +57,7 @@ class LogManager:
         self._logs: dict[Partition, UnifiedLog] = {}
         self._absent: dict[Partition, Sequence[SegmentFigures]] = {}
         self.gone: DirectoryGone | None = None
-        """Why the directory is not the opened one any more; None while it is."""
+        """Why the data directory is no longer the one that was opened; None while it is."""
         self.needs_recovery = False
         """Whether the directory has logs and the last stop was not clean; valid after `open`."""
         self._last_stops: LastStops
@@ -79,7 +79,7 @@ class LogManager:
             identity = identify(self.storage, cluster_id, node_id, draw_uuid, has_logs=has_logs)
             self._last_stops = LastStops(self.storage)
             self.needs_recovery = not self._last_stops.was_clean and has_logs
-            # from here on a kill or a power cut must be noticed; a power cut may restore a removed name
+            # from here on the next start must notice a kill or a power cut, which may restore a removed name
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
             if self._last_stops.was_clean:
                 self.storage.sync_directory("")
@@ -90,7 +90,7 @@ class LogManager:
 
     @property
     def is_open(self) -> bool:
-        """Whether the manager is between `open` and `close`."""
+        """Whether `open` was called, and `close` was not called since then."""
         return self._lock is not None
 
     def noted_end(self, topic: str, partition: int) -> int:
@@ -222,7 +222,7 @@ class LogManager:
         except DirectoryGone as gone:
             self.directory_is(gone)
         self._raise_if_gone()
-        old = self._logs[key]  # KeyError: it was never opened
+        old = self._logs[key]  # KeyError: the log was never opened
         if any(segment.is_absent for segment in old.segments):
             raise LogOffline(f"{self.storage.root}/{old.directory}", "not all of its segments are here")
         self._raise_if_removed(key)
@@ -314,7 +314,7 @@ class LogManager:
     def checkpointing(self) -> Job[None]:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, (key, log) in enumerate(list(self._logs.items()), 1):
-            if self._logs.get(key) is log:  # else it was deleted meanwhile
+            if self._logs.get(key) is log:  # the log was not deleted meanwhile
                 self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
             if not number % LOGS_AT_ONCE:
                 yield None

@@ -1,8 +1,8 @@
 """One partition's log (Kafka: UnifiedLog): appends, reads and removes records.
 
-It has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits) and `Availability`
+A log has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits) and `Availability`
 (whether the log works). It is used from one thread, the event loop. Only `flush`, `close` and `truncate` wait for the
-disk. It parses batch headers and nothing inside a batch.
+disk. The log parses the headers of batches, not their records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.system.jobs import Job
 
 _COPY_LIMIT = 32 * 1024
-"""Larger batches are written in two pieces rather than copied."""
+"""A larger batch, in bytes, is written in two pieces and not copied."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -79,7 +79,7 @@ class UnifiedLog:
         wait_for_sync: bool = False,
         engine: Engine | None = None,
     ) -> None:
-        """`sync`, `wait_for_sync`: see `DiskDurability`. `engine`: makes the log durable in another way."""
+        """`sync`, `wait_for_sync`: see `DiskDurability`. `engine`: makes the log durable elsewhere than on the disk."""
         self.topic = topic
         self.partition = partition
         self.segments = segments
@@ -97,7 +97,7 @@ class UnifiedLog:
 
     @property
     def directory(self) -> str:
-        """The name of its folder."""
+        """The name of the log's folder."""
         return self.segments.directory
 
     @property
@@ -121,7 +121,7 @@ class UnifiedLog:
 
     @property
     def durable_offset(self) -> int:
-        """Everything before it is durable: the high watermark of a partition without replicas."""
+        """All records before this offset are durable: the high watermark of a partition without replicas."""
         return self.durability.durable_offset
 
     @property
@@ -163,11 +163,11 @@ class UnifiedLog:
         self._availability.fail(path, error)
 
     def go_online(self) -> None:
-        """Go on with the open files: the data directory is back."""
+        """Go on with the open files, because the data directory is back."""
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call the quick `callback` after each append and when more is durable, until the result is called."""
+        """Call `callback` after each append, and when more is durable. The returned function ends this."""
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
@@ -183,7 +183,7 @@ class UnifiedLog:
         self.durability.when_synced(position, callback)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync when `flush.ms` is over."""
+        """Begin a sync when data has waited for `flush.ms`."""
         self.durability.sync_if_older(mono_ms)
 
     def flush(self) -> None:
@@ -195,7 +195,8 @@ class UnifiedLog:
     def append(
         self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append whole batches. They get the next offsets, the epoch and, if the topic says so, the time of appending.
+        """Append whole batches. They get the next offsets, the leader epoch and, if the topic wants it, the append
+        time.
 
         They are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here: see
         `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises FencedLeaderEpoch,
@@ -265,7 +266,7 @@ class UnifiedLog:
         return results[-1]._replace(base_offset=results[0].base_offset)
 
     def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
-        """Append batches that have their offsets and epochs already (from a replica, or from a Kafka log)."""
+        """Append batches that have their offsets and epochs already, as those of a replica or of a Kafka log."""
         self._availability.raise_if_offline()
         view, found = memoryview(data), _whole_batches(data)
         segments = self.segments
@@ -303,7 +304,7 @@ class UnifiedLog:
             segment.file.pwrite_parts([head, rest], segment.size)
 
     def roll(self, wall_ms: int) -> None:
-        """Begin a new segment at the present end. It does nothing when the active one is empty."""
+        """Begin a new segment at the present end, unless the active segment is empty."""
         old = self.segments.active
         if old.size == 0:
             return
@@ -365,7 +366,7 @@ class UnifiedLog:
         return found
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
-        """Yield the headers of the same batches."""
+        """Yield the headers of all batches from the batch with `offset` (default: the start) on."""
         return reading.batch_headers(self.segments, self.start_offset if offset is None else offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
@@ -403,7 +404,7 @@ class UnifiedLog:
             if count == 0:
                 continue
             if count == len(segments):
-                self.roll(wall_ms)  # a log always has a segment to append to, which also keeps its end offset
+                self.roll(wall_ms)  # the log needs an active segment, which also keeps its end offset
             start_offset = segments[count].base_offset
             _logger.info("segments were removed", topic=self.topic, partition=self.partition, why=why, segments=count,
                          start_offset=start_offset)  # fmt: skip
@@ -455,7 +456,7 @@ class UnifiedLog:
         self._ends_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Remove everything; the log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
+        """Remove all batches; the empty log begins at `offset` (Kafka: truncateFullyAndStartAt)."""
         segment = self.segments.make(offset, self.segments.active.created_ms)
         self._remove_segments(0, len(self.segments))
         with self._availability.failing(segment.file.path):
@@ -479,7 +480,7 @@ class UnifiedLog:
         """Write the files for a start without recovery, and close the handles; nothing more is appended."""
         if self.failure is None:
             active = self.segments.active
-            with contextlib.suppress(LogOffline):  # reported already; the stop is not a clean one
+            with contextlib.suppress(LogOffline):  # the failure is logged already, and the stop is not clean
                 self.flush()
                 with self._availability.failing(active.file.path):
                     active.seal()

@@ -1,4 +1,4 @@
-"""The log cleaner (Kafka: LogCleaner): from time to time it compacts the dirtiest compacted log, in threads."""
+"""The log cleaner (Kafka: LogCleaner) compacts, from time to time, the logs with the largest dirty part, in threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
 
 CPU_SHARE = 0.2
-"""The share of one core for all threads together: the event loop is then hardly slower."""
+"""The share of one core that all threads together may use: then the event loop is hardly slower."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -38,9 +38,9 @@ class Cleaner:
         self._fetching: set[Partition] = set()
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
-        """Logs whose compaction failed; they are tried again at the next `check_logs`."""
+        """Logs whose compaction failed, which are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction. Nothing more is compacted until the clean part ends after this offset."""
+        """Logs with an open transaction, and its offset. A log waits until its clean part can end after that offset."""
         self._due: list[tuple[float, int, Partition]] = []
         """A heap of the due logs of the last survey, the dirtiest first."""
         self._is_checking = self._check_again = False
@@ -187,7 +187,7 @@ class Cleaner:
                 job.log.durability.compacted_to(job.end_offset)
             else:
                 self._undecided[key] = job.planned_end
-            self._begin_due()  # the next log
+            self._begin_due()  # the thread goes on with the next log
 
     def _save(self) -> None:
         self._changes += 1

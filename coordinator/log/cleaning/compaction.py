@@ -22,7 +22,7 @@ from muster.coordinator.log.storage.interfaces import File, Storage
 from muster.coordinator.system.clock import thread_cpu_s
 
 SLICE_S = 0.001
-"""How long the work runs before it may pause."""
+"""How many seconds the work runs before it may pause."""
 
 
 class Stopped(Exception):
@@ -45,7 +45,7 @@ class Throttle:
         self._since_s = thread_cpu_s()
 
     def spent(self, count: int) -> None:
-        """Note that so many bytes were read or written, and pause if necessary. Raises Stopped."""
+        """Note that `count` bytes were read or written, and pause if necessary. Raises Stopped."""
         self._bytes += count
         now_s = thread_cpu_s()
         used_s = now_s - self._since_s
@@ -159,7 +159,7 @@ class Compaction:
                 while position < part.size:
                     data, used = file.pread(min(CHUNK_BYTES, part.size - position), position), 0
                     found = [(header, data[at : at + header.size]) for at, header in iterate(data)]
-                    for header, batch in found or [(read_header(data), b"")]:  # b"": one that is larger than a chunk
+                    for header, batch in found or [(read_header(data), b"")]:  # b"": larger than a chunk
                         if header.producer_id >= 0:
                             yield header, read_marker(batch, header) if header.is_control else None
                         used += header.size

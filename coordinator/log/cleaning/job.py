@@ -126,7 +126,7 @@ class CleaningJob:
     ) -> None:
         self.log: UnifiedLog = found.log
         self.failure: LogError | OSError | None = None
-        """Why the compaction has failed. With a LogError it would fail again."""
+        """Why the compaction has failed; None while it has not. After a LogError another attempt would fail too."""
         self.stopped = False
         """Whether the compaction ended early: the server stops, or the log has changed meanwhile."""
         self._manager = manager
@@ -177,12 +177,12 @@ class CleaningJob:
             self.stopped = True
         except (LogError, OSError) as error:
             self.failure = error
-        except Exception as error:  # a bug must not end the thread silently, nor the server
+        except Exception as error:  # a bug must end neither the thread silently nor the server
             _logger.exception("a log cannot be compacted", topic=self.log.topic, partition=self.log.partition)
             self.failure = LogError(repr(error))
         unfinished = self._cleaned or self._compaction.unfinished
         if (self.stopped or self.failure) and unfinished is not None:
-            with contextlib.suppress(OSError):  # else the next start removes it
+            with contextlib.suppress(OSError):  # after a crash the next start removes the file
                 cleaned_segment.remove_cleaned(self._manager.storage, unfinished)
 
     def _clean(self, group: list[Part]) -> None:

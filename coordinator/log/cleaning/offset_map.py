@@ -1,4 +1,4 @@
-"""What a compaction knows of a log before it writes: the latest record of each key, and the producers.
+"""What a compaction knows of a log before it writes: the latest record of each key, and the log's producers.
 
 Keys are kept whole, not as digests as in Kafka's SkimpyOffsetMap. `ProducersInLog` is Kafka's
 CleanedTransactionMetadata and lastRecordsOfActiveProducers.
@@ -38,7 +38,7 @@ LastRecordOf = Callable[[int], LastRecord | None]
 
 
 class Undecided(Exception):
-    """A transaction in the part to compact has no end there: nothing from `offset` on may be changed yet."""
+    """A transaction has no end in the part to compact: no batch from `offset` on may be changed yet."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"the transaction at offset {offset} is not decided")
@@ -46,7 +46,7 @@ class Undecided(Exception):
 
 
 class ProducersInLog:
-    """The producers of a part of a log. The log is read at the first question."""
+    """The producers of the part of a log that is compacted. The part is read when a method is first called."""
 
     __slots__ = ("_aborted", "_is_read", "_last_record_of", "_markers", "_newest_before_ms", "_open_from", "_read",
                  "_state")  # fmt: skip
@@ -110,7 +110,7 @@ class ProducersInLog:
         return self._aborted.get(offset)
 
     def must_stay(self, header: BatchHeader) -> bool:
-        """Whether compaction must keep the batch, even without records, for its producer's sequence or epoch."""
+        """Whether the batch, even if empty, must be kept because it has its producer's last sequence or epoch."""
         if header.producer_id < 0:
             return False
         last = self._last_record_of(header.producer_id)
@@ -130,7 +130,7 @@ class ProducersInLog:
 
 
 BYTES_PER_KEY = 200
-"""The approximate bytes of a key and its dictionary entry, to compute how many keys fit."""
+"""The approximate bytes of a key and its dictionary entry. With it the number of keys that fit is computed."""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 

@@ -89,7 +89,7 @@ class RecordFilter:
         return at
 
     def _plain_stays(self, data: bytes, at: int, end: int, base: int, delta: int, count: int) -> bool | None:
-        """Whether all records of a plain batch are kept, or none. None: the records are filtered one by one."""
+        """True: all records of a plain batch are kept. False: no record is kept. None: each record must be checked."""
         if count == 0:
             return None
         if base < self._first_dirty:
@@ -102,7 +102,7 @@ class RecordFilter:
         return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
 
     def _clean_stays(self, data: bytes, at: int, end: int, base: int, count: int) -> bool | None:
-        """The same for a batch of the clean part, whose keys may have newer records in the dirty part."""
+        """What `_plain_stays` says, for a batch of the clean part. The dirty part may have newer records."""
         offsets, gone = self._map.offsets, 0
         for record in records_of(data[at:end], base):
             if record.key is None or record.value is None:
@@ -162,7 +162,7 @@ class RecordFilter:
     def _keep_records(
         self, batch: bytes, header: BatchHeader, records: Sequence[LogRecord], needs_horizon: bool
     ) -> None:
-        demand_crc(batch, header)  # the new CRC must not hide damage
+        demand_crc(batch, header)  # a new CRC must not hide old damage
         header = header._replace(max_timestamp=max(record.timestamp for record in records))
         if needs_horizon:
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=self._horizon_ms)

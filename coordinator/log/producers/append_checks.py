@@ -1,7 +1,7 @@
 """Checks what a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState). Pure.
 
-A transaction's coordinator has to confirm its first batch (KIP-890; Kafka: VerificationGuard). The caller gets a guard,
-asks the coordinator, and appends with the guard. A marker in between makes the guard invalid.
+The coordinator of a transaction has to confirm its first batch (KIP-890; Kafka: VerificationGuard). The caller gets a
+guard, asks the coordinator, and appends with the guard. A marker in between makes the guard invalid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class VerificationState:
         self.began_ms = began_ms
         self.guard = VerificationGuard()
         self.lowest_sequence = sequence
-        """No later sequence may be appended before it."""
+        """No later sequence may be appended before this one."""
         self.epoch = epoch
         self.supports_epoch_bump = supports_epoch_bump
         """Whether each end of a transaction raises the client's epoch: Produce 12, TxnOffsetCommit 5, and later."""
@@ -112,7 +112,7 @@ def earlier_append(producer: Producer | None, header: BatchHeader) -> SeenBatch 
 
 
 def check_epoch(producer: Producer | None, producer_id: int, epoch: int) -> None:
-    """Raises InvalidProducerEpoch when the log has seen a newer epoch of the producer."""
+    """Raise InvalidProducerEpoch when the log has seen a newer epoch of the producer."""
     if producer is not None and epoch < producer.epoch:
         raise InvalidProducerEpoch(
             f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {producer.epoch}"

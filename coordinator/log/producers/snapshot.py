@@ -14,7 +14,7 @@ from muster.coordinator.log.producers.state import MAX_SEQUENCE, Producer, SeenB
 VERSION: Final = 1
 PRODUCERS_AT_ONCE: Final = 500
 _HEAD = Struct(">hI")
-"""Version, and CRC of all following bytes."""
+"""Packs the version and the CRC of all following bytes."""
 _COUNT = Struct(">i")
 _ROW = Struct(">qhiqiqiq")
 """Producer id and epoch. Last sequence, last offset, offset delta and timestamp of the last batch. Coordinator epoch.
@@ -61,7 +61,7 @@ def encode(rows: Iterable[bytes]) -> bytes:
 
 
 def demand_whole(path: str, data: bytes) -> int:
-    """Return how many producers a file has. Raises MalformedCheckpoint when its bytes are not as written."""
+    """Return how many producers a file has. Raises MalformedCheckpoint when its bytes have changed since the write."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise MalformedCheckpoint(f"{path} is no snapshot of producers: it has {len(data)} bytes")
     version, crc = _HEAD.unpack_from(data)

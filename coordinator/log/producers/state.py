@@ -10,7 +10,7 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.system.jobs import Job
 
 KEPT_BATCHES = 5
-"""As many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""How many batches of a producer are remembered: as many as may be in flight (NUM_BATCHES_TO_RETAIN)."""
 
 CHECKED_AT_ONCE: Final = 500
 NO_PRODUCER_EPOCH = -1
@@ -93,7 +93,7 @@ class Producers:
         return list(self._by_id.values())
 
     def get(self, producer_id: int) -> Producer | None:
-        """The state of one producer, if it has any here."""
+        """The state of one producer; None when the log does not know it."""
         return self._by_id.get(producer_id)
 
     def last_record(self, producer_id: int) -> LastRecord | None:

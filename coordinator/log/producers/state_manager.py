@@ -1,7 +1,7 @@
 """The producers' state of one log (Kafka: ProducerStateManager).
 
-A caller that needs it loads it, from the newest snapshot and the records after it. From then on each append keeps it up
-to date. A log without producers with an id costs nothing.
+A caller that needs the state loads it, from the newest snapshot and the records after it. From then on each append
+updates the state. A log without producers with an id costs nothing.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from muster.coordinator.system.jobs import Job
 
 STEP_BATCHES: Final = 500
 FEW_ABORTED: Final = 100
-"""With fewer aborted transactions of one index, a job does not pause."""
+"""A job does not pause for an index with fewer aborted transactions."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
-"""After a read of so many bytes a snapshot is written at once, for the next start."""
+"""After a read of this many bytes a snapshot is written at once, for the next start."""
 MAX_ENDED: Final = 500
 """When more transactions have ended, those with durable markers are forgotten: maybe no one reads this log."""
 _STABLE_OFFSET: Final = attrgetter("last_stable_offset")
@@ -73,7 +73,7 @@ class ProducerStateManager:
         self._durable_offset = durable_offset
         self._max_ended = MAX_ENDED
         self.is_loaded = False
-        """Whether the state reaches to the end of the log. Each append keeps it so."""
+        """Whether the state is loaded up to the end of the log. From then on each append updates it."""
         self.verifications = Verifications()
         self._producers = Producers()
         self._files = ProducerFiles(segments, in_background, keeps_batches=keeps_batches)
@@ -293,7 +293,7 @@ class ProducerStateManager:
     # -- queries
 
     def get(self, producer_id: int) -> Producer | None:
-        """The state of one producer, if it has any here."""
+        """The state of one producer; None when the log does not know it."""
         return self.producers.get(producer_id)
 
     @property
@@ -357,7 +357,7 @@ class ProducerStateManager:
         segments = self._segments
         active = segments.active
         for segment in segments.since(offset):
-            # it was read just now: to search for it again costs a third of this function
+            # the reader's offset was located just now: another search would take a third of this function's time
             where = segment.found if segment.found[0] == offset else self._located(segment, offset)
             if where is None:
                 continue

@@ -51,10 +51,10 @@ CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 
 UNCOUNTED_BYTES: Final = 128 * 1024
-"""So few bytes have no room for headers that would take long: 64,000 headers are read in 4 ms."""
+"""A batch of up to this many bytes has at most 64,000 headers, which are read in 4 ms."""
 _LEAST_RECORD, _LEAST_HEADER = 7, 2
 LARGE_RECORD_BYTES: Final = 1024 * 1024
-"""A larger record is not copied when it is read."""
+"""A record of more bytes is not copied when it is read."""
 
 _UNLIMITED = 1 << 30
 _CONTROL_KEY = Struct(">hh")
@@ -194,7 +194,7 @@ def greatest_timestamp(batch: Plain) -> int:
     """Return the greatest timestamp of all checked records in ms; -1 when none has one. Raises InvalidRecords."""
     greatest, expected = NO_TIMESTAMP, batch.header.base_offset
     with Reading(InvalidRecords, batch.header):
-        for record in _read(batch):  # a loop of its own: over `checked_records` it takes 15 % more
+        for record in _read(batch):  # this loop repeats `checked_records`, whose use would take 15 % more time
             if record.offset != expected:
                 raise _misnumbered(record.offset, expected)
             expected += 1

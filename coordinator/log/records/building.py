@@ -28,7 +28,7 @@ from muster.protocol.wire import UVARINTS, uv
 
 _OUTSIDE = (0, NO_PRODUCER_ID, -1)
 _ONE_BYTE = 64
-"""A smaller number is one byte as a zigzag varint."""
+"""A number below this one is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
 _SHORT = len(UVARINTS) // 2
 _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]

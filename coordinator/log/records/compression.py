@@ -25,13 +25,13 @@ UNPACKED_TIMES: Final = 16
 """The limit for topics with large batches, as a multiple of `max.message.bytes`."""
 UNPACKED_LIMIT: Final = 1 << 30
 BYTES_PER_RECORD: Final = 64
-"""A batch may have one record or header for each so many bytes that it may unpack to."""
+"""A batch may have one record or header per this many bytes of its limit for unpacked bytes."""
 REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 """The limit for all batches of one request together, if it has more than one."""
 
 _FIRST_BYTES = 64 * 1024
 _MAPPED_BYTES = 1024 * 1024
-"""Larger buffers are memory-mapped: Python would fill them with zeros first, which holds up the event loop."""
+"""A larger buffer is memory-mapped: Python would first fill it with zeros, which holds up the event loop."""
 _GROWTH = 8
 _ATTRIBUTES = Struct(">h")
 _BLOCK_SIZE = Struct(">i")
@@ -207,7 +207,7 @@ _COMPRESS: tuple[Callable[[Any], bytes], ...] = (
     bytes,
     _gzip,
     snappy_encode,
-    lambda records: lz4_encode(bytes(records)),  # it takes only bytes
+    lambda records: lz4_encode(bytes(records)),  # the function takes only bytes
     zstd_encode,
 )
 

@@ -1,4 +1,4 @@
-"""Checks a partition's files for damage, for `muster log check` and a repair. It only reads, even beside a server."""
+"""Checks a partition's files for damage, for `muster log check` and a repair. Nothing is written: a server may run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
     """A difference from what a clean stop leaves."""
 
     severity: str
-    """DAMAGE, or NOTE for what the next start repairs by itself."""
+    """DAMAGE, or NOTE for a difference that the next start repairs by itself."""
     file: str
     position: int | None
     problem: str
@@ -58,11 +58,11 @@ class Stretch(NamedTuple):
     is_misplaced: bool = False
     """Whether it is a batch with a right CRC and an impossible offset."""
     is_torn: bool = False
-    """At the end of the file: whether it may be an append that a crash cut short."""
+    """Whether the stretch is at the end of the file and may be an append that a crash cut short."""
 
 
 class BadStretch(NamedTuple):
-    """A stretch that is no valid batch, and the offsets that may be lost with it."""
+    """A stretch that is no valid batch, and the end of the offsets that may be lost with the stretch."""
 
     stretch: Stretch
     first_offset: int

@@ -1,8 +1,8 @@
 """Opens a partition's log (Kafka: LogLoader): finds its segments and its end, and recovers it after an unclean stop.
 
 After a clean stop only the newest segment is checked, behind its last index entry. Otherwise everything from the
-recovery point on is read, with every CRC. What a clean stop left, and what is below the recovery point, was whole:
-damage there is never cut. A tail behind may be an append that a kill cut short.
+recovery point on is read, with every CRC. The bytes that a clean stop left, and all below the recovery point, were
+whole: damage there is never cut. A tail behind the recovery point may be an append that a kill cut short.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 
 LONG_BYTES: Final = 256 * 1024 * 1024
-"""A longer recovery logs its progress, each time after so many bytes."""
+"""A recovery of more bytes logs its progress, each time after this many bytes."""
 _CHUNK: Final = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
@@ -201,7 +201,7 @@ class LogLoader:
         try:
             index = last.index()
         except CorruptBatch as error:
-            start, broken = 0, str(error)  # the index had to be rebuilt; the walk finds the place
+            start, broken = 0, str(error)  # the index had to be rebuilt, and the loop finds the position
         else:
             start = index.positions[-1] if len(index) else 0
         ((position, header),) = deque(reading.segment_batches(last, start, last.size), maxlen=1)

@@ -44,7 +44,7 @@ class Repair(NamedTuple):
     is_stray: bool
     """Whether the topic does not exist, so that the id could not be written again."""
     is_unknown: bool = False
-    """Nothing was repaired: batches of an unknown format exist, which a repair would drop."""
+    """Whether nothing was repaired because batches of an unknown format exist, which a repair would drop."""
 
 
 def repair(
@@ -64,7 +64,7 @@ def repair(
         topic_id = topic_id_of(storage, key[0])
         is_stray = inspection.has_bad_topic_id and topic_id is None
         if not inspection.has_bad_topic_id and folders.read_topic_id(storage, partition) in (None, topic_id):
-            topic_id = None  # the id is right
+            topic_id = None  # the file has the right topic id
         done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)
         if topic_id is not None:
             _write_topic_id(storage, partition, topic_id, done)

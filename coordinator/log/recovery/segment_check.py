@@ -33,7 +33,7 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
 MAX_TORN_BYTES = 128 * 1024 * 1024
-"""More than any batch has."""
+"""The limit for a torn tail in bytes: no batch is so large."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
@@ -261,7 +261,7 @@ def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_of
 def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
     """Match a possible header of the segment: the upper half of its offset, a length, and the magic byte.
 
-    No batch has length 0. Without that, each byte would match where a file was extended and not written.
+    Length 0 does not match, because no batch has it. Else each zero byte of reserved room would match.
     """
     halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)

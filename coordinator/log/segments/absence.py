@@ -11,7 +11,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`fetch(base_offset, then)` fetches a segment, and calls `then(None)` or `then(error)`; the result ends the wait."""
+"""`fetch(base_offset, then)` fetches a segment, then calls `then(None)` or `then(error)`. Its result ends the wait."""
 
 
 class SegmentFigures(NamedTuple):
@@ -41,7 +41,7 @@ class AbsentFile:
         raise self._failure or SegmentAbsent(self.path, self._base_offset)
 
     def size(self) -> int:
-        """Raises SegmentAbsent or the failure, as all methods that follow."""
+        """Raise SegmentAbsent or the failure, as all methods that follow do."""
         self._refuse()
 
     def pread(self, count: int, position: int) -> bytes:  # noqa: ARG002, D102

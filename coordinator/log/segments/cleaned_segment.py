@@ -1,6 +1,6 @@
 """The segment that a compaction writes, and how it replaces the segments that it was made from.
 
-`CleanedFile` has the kept batches of some segments, in their order, with its indexes. As on Kafka, the file is
+`CleanedFile` has the kept batches of some segments, in their order, with its indexes. As on Kafka, it is named
 `.cleaned` while it is written, and `.swap` once it is complete and synced. Then it gets its own name. A crash at any
 moment leaves either the old segments or the new one.
 
@@ -100,7 +100,7 @@ class CleanedFile:
         self._parts, self._waiting = [], 0
 
     def end(self) -> None:
-        """End the file: write the rest, wait for the disk, close."""
+        """End the file: write the buffered bytes, wait for the disk, close."""
         self._end_run()
         if self._parts:
             self._write()
@@ -110,7 +110,7 @@ class CleanedFile:
 
 
 def commit_swap(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: int) -> None:
-    """Make `cleaned` the valid segment for offsets up to `end_offset`. After an OSError the old ones stay valid."""
+    """Make `cleaned` the valid segment for offsets up to `end_offset`. After an OSError the old segments stay valid."""
     name = cleaned.name
     storage.save(name + INDEX_SUFFIX + SWAP_SUFFIX, cleaned.index.encode(), sync=True)
     storage.save(name + TIME_INDEX_SUFFIX + SWAP_SUFFIX, cleaned.time_index.encode(), sync=True)

@@ -23,7 +23,7 @@ from muster.coordinator.log.storage.interfaces import File, Storage
 OFFSET_ENTRY = 8
 TIME_ENTRY = 12
 MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
-"""No segment has offsets, or bytes, further from its start: an entry has 32 bits for them."""
+"""The limit for offsets and positions in a segment, from its start: an entry has 32 bits for each."""
 
 
 def _big_endian(values: array[int]) -> bytes:
@@ -58,7 +58,7 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. `offset`: relative. Both values are greater than all before."""
+        """Add an entry. `offset` is relative. Both values are greater than in all entries before."""
         self.offsets.append(offset)
         self.positions.append(position)
 
@@ -134,8 +134,7 @@ class TimeIndex:
         timestamps = _big_endian(self.timestamps)
         offsets = _big_endian(self.offsets)
         data = bytearray(TIME_ENTRY * len(self.timestamps))
-        # byte by byte of the entry, over all entries at once. A loop over entries would hold up the event loop at each
-        # roll.
+        # One byte of all entries is set at a time. A loop over the entries would hold up the event loop at each roll.
         for at in range(8):
             data[at::TIME_ENTRY] = timestamps[at::8]
         for at in range(4):
@@ -200,7 +199,7 @@ def batch_size(data: bytes, at: int) -> int:
 def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
     """Return where the first batch in `data` begins that ends at `offset` or after it. Raises CorruptBatch.
 
-    Without such a batch, return the negated number of searched bytes. `data` is from `position` of `file`.
+    Without such a batch, return the negated number of searched bytes. `data` begins at `position` of `file`.
     """
     at, stop = 0, len(data) - HEADER_SIZE
     while at <= stop:

@@ -16,7 +16,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class LeaderEpochs:
-    """The epochs of one log, each with the offset of its first record. Both always rise."""
+    """The epochs of one log, each with the offset of its first record. Epochs and offsets always rise."""
 
     __slots__ = ("_epochs", "_starts", "latest")
 
@@ -72,7 +72,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget entries before `start_offset`; the epoch there now begins there. True when an entry was changed."""
+        """Forget epochs before that of `start_offset`, which begins there now. True when an entry was changed."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return False

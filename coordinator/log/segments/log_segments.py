@@ -1,4 +1,4 @@
-"""The segments of one log in order, and which of them age or size gives up (Kafka: LogSegments, LocalLog)."""
+"""The segments of one log in order, and the segments that retention removes (Kafka: LogSegments, LocalLog)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LogSegments(Sequence[Segment]):
         """The offset of the next record."""
         self.active = segments[-1]
         self.roll_bytes = MAX_INT64
-        """A segment with more bytes is rolled, whatever `segment.bytes` is, but for one large batch."""
+        """No segment grows beyond this many bytes, whatever `segment.bytes` is, except by one large batch."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = -1
@@ -64,7 +64,7 @@ class LogSegments(Sequence[Segment]):
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         if self._sealed_bytes < 0:
-            # each Fetch needs it, and the sum of all but the last segment changes seldom
+            # each Fetch needs the size, and the sum of all segments but the last changes seldom
             self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])
         return self._sealed_bytes + self.active.size
 
@@ -80,7 +80,7 @@ class LogSegments(Sequence[Segment]):
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def since(self, offset: int) -> list[Segment]:
-        """Return the segments from the one that has `offset`, or would have it, to the active one."""
+        """Return the segments from the one that has `offset`, or would have it, to the active segment."""
         active = self.active
         return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
 
@@ -96,7 +96,7 @@ class LogSegments(Sequence[Segment]):
             segment.created_ms = wall_ms
             waited_ms = 0
         elif segment.first_timestamp >= 0 and max_timestamp >= 0:
-            # by the records' own time where they have one, as on Kafka: replayed old data rolls as before
+            # by the records' own time if they have one, as on Kafka: replayed old data rolls as before
             waited_ms = max_timestamp - segment.first_timestamp
         else:
             waited_ms = wall_ms - segment.created_ms
@@ -161,12 +161,12 @@ class LogSegments(Sequence[Segment]):
         return count
 
     def cut_last(self, offset: int) -> int:
-        """Make the last segment active again without `offset` and later ones; return its end. Waits for the disk."""
+        """Make the last segment active again, without `offset` and later; return its end. Waits for the disk."""
         segment = self.active = self._segments[-1]
         self._sealed_bytes = -1
         where = segment.locate(offset)
         end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
-        # later appends must never be found beside the cut bytes
+        # after a crash, later appends must never stand beside the cut bytes
         segment.file.sync()
         self.storage.sync_directory(self.directory)
         return end_offset
@@ -178,7 +178,7 @@ _logger = structlog.get_logger("muster.log")
 def retention_rules(
     segments: LogSegments, wall_ms: int, *, topic: str, partition: int
 ) -> Iterator[tuple[str, Callable[[Segment], bool]]]:
-    """Yield each property that gives up segments, with a function to call for each segment in order."""
+    """Yield each retention property, with a function that says of each segment, in order, whether to remove it."""
     config = segments.config
     if config.deletes and config.retention_ms >= 0:
         oldest_ms = wall_ms - config.retention_ms
@@ -190,7 +190,7 @@ def retention_rules(
 def count_given_up(
     segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], max_count: int
 ) -> int:
-    """Return how many segments from the first on are given up, at most `max_count`, and only durable ones."""
+    """Return how many segments, from the first on, are to be removed: at most `max_count`, and only durable ones."""
     count = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
@@ -207,7 +207,7 @@ def count_given_up(
 
 
 def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> bool:
-    """Whether all records of a segment are older. Its batches decide when only an index says so."""
+    """Whether all records of a segment are older than `oldest_ms`. An index alone is checked by the batches."""
     try:
         if segment.largest_timestamp() >= oldest_ms:
             return False
@@ -224,7 +224,7 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
 
 
 def _has_its_timestamp(segment: Segment) -> bool:
-    """Whether a batch has the greatest timestamp of the index; if not, rebuild it. Raises CorruptBatch."""
+    """Whether a batch has the greatest timestamp of the index; if not, rebuild the index. Raises CorruptBatch."""
     if segment.max_timestamp < 0:
         first = next(segment.batches(0, segment.size), None)
         if first is None or first[1].max_timestamp < 0:
@@ -242,7 +242,7 @@ def _has_its_timestamp(segment: Segment) -> bool:
 
 
 def _exceeds(excess: int) -> Callable[[Segment], bool]:
-    """Return a function that gives up segments as long as the log stays at or above its limit without them."""
+    """Return a function that removes a segment when the rest of the log has at least the allowed size."""
 
     def is_given_up(segment: Segment) -> bool:
         nonlocal excess

@@ -145,7 +145,7 @@ class TimestampOffset(NamedTuple):
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
-"""A batch with more records is searched in a thread. So is a compressed one, because its real size is unknown."""
+"""A batch with more records is searched in a thread. So is a compressed batch, because its real size is unknown."""
 
 
 def offset_for_timestamp(segments: LogSegments, timestamp_ms: int) -> Job[Found]:
@@ -193,7 +193,7 @@ def offset_of_max_timestamp(segments: LogSegments) -> Job[Found]:
     """Find the first record with the greatest timestamp, maybe -1 (KIP-734). None when the log is empty."""
     greatest: Segment | None = None
     for segment in tuple(segments):
-        segment.largest_timestamp()  # makes sure that max_timestamp is known
+        segment.largest_timestamp()  # this computes `max_timestamp`, if it is unknown
         if segment.size and (greatest is None or segment.max_timestamp > greatest.max_timestamp):
             greatest = segment
         yield None

@@ -61,12 +61,12 @@ class Segment:
         self._index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self.has_full_index = False
-        """The value of `is_index_full`, kept so that an append need not compute it."""
+        """The last value of `is_index_full`: an append need not compute it."""
         self.is_held = False
-        """Whether its file and indexes must stay in memory: a compaction is renaming the files."""
+        """Whether file and indexes must stay in memory, because a compaction is renaming the files."""
         self.is_absent = False
         self.is_replaced = False
-        """Whether a compacted segment has replaced it, so that it is not read any more."""
+        """Whether a compacted segment has replaced this one, which is not read any more."""
         self._stored = False
         self._since_index = 0
         self._tail_offsets: array[int] = array("i")
@@ -76,14 +76,14 @@ class Segment:
         """The offset that was read last, and the position of its batch."""
 
     def create(self) -> None:
-        """Create its empty file, so that a start finds the log to reach at least up to here."""
+        """Create the empty file of the segment: a start then knows that the log reaches at least to this offset."""
         self.file.truncate(0)
         if self.config.preallocate:
             self.file.allocate(self.config.segment_bytes)
         self.file.close()
 
     def discard(self) -> str:
-        """Take its files out of the log. Returns the name of what may be removed later ("" when no file is left)."""
+        """Take the segment's files out of the log. Returns the name of the file to remove later; "" without one."""
         self.file.close()
         name = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
         if name:
@@ -93,7 +93,7 @@ class Segment:
         return name
 
     def adopt(self, size: int) -> None:
-        """Use an existing file of `size` bytes. Its indexes are read when they are first needed."""
+        """Use an existing file of `size` bytes. The indexes are read when they are first needed."""
         self.size = size
         self._index = None
         self._time_index = None
@@ -107,11 +107,11 @@ class Segment:
         self.first_timestamp, self.max_timestamp = cleaned.first_timestamp, cleaned.max_timestamp
         self.max_timestamp_offset = cleaned.max_timestamp_offset
         self.file = self._storage.file(swap_name)
-        self.file.pread(1, 0)  # opens the file
+        self.file.pread(1, 0)  # this opens the file
         self.is_held = True
 
     def end_swap(self) -> None:
-        """Note that all its files have their own names now."""
+        """Note that all files of the segment have their own names now."""
         self.file.close()
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_held = False
@@ -119,8 +119,8 @@ class Segment:
     # -- absence
 
     def figures(self) -> SegmentFigures:
-        """Return the values to keep when its file is not here, once it is full. Raises LogError, OSError."""
-        self.largest_timestamp()  # makes sure that the greatest timestamp is known
+        """Return the values to keep of a full segment while its file is absent. Raises LogError, OSError."""
+        self.largest_timestamp()  # this computes the greatest timestamp, if it is unknown
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp
         return SegmentFigures(
@@ -128,7 +128,7 @@ class Segment:
         )
 
     def evict(self) -> str:
-        """Make it absent. Returns the new name of its file, which may be removed later. Raises LogError or OSError."""
+        """Make the segment absent. Returns the new name of its file, to be removed later. Raises LogError, OSError."""
         figures = self.figures()
         self.file.close()
         name = self.name + LOG_SUFFIX + DELETED_SUFFIX
@@ -139,7 +139,7 @@ class Segment:
         return name
 
     def make_absent(self, figures: SegmentFigures) -> None:
-        """Note that its file is not here: reads raise SegmentAbsent until `make_present`."""
+        """Note that the file is not on this machine: reads raise SegmentAbsent until `make_present`."""
         self.adopt(figures.size)
         self._forget_tail()
         _, _, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = figures
@@ -148,12 +148,12 @@ class Segment:
         self.is_absent = True
 
     def make_present(self) -> None:
-        """Note that its file is here, whole and with its indexes."""
+        """Note that the file is on this machine, whole and with its indexes."""
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_absent = False
 
     def fail_fetch(self, failure: LogError) -> None:
-        """Note that its file cannot be fetched: reads raise `failure` in place of SegmentAbsent."""
+        """Note that the file cannot be fetched: reads raise `failure` in place of SegmentAbsent."""
         self.file = AbsentFile(self.file.path, self.base_offset, failure)
 
     # -- writing
@@ -212,7 +212,7 @@ class Segment:
         self.release()
 
     def release(self) -> None:
-        """Give back what can be read again: handle, indexes, the positions of the newest batches."""
+        """Free what can be read again: the handle, the indexes, the positions of the newest batches."""
         if self.is_held:
             return
         self.file.close()
@@ -225,7 +225,7 @@ class Segment:
         self._tail_floor = MAX_RELATIVE_OFFSET
 
     def cut(self, position: int) -> int:
-        """Remove the batch at `position` and all after it; return the offset after the rest."""
+        """Remove the batch at `position` and all later batches; return the end offset of the remaining batches."""
         offset = next(self.batches(position, self.size))[1].base_offset
         self.index().truncate(position)
         self.time_index().truncate(offset - self.base_offset)
@@ -287,7 +287,7 @@ class Segment:
                 self.note(header.size, header.last_offset, header.max_timestamp)
         finally:
             self.size = size
-        # as in a cleanly closed segment: its last entry is the greatest timestamp
+        # as in a cleanly closed segment, the last entry is the greatest timestamp
         self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def restore_marks(self) -> int:
@@ -323,11 +323,11 @@ class Segment:
     # -- reading
 
     def place(self, position: int) -> Place:
-        """Return that byte of the segment file, for messages."""
+        """Return `position` as a byte of the segment file, for messages."""
         return Place(self.file.path, position)
 
     def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and header of the batches from `position` to `end`. Raises CorruptBatch for a wrong one."""
+        """Yield position and header of the batches from `position` to `end`. Raises CorruptBatch for a wrong batch."""
         make = BatchHeader._make
         while position < end:
             data = self.file.pread(min(_SCAN_BYTES, end - position), position)
@@ -356,7 +356,7 @@ class Segment:
         return header
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """Return position and size of the first batch that ends at `offset` or later; None if there is none."""
+        """Return position and size of the first batch that ends at `offset` or later; None without such a batch."""
         relative = offset - self.base_offset
         if relative >= self._tail_floor:
             index = bisect_left(self._tail_offsets, relative)
@@ -393,7 +393,7 @@ class Segment:
         return self.file.pread(min(max_bytes, end_position - position), position) if end_position > position else b""
 
     def _read_short(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
-        """Read once for both the search and the bytes; None when one read does not suffice."""
+        """Find the batch and its bytes with one read of the file; None when one read does not suffice."""
         position = self.index().lookup(offset - self.base_offset)
         if position >= end_position:
             return None

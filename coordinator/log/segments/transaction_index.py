@@ -19,7 +19,7 @@ ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_AT_ONCE: Final = 1000
 MAX_KEPT: Final = 512
 _KEPT: Final = MAX_KEPT // 2
-"""At least so many of the newest entries are in memory, and at most twice as many."""
+"""At least this many of the newest entries are in memory, and at most twice as many."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
 
 
@@ -148,7 +148,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Wait until all entries are on the disk. In any thread."""
-        self.is_synced = True  # first: entries that are written meanwhile must be synced again
+        self.is_synced = True  # before the sync: entries that are written meanwhile must be synced again
         try:
             self.file.sync()
         except OSError:

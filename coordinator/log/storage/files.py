@@ -36,7 +36,7 @@ def sync_descriptor(descriptor: int) -> None:
 @functools.cache
 def _syncfs() -> Callable[[int], int]:
     """The system's syncfs(descriptor): it returns 0, or the number of the error."""
-    import ctypes  # late: few starts need it, and it costs a start 5 ms
+    import ctypes  # ctypes is imported late: few starts need it, and it takes 5 ms
 
     call = ctypes.CDLL(None, use_errno=True).syncfs
     return lambda descriptor: ctypes.get_errno() if call(descriptor) else 0
@@ -136,7 +136,7 @@ class DiskFile:
         self._closing: list[int] = []
 
     def _open(self, more: int = 0) -> int:
-        # a file that was only put away is not created again: if it was removed, its bytes are lost
+        # a file that was closed for a while is not created again: if it was removed, its bytes are lost
         more = 0 if self._is_closed_until_used else more
         self._descriptor = self._place.open(self._name, self._mode | more)
         self._is_closed_until_used = False
@@ -147,7 +147,7 @@ class DiskFile:
         return self._open(os.O_CREAT)
 
     def close_until_used(self) -> bool:
-        """Close it until its next use. False while it is in use, or when it may be renamed."""
+        """Close the file until its next use. False while it is in use, or when it may be renamed."""
         if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
             return False
         try:
@@ -172,7 +172,7 @@ class DiskFile:
             return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        # without the guard: one thread writes a file, and only the event loop's thread puts files away
+        # without the guard: one thread writes a file, and only the event loop's thread closes files for a while
         self.used = True
         descriptor = self._descriptor
         written = os.pwrite(descriptor if descriptor >= 0 else self._create(), data, position)
@@ -218,7 +218,7 @@ class DiskFile:
             try:
                 descriptor = self._descriptor if self._descriptor >= 0 else self._open()
             except FileNotFoundError:
-                return  # removed meanwhile: it need not survive
+                return  # the file was removed meanwhile, and need not survive
             self._syncs += 1
         try:
             sync_descriptor(descriptor)
@@ -312,7 +312,7 @@ class FileStorage:
 
     def load(self, path: str) -> bytes | None:
         try:
-            # the error names the opener's path
+            # the error has the full path
             with open(path, "rb", opener=lambda _, __: self._place.open(path, os.O_RDONLY)) as file:
                 return file.read()
         except FileNotFoundError:

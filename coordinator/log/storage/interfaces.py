@@ -28,10 +28,10 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the file is, for messages: the full path on a disk."""
+        """The path of the file for messages; on a disk it is the full path."""
 
     def size(self) -> int:
-        """Its length in bytes."""
+        """The length of the file in bytes."""
 
     def pread(self, count: int, position: int) -> bytes:
         """Return up to `count` bytes from `position`; fewer only at the end of the file."""
@@ -43,7 +43,7 @@ class File(Protocol):
         """Write the parts one after the other, as `pwrite` would write them joined."""
 
     def truncate(self, size: int) -> None:
-        """Cut it to `size`, or fill it up with zeros."""
+        """Cut the file to `size`, or fill it up with zeros."""
 
     def allocate(self, size: int) -> None:
         """Reserve room up to `size`; unwritten bytes read as zeros. A storage may do nothing."""
@@ -52,10 +52,10 @@ class File(Protocol):
         """Wait until everything written is on the disk. In any thread, also while the file is closed."""
 
     def close(self) -> None:
-        """Close its handle."""
+        """Close the handle of the file."""
 
     def is_removed(self) -> bool:
-        """Whether its name was removed. It may be called from another thread."""
+        """Whether the name of the file was removed. Any thread may call this."""
 
 
 class Lock(Protocol):
@@ -85,7 +85,7 @@ class Storage(Protocol):
         """Whether a directory of that name exists."""
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and those above it. It does nothing when the directory exists."""
+        """Create a directory and the directories above it. Do nothing when the directory exists."""
 
     def load(self, path: str) -> bytes | None:
         """Return a whole small file; None when it does not exist."""
@@ -97,13 +97,13 @@ class Storage(Protocol):
         """Rename a file or a directory."""
 
     def remove(self, path: str) -> None:
-        """Remove a file. It does nothing when the file does not exist."""
+        """Remove a file, if it exists."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and everything in it. It does nothing when the directory does not exist."""
+        """Remove a directory, if it exists, and everything in it."""
 
     def sync_directory(self, path: str) -> None:
-        """Wait until the names in a directory are on the disk. It may be called from another thread."""
+        """Wait until the names in a directory are on the disk. Any thread may call this."""
 
     def lock(self) -> Lock:
         """Take the data directory for this server alone. Raises DirectoryLocked when another server has it."""

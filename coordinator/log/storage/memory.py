@@ -48,7 +48,7 @@ class MemoryFile:
         if position > len(held):
             held.extend(bytes(position - len(held)))
         if position == len(held):
-            held += data  # without the copy of an assignment to a slice
+            held += data  # an assignment to a slice would make a copy
         else:
             held[position : position + len(data)] = data
 
@@ -169,7 +169,7 @@ class MemoryStorage:
         if path not in self.directories:
             raise FileNotFoundError(path)
         prefix = path + "/" if path else ""
-        names = list(self._files.of.get(path, ()))  # a compaction may add one in its thread
+        names = list(self._files.of.get(path, ()))  # a copy, because a compaction in another thread may add a file
         files = [(name, self._files.get(prefix + name)) for name in names]
         found = [Entry(name, False, len(held), 0) for name, held in files if held is not None]
         found += [Entry(name, True, 0, 0) for name in self._directories.of.get(path, ())]
@@ -179,7 +179,7 @@ class MemoryStorage:
         """Return all files and directories below a directory; the directory itself is the first."""
         files: list[str] = []
         directories = [path]
-        for directory in directories:  # the list grows
+        for directory in directories:  # the loop also visits the directories that it appends
             files += [f"{directory}/{name}" for name in self._files.of.get(directory, ())]
             directories += [f"{directory}/{name}" for name in self._directories.of.get(directory, ())]
         return files, directories

@@ -16,7 +16,7 @@ class Open(Protocol):
     used: bool
 
     def close_until_used(self) -> bool:
-        """Close it until its next use. False when that is not possible now."""
+        """Close the file until its next use. False when that is not possible now."""
 
 
 class OpenFiles:
@@ -41,7 +41,7 @@ class OpenFiles:
             self._open[file] = None
             if self.limit is not None and threading.get_ident() == self._thread:
                 over = len(self._open) - self.limit()
-                # two at a time, so that the number falls when connections need more
+                # up to two files are closed for one that opens: the number falls when connections need more
                 for _ in range(min(over, 2)):
                     self._close_one(file)
 
@@ -51,7 +51,7 @@ class OpenFiles:
             self._open.pop(file, None)
 
     def _close_one(self, newest: Open) -> None:
-        # the oldest file that was not used since its last check; a used one moves to the end once more
+        # the oldest file that was not used since its last check; a used file moves to the end once more
         for _ in range(min(TRIES, 2 * len(self._open))):
             file = next(iter(self._open))
             del self._open[file]

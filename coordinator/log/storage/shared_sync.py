@@ -15,13 +15,13 @@ from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.system.clock import Clock
 
 FEW: Final = 2
-"""Up to so many files are synced one by one: that is faster, and no other file delays it."""
+"""Up to this many files are synced one by one: that is faster, and no other file delays the sync."""
 
 Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
-"""A function that syncs some files, and a function that gets the result."""
+"""A function that syncs some files, and the function that gets the result of the sync."""
 GATHER_MS: Final = 5
 QUIET_ITERATIONS: Final = 2
-"""After so many iterations of the event loop without another request for a sync, none is expected."""
+"""After this many iterations of the event loop without a request for a sync, no further request is expected."""
 Waiter = Callable[[LogOffline | None], object]
 
 
@@ -158,13 +158,13 @@ class SharedSync:
             try:
                 self._post(self._deliver)
             except RuntimeError:
-                # the event loop was closed meanwhile: no one waits for the result
+                # the event loop was closed meanwhile: nobody waits for the result
                 return
 
         self._executor.submit(work)
 
     def _deliver(self) -> None:
-        # first of all: a result from now on needs another call
+        # this comes first: a result that arrives from now on needs another call
         self._posted = False
         outcomes = self._outcomes
         try:
