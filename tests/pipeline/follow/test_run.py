@@ -22,7 +22,7 @@ from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
-from muster.pipeline.session import LITTLE, LOCAL
+from muster.pipeline.session import LITTLE, LOCAL, ONE_CORE
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
@@ -30,8 +30,10 @@ from muster.pipeline.wanted import ALL, Wanted
 from tests.pipeline.live import Live
 
 KILLED_S = 240
-PAUSE_S = 0.2
-SUBMITTED = [f"--conf {name}={value}" for name, value in LITTLE.items() if name not in LOCAL]
+PAUSE_S = 0.5
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Stays on: the command asks for four partitions, and adaptive execution makes one of them."""
+SUBMITTED = [f"--conf {name}={value}" for name, value in LITTLE.items() if name not in {*LOCAL, ADAPTIVE}]
 QUICK_TO_START = {
     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-XX:MetaspaceSize=256m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
@@ -68,7 +70,7 @@ def manifest_of(out: Path) -> Manifest:
 def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> None:
     """A follower in a process of its own, with commits meanwhile, killed as soon as it has done enough."""
     command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap]
-    command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", "local[2]", "--keep", "all"]
+    command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", ONE_CORE, "--keep", "all"]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}
     )
