@@ -202,7 +202,7 @@ class SegmentCache:
     def keep(self, of: CachedLog, segment: Segment) -> None:
         """The file of a segment exists here, and the database has the segment with its facts."""
         if segment not in self._kept and not of.stays:
-            self._kept[segment] = of, segment.found
+            self._kept[segment] = of, segment.last_read
             self.bytes += segment.size
 
     def kept(self, of: CachedLog, segment: Segment) -> None:
@@ -222,8 +222,8 @@ class SegmentCache:
                 return
             segment = next(iter(self._kept))
             of, found = self._kept.pop(segment)
-            if segment.found != found or not of.may_leave(segment):
-                self._kept[segment] = of, segment.found
+            if segment.last_read != found or not of.may_leave(segment):
+                self._kept[segment] = of, segment.last_read
                 continue
             self.bytes -= segment.size
             try:

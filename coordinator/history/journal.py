@@ -32,7 +32,7 @@ PIECES_AT_ONCE: Final = 10
 A_SHORT_ONE: Final = 0.01
 """The least number of pieces that an event counts for, so that few events wait for a large one."""
 BYTES_AS_A_PIECE: Final = 64 * 1024
-"""So many bytes of an event about one member count as a piece. Most of them are metadata, which is encoded fast."""
+"""This many bytes of an event about one member count as a piece. Most of them are metadata, which is encoded fast."""
 MAX_ROWS_WAITING: Final = 100_000
 """The limit for the members in all waiting events. So a group that rebalances without end does not fill the memory."""
 

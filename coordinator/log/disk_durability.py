@@ -60,7 +60,7 @@ class DiskDurability:
         if self.waits_for_sync:
             # bytes of a killed process may be in the page cache only
             self.durable_offset = min(recovery_point, segments.end_offset)
-            # earlier changes of older segments may be there too: room that was given back, tails that were cut
+            # older segments may lack changes on the disk too: room that was given back, tails that were cut
             pairs = pairwise(segments)
             self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
         self._room_end = 0

@@ -101,7 +101,7 @@ NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. Objects are small, because a node may have 100,000. Only `State.evolve` changes it.
+    """One transactional id. A node may have 100,000 of these objects, so each is small. Only `State.evolve` changes it.
 
     `last_producer_epoch`: the epoch before the present one, if the same producer had both. No record has it, so it is
     -1 after a load, as on Kafka.

@@ -32,11 +32,11 @@ class Event(NamedTuple):
 # ---- kinds
 
 GROUP_CREATED: Final = "group_created"
-"""No facts."""
+"""This event has no facts."""
 GROUP_EMPTIED: Final = "group_emptied"
 """generation, took_ms (the length of the rebalance that left no member)."""
 GROUP_DELETED: Final = "group_deleted"
-"""No facts."""
+"""This event has no facts."""
 MEMBER_JOINED: Final = "member_joined"
 """member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None). In a consumer group also
 protocol ("consumer" or "classic"), subscribed (the first topics), pattern, assignor (or None).

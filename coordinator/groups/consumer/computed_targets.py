@@ -40,7 +40,7 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 TOPICS_AT_ONCE: Final = 1_000
 """How many topics of targets and answers one iteration of the event loop handles: 10 ms. Further answers wait."""
 NAMES_AS_A_TOPIC: Final = 20
-"""So many names in a subscription count as one topic: the member's answer needs a look-up of each name."""
+"""This many names in a subscription count as one topic: the member's answer needs a look-up of each name."""
 
 
 def computed(step: Step, command: AssignmentComputed) -> None:

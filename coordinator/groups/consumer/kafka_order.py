@@ -154,7 +154,7 @@ def changed(before: TargetAssignment) -> Tables:
 
 
 def ranges(subscribed: int) -> Tables:
-    """The tables of a target by ranges, of a member that subscribes to `subscribed` topics."""
+    """The tables of a target that the range assignor made, for a member that subscribes to `subscribed` topics."""
     return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
 
 

@@ -100,7 +100,7 @@ NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
 """A target of up to this many members and partitions is computed at once: some 2 ms."""
 NAMES_AS_A_MEMBER: Final = 8
-"""So many names, summed over the different subscriptions, count as one member. The topics need not exist."""
+"""This many names, summed over the different subscriptions, count as one member. The topics need not exist."""
 
 
 def bring_up_to_date(

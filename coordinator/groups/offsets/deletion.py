@@ -198,7 +198,7 @@ def _begin(step: Step, gone: _Gone) -> None:
 
 
 def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All offsets that may have to be deleted. Pending ones come first: one committed meanwhile is found later."""
+    """All offsets that may have to be deleted. Pending offsets are first: if committed meanwhile, they come again."""
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))

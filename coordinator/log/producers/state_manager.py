@@ -358,7 +358,7 @@ class ProducerStateManager:
         active = segments.active
         for segment in segments.since(offset):
             # the reader's offset was located just now: another search would take a third of this function's time
-            where = segment.found if segment.found[0] == offset else self._located(segment, offset)
+            where = segment.last_read if segment.last_read[0] == offset else self._located(segment, offset)
             if where is None:
                 continue
             index = segment.index()

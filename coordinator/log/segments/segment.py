@@ -43,8 +43,8 @@ class Segment:
 
     __slots__ = (
         "_index", "_since_index", "_storage", "_stored", "_tail_floor", "_tail_offsets", "_tail_positions",
-        "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "found", "has_full_index",
-        "is_absent", "is_held", "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
+        "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "has_full_index",
+        "is_absent", "is_held", "is_replaced", "last_read", "max_timestamp", "max_timestamp_offset", "name", "size",
     )  # fmt: skip
 
     def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
@@ -72,7 +72,7 @@ class Segment:
         self._tail_offsets: array[int] = array("i")
         self._tail_positions: array[int] = array("i")
         self._tail_floor = 0
-        self.found = (-1, 0)
+        self.last_read = (-1, 0)
         """The offset that was read last, and the position of its batch."""
 
     def create(self) -> None:
@@ -143,7 +143,7 @@ class Segment:
         self.adopt(figures.size)
         self._forget_tail()
         _, _, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = figures
-        self.found = (-1, 0)
+        self.last_read = (-1, 0)
         self.file = AbsentFile(self.file.path, self.base_offset)
         self.is_absent = True
 
@@ -231,7 +231,7 @@ class Segment:
         self.time_index().truncate(offset - self.base_offset)
         self.file.truncate(position)
         self.size = position
-        self.found = (-1, 0)
+        self.last_read = (-1, 0)
         self._forget_tail()
         self._stored = False
         return self.restore_marks()
@@ -385,7 +385,7 @@ class Segment:
         if where is None:
             return None
         position, size = where
-        self.found = (offset, position)
+        self.last_read = (offset, position)
         if size > max_bytes:
             if not min_one_message:
                 return b""
@@ -403,7 +403,7 @@ class Segment:
         if at < 0:
             return None
         size = batch_size(data, at)
-        self.found = (offset, position + at)
+        self.last_read = (offset, position + at)
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)
