@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
+from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import load
 from muster.coordinator.log import Storage
 from muster.coordinator.server import Server
@@ -57,6 +58,8 @@ class Process(VirtualProcess):
         slow_disk: float = 1.0,
         syncs_all: bool = False,
         intercept: Intercept = NO_INTERCEPT,
+        observer: RequestObserver | None = None,
+        caches: bool = True,
         listen: str | None = f"127.0.0.1:{PORT}",
         users: Sequence[str] = (),
     ) -> None:
@@ -74,7 +77,7 @@ class Process(VirtualProcess):
             listen=listen, advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=list(topics),
             users=list(users),
         )  # fmt: skip
-        self.server = Server(config, machine=ServerMachine(self), intercept=intercept)
+        self.server = Server(config, machine=ServerMachine(self), intercept=intercept, observer=observer, caches=caches)
 
     def begin(self) -> None:
         self._task = self.loop.create_task(self.server.start())

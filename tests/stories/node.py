@@ -88,12 +88,14 @@ class Client:
 class NodeDriver:
     """Plays one story on one node."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: Story, *, caches: bool = True) -> None:
+        """`caches`: whether the node caches repeated requests."""
         self.story = story
         self.world = Machine()
         self.process = Process(
-            self.world, self.world, FaultyStorage(1, NEVER, on=MemoryStorage()), {**QUICK, **story.broker}
-        )
+            self.world, self.world, FaultyStorage(1, NEVER, on=MemoryStorage()), {**QUICK, **story.broker},
+            caches=caches,
+        )  # fmt: skip
         self.clients: dict[str, list[Client]] = {}
         self.replies: list[Reply] = []
         self.idle_ms = 0

@@ -1,16 +1,16 @@
-"""Stories recorded from a real Kafka, played over TCP on a node that prepares no request: nothing is
-different, either. (The end-to-end tests play all stories on one that prepares them.)
+"""Stories recorded from a real Kafka, played in virtual time on a node that caches no request: nothing is different.
+
+`tests/stories/test_virtual.py` plays all stories on a node that caches them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
+import pytest
+
+from tests.stories.node import NodeDriver
 from tests.stories.story import Story
-from tests.stories.tcp import play_over_tcp
-from tests.support.muster import running
-from tests.support.servers import QUICK
 
 FOLDER = Path(__file__).parents[3] / "stories"
 STORIES = [
@@ -18,24 +18,12 @@ STORIES = [
     for pattern in ("commit-*.txt", "heartbeat-*.txt", "static-*.txt")
     for path in sorted(FOLDER.glob(pattern))
 ]
-AT_ONCE = 48
 
 
-def test_stories_give_the_same_answers_without_cached_requests() -> None:
-    stories = [story for story in STORIES if "txn" not in story.tags and story.broker.items() <= QUICK.items()]
-    assert len(stories) > 10
+@pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
+def test_stories_give_the_same_answers_without_cached_requests(story: Story) -> None:
+    assert NodeDriver(story, caches=False).run() == story.text
 
-    async def play() -> dict[str, str]:
-        limit = asyncio.Semaphore(AT_ONCE)
-        async with running(QUICK, caches=False) as server:
-            address = server.bound[0].host, server.bound[0].port
 
-            async def one(story: Story) -> str:
-                async with limit:
-                    text = await play_over_tcp(*address, story)
-                # a busy machine is no failure: what differs is played once more, slowly
-                return text if text == story.text else await play_over_tcp(*address, story, scale=2)
-
-            return dict(zip([story.name for story in stories], await asyncio.gather(*map(one, stories)), strict=True))
-
-    assert asyncio.run(play()) == {story.name: story.text for story in stories}
+def test_many_stories_are_played_without_cached_requests() -> None:
+    assert len(STORIES) > 80

@@ -1,0 +1,1 @@
+"""What each kind of request costs, counted and not timed, against `bench/budget.toml`."""

@@ -1,0 +1,63 @@
+"""`python -m tests.budget`: what each kind of request costs, written to `bench/budget.toml`.
+
+Without `--why` only figures that became smaller, or that are new, are written. With `--explain` nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.budget import figures
+from tests.budget.counting import Cost, Counter
+from tests.budget.scenes import SCENES, costs_of, played, quiet
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.budget", description=__doc__)
+    parser.add_argument("--why", help="why figures became larger; it is kept beside them")
+    parser.add_argument(
+        "--explain", metavar="KIND", help="print the instructions of each function for a kind of request"
+    )
+    options = parser.parse_args(arguments)
+    if options.explain is not None:
+        return explain(options.explain)
+    why = options.why
+    budget = figures.read()
+    before = budget.costs.get(figures.PYTHON, {})
+    with quiet():
+        now = {kind: cost for scene in SCENES for kind, cost in costs_of(scene).items()}
+    raised: list[figures.Raised] = []
+    costs: dict[str, Cost] = {}
+    for kind, cost in now.items():
+        allowed = before.get(kind, cost)
+        dearer, cheaper = figures.larger(cost, allowed), figures.smaller(cost, allowed)
+        for name, (limit, measured) in (dearer | cheaper).items():
+            print(f"{kind}: {name} {limit:g} -> {measured:g}")
+        raised += [figures.Raised(figures.PYTHON, kind, name, *rows, why or "") for name, rows in dearer.items()]
+        if dearer and why is None:
+            cost = Cost(*map(min, cost, allowed))
+        costs[kind] = cost if dearer or cheaper else allowed
+    if raised and why is None:
+        print('some figures are larger; if there is a reason: --why "..."', file=sys.stderr)
+        raised = []
+    figures.write(figures.Budget(budget.costs | {figures.PYTHON: costs}, budget.raised + raised))
+    return 0
+
+
+def explain(kind: str) -> int:
+    """Print where the instructions of a kind of request are."""
+    Counter.explains = True
+    with quiet():
+        for scene in SCENES:
+            where = played(scene).where
+            if kind in where:
+                for name, instructions in where[kind].items():
+                    print(f"{instructions:9.1f}  {name}")
+                return 0
+    print(f"there is no kind {kind!r}; bench/budget.toml lists them", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
