@@ -126,6 +126,7 @@ async def test_a_static_member_that_returns_too_late_causes_two_rebalances(
     one = Member("one", Ledger(), server.bootstrap, [topic], group, group_instance_id="i-1")
     two = {"group_id": group, "client_id": "two", "group_instance_id": "i-2"}
     async with members(one):
+        await shared_out([one], PARTITIONS)  # members that join together have one rebalance
         async with consuming(server.bootstrap, topic, session_timeout_ms=1000, **two) as gone:
             await eventually(lambda: len(gone.assignment()) == len(one.assignment) == 3, "three partitions each")
         await shared_out([one], PARTITIONS)
