@@ -1,6 +1,7 @@
 """`python -m tests.budget`: what each kind of request costs, written to `bench/budget.toml`.
 
-Without `--why` only figures that became smaller, or that are new, are written. With `--explain` nothing is written.
+Without `--why` only figures that became smaller, or that are new, are written. With `--check` or `--explain` nothing
+is written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--explain", metavar="KIND", help="print the instructions of each function for a kind of request"
     )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a figure is not its budget")
     options = parser.parse_args(arguments)
     if options.explain is not None:
         return explain(options.explain)
@@ -27,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     before = budget.costs.get(figures.PYTHON, {})
     with quiet():
         now = {kind: cost for scene in SCENES for kind, cost in costs_of(scene).items()}
+    if options.check:
+        return check(now, before)
     raised: list[figures.Raised] = []
     costs: dict[str, Cost] = {}
     for kind, cost in now.items():
@@ -43,6 +47,23 @@ def main(arguments: list[str] | None = None) -> int:
         raised = []
     figures.write(figures.Budget(budget.costs | {figures.PYTHON: costs}, budget.raised + raised))
     return 0
+
+
+def check(now: dict[str, Cost], allowed: dict[str, Cost]) -> int:
+    """Print each figure that is not its budget, and what to do. Returns the exit status."""
+    if now.keys() != allowed.keys():
+        print("the kinds of requests are not those of bench/budget.toml:", *sorted(now.keys() ^ allowed.keys()))
+        return 1
+    dearer = {kind: rows for kind, cost in now.items() if (rows := figures.larger(cost, allowed[kind]))}
+    cheaper = {kind: rows for kind, cost in now.items() if (rows := figures.smaller(cost, allowed[kind]))}
+    for what, kinds in (
+        ('it is dearer and needs a reason, python -m tests.budget --why "..."', dearer),
+        ("it is cheaper and its budget must follow, python -m tests.budget", cheaper),
+    ):
+        for kind, rows in kinds.items():
+            for name, (limit, measured) in rows.items():
+                print(f"{kind}: {name} {limit:g} -> {measured:g}; {what}")
+    return 1 if dearer or cheaper else 0
 
 
 def explain(kind: str) -> int:
