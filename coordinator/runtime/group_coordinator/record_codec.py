@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
@@ -39,14 +40,12 @@ KEYS_KEPT: Final = 50_000
 """How many keys of commits a load recognizes by their bytes. Each key appears many times between two compactions."""
 OFFSET_COMMIT: Final = 1
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
-_USUAL_COMMIT: Final = Struct(">hqiBq3s16s")
-_USUAL_SIZE: Final = _USUAL_COMMIT.size
-_unpack_commit = _USUAL_COMMIT.unpack
-_TOPIC_ID_TAG: Final = b"\x01\x00\x10"
+_unpack_usual = Struct(">2xqi1xq3x16s").unpack
+_is_usual = re.compile(rb"\x00\x04.{12}\x01.{8}\x01\x00\x10.{16}", re.DOTALL).fullmatch
 """The layout of an OffsetCommitValue of version 4 without metadata and with a topic id.
 
 Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: number of tagged
-fields, tag and size of the first, topic id. Other layouts of this size differ in version, length or tag.
+fields, tag and size of the first, topic id. Such a value can always be read.
 """
 
 
@@ -102,7 +101,7 @@ class RecordReader:
         """The records up to the next batch that is compressed or belongs to a transaction.
 
         Most are commits. Many of them replace each other, and no other record stands between them. Of these only two
-        are given: the first may make the group, and the newest is in force.
+        are given: the first may make the group, and the newest is in force. A commit that cannot be read replaces none.
         """
         at, stop = self._at, len(chunk)
         newest, keys, decode = self._newest, self._keys, self._decode
@@ -118,7 +117,7 @@ class RecordReader:
                 return
             for record in records_of(chunk[at:end], base):
                 key, value = record.key, record.value
-                if value is not None and key in newest:
+                if value is not None and key in newest and _is_usual(value):
                     newest[key] = value
                     self.replaced += 1
                     continue
@@ -165,10 +164,9 @@ class RecordReader:
         if key is None:
             return None
         message = self._keys.get(key)
-        if message is not None and value is not None and len(value) == _USUAL_SIZE:
-            version, offset, epoch, metadata, timestamp, tag, topic_id = _unpack_commit(value)
-            if version == 4 and metadata == 1 and tag == _TOPIC_ID_TAG:
-                return message, OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
+        if message is not None and value is not None and _is_usual(value):
+            offset, epoch, timestamp, topic_id = _unpack_usual(value)
+            return message, OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
         try:
             kind = OFFSET_COMMIT
             if message is None:

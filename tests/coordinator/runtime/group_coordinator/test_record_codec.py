@@ -130,20 +130,22 @@ def test_the_fast_decoder_of_offsets_reads_what_the_codec_reads(rows: list[Any],
     ]
     expected = [(plain(OFFSETS.decode_key(key)[1]), plain(OFFSETS.decode_value(1, value)[1])) for key, value in pairs]
     data = log_of(pairs) if one_batch else log_of(*[[pair] for pair in pairs])
-    assert read(data) == first_and_newest(expected)
+    usual = [version == 4 and not metadata for _, _, _, metadata, _, version in rows]
+    assert read(data) == without_replaced(expected, usual)
 
 
-def first_and_newest(rows: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The first row of each key in their order, then the newest of those with more."""
-    first: dict[str, tuple[Any, Any]] = {}
-    newest: dict[str, tuple[Any, Any]] = {}
-    for row in rows:
+def without_replaced(rows: list[tuple[Any, Any]], usual: list[bool]) -> list[tuple[Any, Any]]:
+    """The rows that are given: the first of each key, all unusual ones, and at the end the newest of the others."""
+    given: list[tuple[Any, Any]] = []
+    newest: dict[str, tuple[Any, Any] | None] = {}
+    for row, is_usual in zip(rows, usual, strict=True):
         key = repr(row[0])
-        if key in first:
+        if key in newest and is_usual:
             newest[key] = row
         else:
-            first[key] = row
-    return [*first.values(), *(newest[key] for key in first if key in newest)]
+            newest[key] = None
+            given.append(row)
+    return [*given, *(row for row in newest.values() if row is not None)]
 
 
 def test_unknown_records_are_skipped_and_logged_once() -> None:
@@ -270,3 +272,10 @@ def test_only_the_first_and_the_newest_commit_of_a_place_are_replayed() -> None:
     reader = RecordCodec(0).reader()
     assert [value[0] for _, value in read(log_of(*[[commit(0, offset)] for offset in range(100)]), reader)] == [0, 99]
     assert reader.replaced == 98
+
+
+@pytest.mark.parametrize("unreadable", [b"\0\x63" + bytes(40), b"\0\4" + bytes(3), b"\0\4" + bytes(40)])
+def test_a_commit_that_cannot_be_read_replaces_no_other(unreadable: bytes) -> None:
+    pairs = [commit(0, 1), commit(0, 2), (commit()[0], unreadable)]
+    rows = read(log_of(*[[pair] for pair in pairs]))
+    assert [value[0] for _, value in rows] == [1, 2]
