@@ -47,7 +47,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from muster.virtual.machine import PORT
 from tests.budget.counting import Cost, Counter, peak_bytes
 from tests.coordinator.topics.support import batch
-from tests.support.virtual_node import NEVER, Link, VirtualNode
+from tests.support.virtual_node import NEVER, Link, VirtualNode, errors_in
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 1000
@@ -188,18 +188,6 @@ class Scene:
         self.node.close()
 
 
-def errors_in(answer: Any) -> set[int]:
-    """Return all error codes of an answer but 0."""
-    if isinstance(answer, list | tuple):
-        return set().union(*map(errors_in, answer)) if answer else set()
-    if not hasattr(answer, "__slots__"):
-        return set()
-    codes = {getattr(answer, "error_code", 0) or 0}
-    for name in answer.__slots__:
-        codes |= errors_in(getattr(answer, name))
-    return codes - {0}
-
-
 # ---- requests
 
 
@@ -249,11 +237,6 @@ def beat(group: str, member: str = "member", epoch: int = 0, **more: Any) -> Con
     if not epoch:
         more = {"rebalance_timeout_ms": SESSION_MS, "subscribed_topic_names": [TOPIC], "topic_partitions": []} | more
     return ConsumerGroupHeartbeatRequest(group, member, epoch, **more)
-
-
-def random_bytes(count: int) -> bytes:
-    """Return bytes that no codec makes shorter."""
-    return (bytes(range(256)) * (count // 256 + 1))[:count]
 
 
 # ---- scenes
@@ -361,7 +344,7 @@ def consumer_groups(scene: Scene, topic_id: bytes) -> None:
 def data(scene: Scene, topic_id: bytes) -> None:
     """Records of several sizes."""
     count = scene.count
-    large = batch(random_bytes(1_000_000))
+    large = batch(bytes(1_000_000))
     scene.ask(producing(topic_id, large))
     count("produce, 1 MB", [producing(topic_id, large)] * 4)
     count("fetch, 1 MB", [fetching(topic_id, 1 << 20)] * 4)
@@ -500,13 +483,12 @@ def costs_of(name: str) -> dict[str, Cost]:
 
 def played(name: str) -> Scene:
     """Play a scene twice, and return the second one: the first one in a process fills some tables."""
-    never = (
-        patch.multiple(maintenance, CHECK_EVERY_MS=NEVER),
-        patch.multiple(partition_maintenance, CHECK_EVERY_MS=NEVER),
-    )
-    for _ in range(2):
-        make, play = SCENES[name]
-        with never[0], never[1]:
+    make, play = SCENES[name]
+    with (
+        patch.object(maintenance, "CHECK_EVERY_MS", NEVER),
+        patch.object(partition_maintenance, "CHECK_EVERY_MS", NEVER),
+    ):
+        for _ in range(2):
             scene = make()
             try:
                 play(scene, scene.prepare())

@@ -160,7 +160,7 @@ def not_in_the_index(directory: Directory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "told"),
+    ("break_it", "reported"),
     [
         (missing, "has no marker"),
         (twice, "was decided"),
@@ -173,14 +173,14 @@ def not_in_the_index(directory: Directory) -> None:
     ],
 )
 def test_the_checker_detects_each_kind_of_damage(
-    directory: Directory, break_it: Callable[[Directory], None], told: str
+    directory: Directory, break_it: Callable[[Directory], None], reported: str
 ) -> None:
     break_it(directory)
-    assert any(told in fault for fault in Checker(directory.path).faults)
+    assert any(reported in fault for fault in Checker(directory.path).faults)
 
 
 @pytest.mark.parametrize(
-    ("value", "offset", "told"),
+    ("value", "offset", "reported"),
     [
         (b"0:0:0:w", None, "1 records were counted twice"),
         (b"0:1:5:w", None, "was never in the input"),
@@ -189,14 +189,14 @@ def test_the_checker_detects_each_kind_of_damage(
     ],
 )
 def test_a_wrong_count_of_the_application_is_detected(
-    directory: Directory, value: bytes | None, offset: int | None, told: str
+    directory: Directory, value: bytes | None, offset: int | None, reported: str
 ) -> None:
     directory.numbers(2)
     directory.transaction(0)
     directory.transaction(1, value=value, offset=offset)
     checker = Checker(directory.path)
     assert checker.faults == []
-    assert any(told in fault for fault in judge(checker, "g", "numbers", "counted"))
+    assert any(reported in fault for fault in judge(checker, "g", "numbers", "counted"))
 
 
 def test_offsets_and_records_in_different_transactions_are_detected(directory: Directory) -> None:

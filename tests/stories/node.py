@@ -9,49 +9,25 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Collection
-from random import Random
 
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.runtime.replies import NO_DELAY_MS
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyStorage
 from muster.virtual.wires import Wire
-from muster.virtual.world import World
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.connection import RUNNER
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 from tests.stories.tcp import TRANSACTIONS, is_at_rest, stamp, transient
 from tests.support.servers import QUICK
+from tests.support.virtual_node import NEVER, START_MS, Machine
 
 AT_REST_MS = 40
 """After so long without a reply a request is waiting."""
 AGAIN_MS = 20
 """After so long a client asks again what could not be answered yet."""
 MAX_TRIES = 100
-START_MS = 60_000
-NEVER = 1 << 60
-
-
-class Machine(World):
-    """A world in which nothing is left to chance."""
-
-    def __init__(self) -> None:
-        super().__init__(Random(1))
-        self.random = lambda: 0.0
-        self.faults: list[str] = []
-
-    def started(self) -> None:
-        """The node listens."""
-
-    def start_failed(self, error: BaseException) -> None:
-        raise error
-
-    def ended(self, *, was_clean: bool) -> None:
-        """The node is gone."""
-
-    def fault(self, what: str, cause: BaseException | None = None) -> None:
-        raise AssertionError(what) from cause
 
 
 class Client:
@@ -157,7 +133,7 @@ class NodeDriver:
         else:
             raise AssertionError(f"not ready after {MAX_TRIES} tries: {mine}")
         if send.api not in TRANSACTIONS:
-            self.world.run(lambda: False, NO_DELAY_MS + 1)  # what others are told because of it
+            self.world.run(lambda: False, NO_DELAY_MS + 1)  # for what other clients receive because of it
         if mine is not None and send.api == "EndTxn" and not mine.body["ErrorCode"]:
             asked = {"TransactionalIds": [send.body["TransactionalId"]]}
             while not is_at_rest(self._ask("DescribeTransactions", 0, asked)):

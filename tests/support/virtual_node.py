@@ -115,3 +115,15 @@ class VirtualNode:
         """End the node, as a kill would."""
         self.process.kill()
         self.process.loop.close()
+
+
+def errors_in(answer: Any) -> set[int]:
+    """Return all error codes of an answer but 0."""
+    if isinstance(answer, list | tuple):
+        return set().union(*map(errors_in, answer)) if answer else set()
+    if not hasattr(answer, "__slots__"):
+        return set()
+    codes = {getattr(answer, "error_code", 0) or 0}
+    for name in answer.__slots__:
+        codes |= errors_in(getattr(answer, name))
+    return codes - {0}

@@ -26,6 +26,7 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.coordinator.topics.support import batch
+from tests.support.virtual_node import errors_in
 from tests.worst.node import WorstNode
 
 AT_ONCE: Final = 500
@@ -97,21 +98,9 @@ def made(node: WorstNode, size: int) -> State:
 
 def _done(node: WorstNode, request: Message, version: int | None = None) -> Any:
     answer = node.ask(request, version)
-    codes = _codes(answer)
-    assert not codes - {0}, (type(request).__name__, codes)
+    codes = errors_in(answer)
+    assert not codes, (type(request).__name__, codes)
     return answer
-
-
-def _codes(answer: Any) -> set[int]:
-    """All error codes in an answer."""
-    if isinstance(answer, list | tuple):
-        return set().union(*map(_codes, answer)) if answer else set()
-    if not hasattr(answer, "__slots__"):
-        return set()
-    found = {getattr(answer, "error_code", 0) or 0}
-    for name in answer.__slots__:
-        found |= _codes(getattr(answer, name))
-    return found
 
 
 def _topics(node: WorstNode, size: int) -> dict[str, bytes]:
