@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from muster.pipeline.decode_records import Row, decode_record
-from muster.pipeline.gather import Binary, Ints, Mask, batch_of, integers, numbers, octets, slices, texts, uuids
+from muster.pipeline.gather import Binary, Ints, Mask, batch_of, byte_slices, integers, numbers, octets, texts, uuids
 from muster.pipeline.schema import DECODED, LOGGED, MALFORMED, OFFSET_COMMIT
 
 MAX_TYPE: Final = 1
@@ -42,11 +42,11 @@ def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Arr
     taken &= ~has_value | value.fits
     decoded: dict[str, pa.Array] = {}
     for name, (start, end) in {"group": group, "topic": topic}.items():
-        decoded[name], bad = texts(slices(keys.data, start, end, taken))
+        decoded[name], bad = texts(byte_slices(keys.data, start, end, taken))
         if bad is not None:
             taken &= ~bad
     there = taken & has_value
-    decoded["metadata"], bad = texts(slices(values.data, value.metadata_start, value.metadata_end, there))
+    decoded["metadata"], bad = texts(byte_slices(values.data, value.metadata_start, value.metadata_end, there))
     if bad is not None:
         taken &= ~bad
         there &= ~bad

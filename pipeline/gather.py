@@ -81,7 +81,7 @@ def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
     return (value >> 1 & np.int64(0x7FFFFFFFFFFFFFFF)) ^ -(value & 1), after
 
 
-def slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
+def byte_slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
     """A binary column of data[start:end] for each row, null where not `valid`.
 
     Valid rows follow each other in the order of the rows. Python reads no byte. The rows and the gaps between them are

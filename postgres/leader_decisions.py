@@ -133,7 +133,7 @@ class LeaderDecisions:
         if not gone and checked_state == self._settled:
             return True
         fenced = [leadership.fenced(state, one) for one in gone]
-        is_done = await to_its_end(self._metadata_log.slices, self._moving(live, before=fenced, dead=dead))
+        is_done = await to_its_end(self._metadata_log.job_queue, self._moving(live, before=fenced, dead=dead))
         if is_done and state.version == checked_state[0]:
             self._settled = checked_state
         for one in gone if is_done else ():
@@ -149,4 +149,4 @@ class LeaderDecisions:
         live = [one for one in leadership.living(state, without=(me,)) if one in held]
         broker = state.brokers.get(me)
         fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
-        return await to_its_end(self._metadata_log.slices, self._moving(live, after=fenced))
+        return await to_its_end(self._metadata_log.job_queue, self._moving(live, after=fenced))

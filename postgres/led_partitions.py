@@ -74,7 +74,7 @@ class LedPartitions:
         topics: Topics,
         arrived: Callable[[str, int], object],
         follow: Callable[[], Awaitable[object]],
-        slices: JobQueue,
+        job_queue: JobQueue,
         figures: ClusterFigures | None = None,
         *,
         leaving: Callable[[str, int], object] = lambda *_: None,
@@ -92,7 +92,7 @@ class LedPartitions:
         self._topics = topics
         self._arrived = arrived
         self._follow = follow
-        self._slices = slices
+        self._job_queue = job_queue
         self._figures = figures or ClusterFigures()
         self._fetching: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
@@ -122,7 +122,7 @@ class LedPartitions:
         """
         self._requests += 1
         if self._requests == self._seen + 1:  # otherwise a check is under way, and another follows
-            self._slices.run(self._checking(), lambda _: None, self)
+            self._job_queue.run(self._checking(), lambda _: None, self)
 
     def _checking(self) -> Job[None]:
         """Leadership that changes during this check is found by the check that the change has requested."""
@@ -254,7 +254,7 @@ class LedPartitions:
         partition = self._topics.open.partition(wanted.topic, wanted.partition)
         if partition is not None and local_replica.is_read_in_parts(wanted.topic):
             # The producers must be known when the next segment begins, because its checkpoint has them.
-            self._slices.run(_loading(partition), lambda _: None, self)
+            self._job_queue.run(_loading(partition), lambda _: None, self)
         return True
 
     async def _passed(self) -> int:

@@ -105,7 +105,7 @@ class Membership:
     def joining(
         self,
         topics: Topics,
-        slices: JobQueue,
+        job_queue: JobQueue,
         cluster_id: str,
         rack: str | None,
         endpoints: Mapping[str, Endpoint],
@@ -116,11 +116,11 @@ class Membership:
         self._histories = histories
         self.peers.take_over = self._take_over
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
-        self.shared_log.topics, self.shared_log.slices, self.shared_log.snapshot = topics, slices, ()
+        self.shared_log.topics, self.shared_log.job_queue, self.shared_log.snapshot = topics, job_queue, ()
         node_id = self.registration.node_id
         self.led_partitions = LedPartitions(
             node_id, self._store, self._storage, self._writer, self._clock, topics, self.arrived,
-            self.shared_log.follow, slices, self._figures, leaving=self._leaves,
+            self.shared_log.follow, job_queue, self._figures, leaving=self._leaves,
         )  # fmt: skip
         topics.moved = self.moved
         state = topics.state
@@ -136,7 +136,7 @@ class Membership:
         """
         broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
-            await to_its_end(self.shared_log.slices, self._registering(endpoints))
+            await to_its_end(self.shared_log.job_queue, self._registering(endpoints))
 
     def _registering(self, endpoints: Mapping[str, Endpoint]) -> Job[None]:
         is_written = False

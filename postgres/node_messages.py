@@ -206,7 +206,7 @@ class NodeMessages:
                 self.take_over(topic, index, decoded)
             elif self._writer is not None:
                 what = json.loads(mail.data)
-                self._node.slices.run(self._serving(mail, what), lambda _: None, self)
+                self._node.job_queue.run(self._serving(mail, what), lambda _: None, self)
 
     closed = False
 

@@ -41,7 +41,7 @@ class SharedMetadataLog:
     """See the module."""
 
     topics: Topics
-    slices: JobQueue
+    job_queue: JobQueue
 
     def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
         """`store`: another connection than that of the database writes, because this one must not wait. `draw_text`:
@@ -189,7 +189,7 @@ class SharedMetadataLog:
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
 
     async def _apply(self, row: MetadataRow) -> None:
-        await to_its_end(self.slices, self.topics.applying_batches(row.data))
+        await to_its_end(self.job_queue, self.topics.applying_batches(row.data))
         self._writers.discard(row.writer)
         self.bytes_read += len(row.data)
 

@@ -123,7 +123,7 @@ class Topics:
     async def _change(self, job: Job[object]) -> None:
         """Run a job of the event loop to its end, and wait until its changes are durable."""
         try:
-            await to_its_end(self._server.slices, job)
+            await to_its_end(self._server.job_queue, job)
         except ApiError as refusal:
             raise CannotBeDone(refusal.message or error_name(refusal.error_code)) from refusal
         await _durable(self._server.topics.when_durable)

@@ -122,8 +122,19 @@ class ConnectionRequests:
     """The requests of one connection, one at a time. `context` belongs to the present request, or to the last one."""
 
     __slots__ = (
-        "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel", "context", "current",
-        "is_reading", "note_response", "sink", "slices",
+        "_dispatcher",
+        "_intercept_point",
+        "_node",
+        "_route",
+        "_routes",
+        "cached",
+        "channel",
+        "context",
+        "current",
+        "is_reading",
+        "job_queue",
+        "note_response",
+        "sink",
     )  # fmt: skip
 
     context: RequestContext
@@ -134,7 +145,7 @@ class ConnectionRequests:
         self.is_reading = False
         self.sink: Any = sink
         """The sink of the answers; None when the connection has ended."""
-        self.slices = dispatcher.node.slices
+        self.job_queue = dispatcher.node.job_queue
         self.note_response: NoteResponse | None = None
         """For an observer: gets each response before it is encoded. None means that the request gets no answer."""
         self.cached: CachedRequest | None = None
@@ -275,9 +286,9 @@ class ConnectionRequests:
 
         self.is_reading = True
         if route.only_reads:
-            self._one_at_a_time(lambda: self.slices.worker.run(read, handle))
+            self._one_at_a_time(lambda: self.job_queue.worker.run(read, handle))
         else:
-            decoded.when_available(lambda: self.slices.worker.run(read, handle))
+            decoded.when_available(lambda: self.job_queue.worker.run(read, handle))
 
     def _memory_for(self, route: Route, size: int, max_elements: int) -> Decoded:
         if size > route.max_bytes:

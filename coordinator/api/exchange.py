@@ -75,7 +75,7 @@ class RequestingConnection(Protocol):
     """What answers the present request: an `Exchange` or a cached request."""
     sink: Any
     """The `Sink` of its answers."""
-    slices: JobQueue
+    job_queue: JobQueue
     channel: Channel
     note_response: NoteResponse | None
 
@@ -110,11 +110,11 @@ class Exchange:
         if requests.current is not self:
             requests.not_awaited(self.route)
             if self.large_request is not None:
-                requests.slices.worker.run(self._free_request, _nothing)
+                requests.job_queue.worker.run(self._free_request, _nothing)
             return
-        slices = requests.slices
+        job_queue = requests.job_queue
         if response is not None and (
-            slices.is_large
+            job_queue.is_large
             or requests.channel.large_answer is not None
             or (self.route.may_be_large and _is_large(response))
         ):
@@ -122,7 +122,7 @@ class Exchange:
             return
         requests.current = None
         if self.large_request is not None:
-            slices.worker.run(self._free_request, _nothing)
+            job_queue.worker.run(self._free_request, _nothing)
         if response is None:
             if requests.note_response is not None:
                 requests.note_response(None)
@@ -177,7 +177,7 @@ class Exchange:
         that wait.
         """
         requests = self._requests
-        unsent, channel, worker = requests.unsent, requests.channel, requests.slices.worker
+        unsent, channel, worker = requests.unsent, requests.channel, requests.job_queue.worker
 
         def encode() -> bool:
             if requests.current is not self:

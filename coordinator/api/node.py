@@ -130,9 +130,24 @@ class Node:
     """This node, as handlers see it."""
 
     __slots__ = (
-        "_most_sessions", "authorizer", "clock", "cluster", "config", "controller", "decoded_requests",
-        "delegation_tokens", "draw_uuid", "draw_uuid_text", "quotas", "routing", "serves_consumer_groups", "sessions",
-        "slices", "topics", "transactions", "unsent",
+        "_most_sessions",
+        "authorizer",
+        "clock",
+        "cluster",
+        "config",
+        "controller",
+        "decoded_requests",
+        "delegation_tokens",
+        "draw_uuid",
+        "draw_uuid_text",
+        "job_queue",
+        "quotas",
+        "routing",
+        "serves_consumer_groups",
+        "sessions",
+        "topics",
+        "transactions",
+        "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -145,14 +160,14 @@ class Node:
         config: Live,
         cluster: ClusterImage,
         authorizer: Authorizer | None = None,
-        slices: JobQueue | None = None,
+        job_queue: JobQueue | None = None,
         unsent: Unsent | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
         draw_uuid_text: Callable[[], str] | None = None,
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`slices`: the job queue; None is a queue without a thread. `unsent`: the memory limit of answers; None is no
+        """`job_queue`: None is a queue without a thread. `unsent`: the memory limit of answers; None is no
         limit. `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of
         16 bytes. `draw_uuid_text`: returns the end of a member id. Tests that want known ids may give these two.
         """
@@ -163,7 +178,7 @@ class Node:
         self.config = config
         self.authorizer = authorizer or AllowAll()
         self.cluster = cluster
-        self.slices = slices or JobQueue(clock)
+        self.job_queue = job_queue or JobQueue(clock)
         self.unsent = unsent or Unsent(clock)
         self.decoded_requests = DecodedRequests(clock)
         self.quotas: ClientQuotas | None = None
@@ -188,15 +203,15 @@ class Node:
 
     def run(self, context: RequestContext, done: Callable[[T], object], job: Job[T]) -> None:
         """Give `done` the result of a job, unless the connection ends before (`coordinator.system.jobs`)."""
-        self.slices.run(job, done, context.channel)
+        self.job_queue.run(job, done, context.channel)
 
     def run_behind(self, job: Job[None]) -> None:
         """Run work that no client waits for, a part in each iteration of the event loop."""
-        self.slices.run_behind(job, _nothing, _NOBODY)
+        self.job_queue.run_behind(job, _nothing, _NOBODY)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes shared state. It is completed even after its client has disconnected."""
-        self.slices.run(job, respond, _Staying(context.channel))
+        self.job_queue.run(job, respond, _Staying(context.channel))
 
     def run_forwarded(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run_to_end` for a job that begins after this node has applied all earlier decisions of any node."""

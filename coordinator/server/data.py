@@ -38,10 +38,10 @@ class Data:
         config: Config,
         machine: Machine,
         clock: Clock,
-        slices: JobQueue,
+        job_queue: JobQueue,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`slices` runs walks over all logs. Raises OSError and the errors of `log.LogManager.open`."""
+        """`job_queue` runs walks over all logs. Raises OSError and the errors of `log.LogManager.open`."""
         self._clock = clock
         self._machine = machine
         self._post = post
@@ -52,7 +52,7 @@ class Data:
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
         self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())
-        self.logs.run_job = lambda job: slices.run_behind(job, _nothing, _Walks())
+        self.logs.run_job = lambda job: job_queue.run_behind(job, _nothing, _Walks())
         self.identity = self.logs.open(
             cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid
         )

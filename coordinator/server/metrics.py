@@ -174,7 +174,7 @@ class ServerMetrics:
         server = self.server
         if server is not None and server.nodes:
             found.append(single("muster_connections", GAUGE, "Connections of clients.", server.connection_count()))
-            counting = asyncio.ensure_future(to_its_end(server.slices, _counting(server)))
+            counting = asyncio.ensure_future(to_its_end(server.job_queue, _counting(server)))
             done, _ = await asyncio.wait([counting], timeout=1)  # a server that stops does not count any more
             if done and counting.exception() is None:
                 found += counting.result()

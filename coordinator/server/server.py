@@ -86,7 +86,7 @@ class Server:
         self._configs = [config.of_node(place) for place in range(config.nodes)]
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
-        self.slices: JobQueue
+        self.job_queue: JobQueue
         self._data: Data
         self.logs: LogManager
         self.topics: Topics
@@ -131,8 +131,8 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
-        self.slices = JobQueue(self.clock.machine, self._machine.thread(self._post))
-        self._data = Data(self.config, self._machine, self.clock, self.slices, self._post)
+        self.job_queue = JobQueue(self.clock.machine, self._machine.thread(self._post))
+        self._data = Data(self.config, self._machine, self.clock, self.job_queue, self._post)
         self.logs = self._data.logs
         try:
             await self._open_topics()
@@ -163,7 +163,7 @@ class Server:
 
     async def _do(self, job: Job[T]) -> T:
         """Run a job of the start to its end. It may wait for other jobs, or for the database. Raises `ApiError`."""
-        return at_once(job) if self._membership is None else await to_its_end(self.slices, job)
+        return at_once(job) if self._membership is None else await to_its_end(self.job_queue, job)
 
     async def _join(self, histories: Histories) -> None:
         if self._membership is not None:
@@ -171,7 +171,7 @@ class Server:
             await self._do(
                 self._membership.joining(
                     self.topics,
-                    self.slices,
+                    self.job_queue,
                     self._data.identity.cluster_id,
                     config.rack,
                     advertised_endpoints(config, [given.port for given in config.listeners]),
@@ -211,7 +211,7 @@ class Server:
             self.cluster = Cluster(
                 topics,
                 self.clock,
-                self.slices,
+                self.job_queue,
                 self._data.identity.cluster_id,
                 config.settings(LeadershipSettings),
                 histories.renew,
@@ -226,7 +226,7 @@ class Server:
         common = SharedByNodes(
             machine=self._machine,
             clock=self.clock,
-            slices=self.slices,
+            job_queue=self.job_queue,
             topics=topics,
             authorizer=make_authorizer(config, topics),
             open_dispatcher=self._open_dispatcher,
@@ -249,11 +249,13 @@ class Server:
             group_shards[node.node_id] = lambda routing=node.routing: routing.shards  # type: ignore[misc]  # bound now
             transaction_shards[node.node_id] = partial(_transaction_shards, node)
             self.nodes.append(node)
-        hasher = TopicHasher(self.slices, config.settings(GroupSettings).broker_rack)
+        hasher = TopicHasher(self.job_queue, config.settings(GroupSettings).broker_rack)
         topics.subscribe(hasher.topics_changed)
         hasher.topics_changed(topics.image)
         controller.begin(self.nodes)
-        stop_tokens = make_delegation_tokens(config, topics, self.clock, self.slices, [one.node for one in self.nodes])
+        stop_tokens = make_delegation_tokens(
+            config, topics, self.clock, self.job_queue, [one.node for one in self.nodes]
+        )
         if stop_tokens is not None:
             self._stops.append(stop_tokens)
 
@@ -323,7 +325,7 @@ class Server:
             node.resume()
         for stop in self._stops:
             stop()
-        self.slices.stop()
+        self.job_queue.stop()
         if self._controller is not None:
             self._controller.stop()
         if hasattr(self, "_loader"):
@@ -343,7 +345,7 @@ class Server:
         """End as if the process was killed, for tests: connections are cut, and nothing more is written."""
         for stop in self._stops:
             stop()
-        self.slices.stop()
+        self.job_queue.stop()
         self._loader.stop()
         self.cluster.stop()
         for node in self.nodes:

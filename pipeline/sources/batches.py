@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.gather import PAD, Ints, Mask, Octets, integers, numbers, slices, varints
+from muster.pipeline.gather import PAD, Ints, Mask, Octets, byte_slices, integers, numbers, varints
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.segment_reader import HEADER_SIZE, LENGTH_OVERHEAD, UNREADABLE, Damage, Stretch, unpacked
 
@@ -120,8 +120,8 @@ def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.Rec
             pa.repeat(pa.scalar(partition, pa.int32()), count),
             numbers(rows.offset, pa.int64()),
             numbers(rows.timestamp, pa.int64()),
-            slices(rows.data, *rows.key),
-            slices(rows.data, *rows.value),
+            byte_slices(rows.data, *rows.key),
+            byte_slices(rows.data, *rows.value),
             numbers(batches.producer_id[rows.batch], pa.int64()),
             numbers(batches.producer_epoch[rows.batch], pa.int16()),
             pa.array(batches.is_transactional[rows.batch]),

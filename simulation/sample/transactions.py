@@ -63,7 +63,7 @@ class Coordinator:
         self.world = world
         self._journals: list[TransactionObservers] = []
         topics = world.topics
-        self.slices = JobQueue(world.clock)
+        self.job_queue = JobQueue(world.clock)
         # their ids are no part of what the groups draw
         drawn, world.rng = world.rng, Random(f"{GROUP}:ids")
         try:
@@ -75,7 +75,7 @@ class Coordinator:
             world.rng = drawn
         topics.publish()
         self.transactions = Transactions(
-            topics, world.clock, self.slices, world.routing.shards, TransactionSettings, observe=self._observe
+            topics, world.clock, self.job_queue, world.routing.shards, TransactionSettings, observe=self._observe
         )
         self.transactions.start(1_000)
 

@@ -155,7 +155,7 @@ async def _change_leader(scenario: Scenario, place: Place, decide: Callable[[], 
     """Have the cluster change a partition. Raises CannotBeDone."""
     server = scenario.parts.server
     try:
-        await to_its_end(server.slices, server.cluster.changing(decide, place))
+        await to_its_end(server.job_queue, server.cluster.changing(decide, place))
     except Exception as error:
         raise CannotBeDone(f"the leader could not be changed: {error}") from error
 

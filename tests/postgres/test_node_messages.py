@@ -53,7 +53,7 @@ class Side:
             topics=SimpleNamespace(open=None, by_name={"orders": None}),
             routing=SimpleNamespace(shards=()),
             clock=clock,
-            slices=JobQueue(clock),
+            job_queue=JobQueue(clock),
             cluster=SimpleNamespace(leaders=LEADERS),
             transactions=SimpleNamespace(routing=Routing(("shard",)), submit=lambda _, command: self._submit(command)),
         )

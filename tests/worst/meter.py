@@ -136,7 +136,7 @@ class Meter:
 
 
 class CuttingClock:
-    """The clock of `Slices`: after each step of a job the slices ask the time, and may go on in another turn."""
+    """The clock of a `JobQueue`: after each step of a job the queue asks the time, and may go on in another turn."""
 
     def __init__(self, clock: Any, meter: Meter) -> None:
         self._clock, self._meter = clock, meter

@@ -41,8 +41,8 @@ class WorstNode(VirtualNode):
         """`properties`: with underscores for dots."""
         self.meter = meter
         super().__init__(PROPERTIES | {name.replace("_", "."): value for name, value in properties.items()})
-        slices = self.process.server.slices
-        slices._clock = CuttingClock(slices._clock, meter)
+        job_queue = self.process.server.job_queue
+        job_queue._clock = CuttingClock(job_queue._clock, meter)
         self._link: Link | None = None
 
     @property

@@ -54,7 +54,7 @@ def handle_consumer_group_heartbeat(
         return
     names = request.subscribed_topic_names
     if request.subscribed_topic_regex or (names is not None and len(names) > FEW_NAMES):
-        node.slices.run(_submit_in_steps(node, context, request, respond), answered_by_the_group, context.channel)
+        node.job_queue.run(_submit_in_steps(node, context, request, respond), answered_by_the_group, context.channel)
     else:
         _submit(node, context, request, respond, _refusal(node, context, request))
 

@@ -54,7 +54,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         join_supports_skip_assignment(version),
     )
     if len(request.protocols) > MANY_PROTOCOLS:
-        node.slices.run(_joining(node, request.group_id, command), answered_by_the_group, context.channel)
+        node.job_queue.run(_joining(node, request.group_id, command), answered_by_the_group, context.channel)
     else:
         node.routing.shard(request.group_id).runtime.submit(command)
 

@@ -37,7 +37,7 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
     taken = Taken(node.unsent)
 
     def answer(response: Message | None) -> None:
-        if node.slices.is_large and not context.channel.closed:
+        if node.job_queue.is_large and not context.channel.closed:
             context.channel.release_answer()
             context.channel.large_answer = taken  # the memory of the answer is released when it was encoded
             respond(response)

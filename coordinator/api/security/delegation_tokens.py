@@ -249,9 +249,9 @@ def _may_see(node: Node, context: RequestContext, record: DelegationTokenRecord)
 class TokenExpiry:
     """Removes delegation tokens that have expired, every `delegation.token.expiry.check.interval.ms`."""
 
-    def __init__(self, topics: Topics, clock: Clock, slices: JobQueue, interval_ms: int) -> None:
+    def __init__(self, topics: Topics, clock: Clock, job_queue: JobQueue, interval_ms: int) -> None:
         self._topics = topics
-        self._slices = slices
+        self._job_queue = job_queue
         self._clock = clock
         self._interval_ms = interval_ms
         self._timer: Timer
@@ -266,7 +266,7 @@ class TokenExpiry:
         self._timer = self._clock.call_at(due_ms, self._sweep, self._interval_ms)
 
     def _sweep(self) -> None:
-        self._slices.run(self._sweeping(), lambda _: self._wait(), self)
+        self._job_queue.run(self._sweeping(), lambda _: self._wait(), self)
 
     closed = False
 

@@ -47,7 +47,7 @@ class NoClient:
 
 
 def helpers(
-    slices: JobQueue,
+    job_queue: JobQueue,
     notify: Notify,
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
@@ -58,7 +58,7 @@ def helpers(
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
-        slices.run(job(wanted), notify, NoClient("work for a consumer group failed"))
+        job_queue.run(job(wanted), notify, NoClient("work for a consumer group failed"))
 
     def later(what: Message) -> None:
         if call_soon is not None:
@@ -143,9 +143,9 @@ HASHED_AT_ONCE: Final = 50
 class TopicHasher:
     """Gets each new image of the topics, and hashes many new topics in a job. A group may name 10,000 new topics."""
 
-    def __init__(self, slices: JobQueue, rack: str | None) -> None:
+    def __init__(self, job_queue: JobQueue, rack: str | None) -> None:
         """`rack`: the rack of this node, as the groups know it."""
-        self._slices = slices
+        self._job_queue = job_queue
         self._rack = rack
         self._seen = 0
 
@@ -155,7 +155,7 @@ class TopicHasher:
         self._seen = min(self._seen, count)
         if count - self._seen > FEW_TOPICS:
             self._seen = count
-            self._slices.run(
+            self._job_queue.run(
                 self._hash(image),
                 lambda _: None,
                 NoClient("topics could not be hashed; groups do it when they need it"),

@@ -91,13 +91,13 @@ class GroupShard:
         transaction_max_ms: int = 900_000,
         codec: interfaces.RecordCodec | None = None,
         known_producers: KnownProducers = none_of_them,
-        slices: JobQueue | None = None,
+        job_queue: JobQueue | None = None,
         configs: GroupConfigs | None = None,
         assignors: Mapping[str, Assignor] | None = None,
     ) -> None:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
-        `slices`: the job queue for large work of groups; None: all work is done at once. `configs`: the configs of
+        `job_queue`: the job queue for large work of groups; None: all work is done at once. `configs`: the configs of
         single groups at the start; the shard changes this object. `assignors`: the assignors of the server, by name;
         None: Muster's. `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
         """
@@ -109,7 +109,7 @@ class GroupShard:
         self._known_producers = known_producers
         self._make_core_with = make_core
         self._configs = configs
-        self._helpers = None if slices is None else helpers(slices, self._notify, assignors, clock.call_soon)
+        self._helpers = None if job_queue is None else helpers(job_queue, self._notify, assignors, clock.call_soon)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -121,7 +121,7 @@ class GroupShard:
             observer=observer,
             linger_ms=linger_ms,
             on_load=self._on_load,
-            run_job=at_once if slices is None else partial(self._run_job, slices),
+            run_job=at_once if job_queue is None else partial(self._run_job, job_queue),
         )
 
     # ---- work that takes long
@@ -133,8 +133,8 @@ class GroupShard:
         """See `Owner`. A load builds the state again."""
         log.error("the end of a transaction failed, by a fault of the server", exc_info=error)
 
-    def _run_job(self, slices: JobQueue, job: Job[None]) -> None:
-        slices.run(job, lambda _: None, self)
+    def _run_job(self, job_queue: JobQueue, job: Job[None]) -> None:
+        job_queue.run(job, lambda _: None, self)
 
     # ---- leadership
 

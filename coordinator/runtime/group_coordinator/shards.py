@@ -40,12 +40,12 @@ def group_shards(
     shards: ShardSettings,
     observe: Callable[[int], Observer],
     known_producers: KnownProducers = none_of_them,
-    slices: JobQueue | None = None,
+    job_queue: JobQueue | None = None,
     assignors: Mapping[str, Assignor] | None = None,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order. None of them is started.
 
-    `observe(partition)` makes the observer of its groups. `known_producers`, `slices`, `assignors`: see `GroupShard`.
+    `observe(partition)` makes the observer of its groups. `GroupShard` explains the other parameters.
     """
     count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
     interval_ms = groups.offsets_retention_check_interval_ms
@@ -62,7 +62,7 @@ def group_shards(
             linger_ms=shards.group_coordinator_append_linger_ms,
             transaction_max_ms=shards.transaction_max_timeout_ms,
             known_producers=known_producers,
-            slices=slices,
+            job_queue=job_queue,
             configs=GroupConfigs(groups),
             assignors=assignors,
         )

@@ -169,14 +169,14 @@ class MarkerSender:
     def __init__(
         self,
         writer: MarkerWriter,
-        slices: JobQueue,
+        job_queue: JobQueue,
         clock: Clock,
         coordinator_epoch: Callable[[], int],
         written: Callable[[MarkersWritten], object],
     ) -> None:
         """`coordinator_epoch`: the leader epoch of the shard's partition; `written`: takes the notices for the core."""
         self._writer = writer
-        self._slices = slices
+        self._job_queue = job_queue
         self._clock = clock
         self._coordinator_epoch = coordinator_epoch
         self._written = written
@@ -215,8 +215,8 @@ class MarkerSender:
         self._endings[transactional_id] = ending
         if not ending.left:
             self._complete(ending)
-        elif ending.left > FEW or not self._slices.run_small(partial(self._write_few, ending, topics)):
-            self._slices.run(self._writing(ending, topics), lambda _: None, self)
+        elif ending.left > FEW or not self._job_queue.run_small(partial(self._write_few, ending, topics)):
+            self._job_queue.run(self._writing(ending, topics), lambda _: None, self)
 
     def _write_few(self, ending: _Ending, topics: _Rows) -> None:
         """Do the work of `_writing` at once: this saves a twentieth of a transaction's cost."""
@@ -228,7 +228,7 @@ class MarkerSender:
                 if writer.is_ready(topic, index):
                     writer.write(ending.marker, topic, index, partial(self._ended, ending, topic, index))
                 else:
-                    self._slices.run(self._write(ending, topic, index), lambda _: None, self)
+                    self._job_queue.run(self._write(ending, topic, index), lambda _: None, self)
 
     def _writing(self, ending: _Ending, topics: _Rows) -> Job[None]:
         for topic, indexes in topics:
@@ -262,7 +262,7 @@ class MarkerSender:
     def _try_again(self) -> None:
         self._timer = None
         again, self._again = self._again, []
-        self._slices.run(self._writing_again(again), lambda _: None, self)
+        self._job_queue.run(self._writing_again(again), lambda _: None, self)
 
     def _writing_again(self, again: Sequence[tuple[_Ending, str, int]]) -> Job[None]:
         for one in again:

@@ -47,20 +47,20 @@ class TransactionShard:
         make_core: Callable[[SendMarkers], TransactionCore],
         open_log: Callable[[], tuple[UnifiedLog, int]],
         writer: MarkerWriter,
-        slices: JobQueue,
+        job_queue: JobQueue,
         clock: Clock,
         *,
         observer: Observer | None = None,
         linger_ms: int = 0,
     ) -> None:
-        """`open_log`, `linger_ms`: see `CoordinatorShard`; `writer` and `slices`: see `MarkerSender`."""
+        """`open_log`, `linger_ms`: see `CoordinatorShard`; `writer` and `job_queue`: see `MarkerSender`."""
         self.partition = partition
         self.coordinator_epoch = -1
         """The leader epoch of the partition, valid once the shard is loaded."""
         self._make_core_with = make_core
         self._open_log = open_log
         self._writer = writer
-        self._slices = slices
+        self._job_queue = job_queue
         self._clock = clock
         self._observer = observer
         self.markers: MarkerSender | None = None
@@ -97,7 +97,7 @@ class TransactionShard:
         """A new core, for a load. It requests again the markers that are missing."""
         self._close_markers()
         self.markers = MarkerSender(
-            self._writer, self._slices, self._clock, lambda: self.coordinator_epoch, self._written
+            self._writer, self._job_queue, self._clock, lambda: self.coordinator_epoch, self._written
         )
         return self._make_core_with(self.markers.send)
 
@@ -120,7 +120,7 @@ class TransactionShard:
 def transaction_shards(
     topics: Topics,
     clock: Clock,
-    slices: JobQueue,
+    job_queue: JobQueue,
     groups: ByPartition[GroupShard],
     settings: TransactionSettings,
     observe: Callable[[int], Observer | None],
@@ -145,7 +145,7 @@ def transaction_shards(
             make_core,
             partial(topics.open.open_log, TRANSACTION_STATE_TOPIC, index),
             writer,
-            slices,
+            job_queue,
             clock,
             observer=observe(index),
             linger_ms=linger_ms,

@@ -43,7 +43,7 @@ class Transactions:
         self,
         topics: Topics,
         clock: Clock,
-        slices: JobQueue,
+        job_queue: JobQueue,
         groups: ByPartition[GroupShard],
         settings: Callable[[], TransactionSettings],
         *,
@@ -67,7 +67,7 @@ class Transactions:
         self._peers = peers
         self._topics = topics
         self._clock = clock
-        self._slices = slices
+        self._job_queue = job_queue
         self._groups = groups
         self._make_settings = settings
         self._settings: TransactionSettings | None = None
@@ -111,7 +111,7 @@ class Transactions:
             self._open(_LOAD_NEW_MS)
         elif not self._is_making_history:
             self._is_making_history = True
-            self._slices.run(self._making_history(), lambda _: None, self)
+            self._job_queue.run(self._making_history(), lambda _: None, self)
 
     def _making_history(self) -> Job[None]:
         try:
@@ -136,7 +136,7 @@ class Transactions:
         shards = transaction_shards(
             self._topics,
             self._clock,
-            self._slices,
+            self._job_queue,
             self._groups,
             self.settings,
             self._observe,
@@ -216,7 +216,7 @@ class Transactions:
         if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
             self._decide(transactional_id, command)
         else:
-            self._slices.run(self._drawing(), lambda _: self._decide(transactional_id, command), self)
+            self._job_queue.run(self._drawing(), lambda _: self._decide(transactional_id, command), self)
 
     def _decide(self, transactional_id: str, command: TransactionCommand) -> None:
         command.spare_producer_id = self._take()
@@ -228,7 +228,7 @@ class Transactions:
         """A fresh producer id, whose block is durably taken; -1 when no id can be drawn now."""
         if not self._spare_ids and not self._is_drawing:
             self._is_drawing = True
-            self._slices.run(self._drawing(), self._drawn, self)
+            self._job_queue.run(self._drawing(), self._drawn, self)
         return self._take()
 
     def _drawn(self, _: None) -> None:

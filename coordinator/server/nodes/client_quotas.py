@@ -71,7 +71,7 @@ class ClientQuotaMetadataManager:
         self._clients.update(of_clients)
         if self._node.quotas is None and self._clients.are_enabled:
             self._node.quotas = self._clients
-            self._node.slices.meter = meter
+            self._node.job_queue.meter = meter
             for connection in () if self._limits is None else self._limits.connections:
                 connection.wrap(self._throttled)
 
@@ -84,7 +84,7 @@ class ClientQuotaMetadataManager:
         if host is None or address is not None:
             self.rates.limit_address(address, value)
         else:
-            self._node.slices.worker.run(partial(resolve, host), partial(self._limit_host, self.rates, host, value))
+            self._node.job_queue.worker.run(partial(resolve, host), partial(self._limit_host, self.rates, host, value))
 
     def _limit_host(
         self, rates: ConnectionRates, host: str, value: float | None, address: str | None, _: Exception | None

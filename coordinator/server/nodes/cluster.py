@@ -37,7 +37,7 @@ class Cluster:
         self,
         topics: Topics,
         clock: Clock,
-        slices: JobQueue,
+        job_queue: JobQueue,
         cluster_id: str,
         settings: LeadershipSettings,
         renew: Callable[[str, int], object],
@@ -46,7 +46,7 @@ class Cluster:
         self.states: dict[int, NodeState] = {}
         self._topics = topics
         self._clock = clock
-        self._slices = slices
+        self._job_queue = job_queue
         self._settings = settings
         self._changes = LeaderChanges(topics, cluster_id, self.nodes, self.states, renew)
         self._session_timers: dict[int, Timer] = {}
@@ -109,7 +109,7 @@ class Cluster:
                 failures.append(failure)
 
         done = asyncio.Event()
-        self._slices.run(guarded(), lambda _: done.set(), NoClient("the leaders of partitions could not be changed"))
+        self._job_queue.run(guarded(), lambda _: done.set(), NoClient("the leaders of partitions could not be changed"))
         await done.wait()
         if failures:
             raise failures[0]
@@ -189,7 +189,7 @@ class Cluster:
 
     def _session_expired(self, node_id: int) -> None:
         if self._session_timers.pop(node_id, None) is not None:
-            self._slices.run(
+            self._job_queue.run(
                 self._replacing_dead(node_id), _nothing, NoClient("the partitions of a dead node cannot be led")
             )
 
@@ -236,7 +236,7 @@ class Cluster:
         )
 
     def _elect_preferred_leaders(self) -> None:
-        self._slices.run(
+        self._job_queue.run(
             self._changes.electing_preferred_leaders(), _nothing, NoClient("preferred leaders cannot be brought back")
         )
         self._start_balance_timer()

@@ -77,7 +77,7 @@ class Membership(Controller, Protocol):
     def joining(
         self,
         topics: Topics,
-        slices: JobQueue,
+        job_queue: JobQueue,
         cluster_id: str,
         rack: str | None,
         endpoints: Mapping[str, Endpoint],
@@ -116,7 +116,7 @@ class SharedByNodes(NamedTuple):
 
     machine: Machine
     clock: Clock
-    slices: JobQueue
+    job_queue: JobQueue
     topics: Topics
     authorizer: Authorizer | None
     open_dispatcher: Callable[[Node], Dispatcher]

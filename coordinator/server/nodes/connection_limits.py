@@ -84,4 +84,4 @@ class ConnectionLimits:
         """Resolve the address of a host, for limits of addresses."""
         from muster.coordinator.system.host_names import resolve
 
-        self._node.slices.worker.run(partial(resolve, host), lambda address, _: done(address))
+        self._node.job_queue.worker.run(partial(resolve, host), lambda address, _: done(address))

@@ -88,7 +88,7 @@ class RunningNode:
     def _open_shards(self) -> None:
         """Open the shards of all partitions. Each becomes active when the node leads it."""
         common, config = self._common, self.config
-        topics, clock, slices = common.topics, self._clock, common.slices
+        topics, clock, job_queue = common.topics, self._clock, common.job_queue
         # The hash of a group's topics has a rack in it. It must stay when the group moves, so the first node's rack is
         # used.
         settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
@@ -102,7 +102,7 @@ class RunningNode:
             config.settings(ShardSettings),
             common.observe,
             lambda producer_ids: self.transactions.known_producers(producer_ids),
-            slices,
+            job_queue,
             config.assignors,
         )
         self.routing = Routing(shards)
@@ -116,7 +116,7 @@ class RunningNode:
         self.transactions = Transactions(
             topics,
             clock,
-            slices,
+            job_queue,
             common.group_leader_shards or shards,
             self._transaction_settings,
             observe=common.observe_transactions,
@@ -137,7 +137,7 @@ class RunningNode:
             config=self.live,
             cluster=ClusterImage("", self.node_id, self.node_id, {}, topics.open.leaders),
             authorizer=common.authorizer,
-            slices=slices,
+            job_queue=job_queue,
             unsent=self._unsent,
             draw_uuid=common.machine.draw_uuid,
             draw_uuid_text=common.machine.draw_uuid_text,

@@ -43,7 +43,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 
 
 def make_delegation_tokens(
-    config: Config, topics: Topics, clock: Clock, slices: JobQueue, nodes: Iterable[Node]
+    config: Config, topics: Topics, clock: Clock, job_queue: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
     """Give these nodes delegation tokens, if a key is configured. Returns what stops the expiry."""
     secret = config.value("delegation.token.secret.key")
@@ -61,7 +61,7 @@ def make_delegation_tokens(
     for node in nodes:
         node.delegation_tokens = tokens
     interval_ms = cast(int, config.value("delegation.token.expiry.check.interval.ms"))
-    return TokenExpiry(topics, clock, slices, interval_ms).stop
+    return TokenExpiry(topics, clock, job_queue, interval_ms).stop
 
 
 class ListenerSecurity:

@@ -254,7 +254,7 @@ def _set_result(running: _Running, later: PendingResult) -> None:
         running.value = value
 
 
-async def to_its_end(slices: JobQueue, job: Job[T]) -> T:
+async def to_its_end(job_queue: JobQueue, job: Job[T]) -> T:
     """Return the result of a job that runs in the queue. Raises what the job raises."""
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -268,7 +268,7 @@ async def to_its_end(slices: JobQueue, job: Job[T]) -> T:
             if not done.done():
                 done.set_result(result)
 
-    slices.run(guarded(), lambda _: None, _Nobody())
+    job_queue.run(guarded(), lambda _: None, _Nobody())
     return await done
 
 

@@ -21,10 +21,10 @@ from tests.coordinator.topics.support import make_topics, started_with
 def data_node(config: dict[str, str] | None = None, clock: ManualClock | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
     clock, live = clock or ManualClock(), started_with(config or {})
-    topics, slices = make_topics(clock=clock, live=live, **settings), JobQueue(clock)
-    transactions = Transactions(topics, clock, slices, (), TransactionSettings)
+    topics, job_queue = make_topics(clock=clock, live=live, **settings), JobQueue(clock)
+    transactions = Transactions(topics, clock, job_queue, (), TransactionSettings)
     transactions.start(100)
-    return make_node(clock=clock, topics=topics, config=live, slices=slices, transactions=transactions)
+    return make_node(clock=clock, topics=topics, config=live, job_queue=job_queue, transactions=transactions)
 
 
 def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:

@@ -60,7 +60,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *keys: int) -> None:
         self.clock, self.thread = ManualClock(), Elsewhere()
-        self.node = make_node(topics=FakeTopics(), clock=self.clock, slices=JobQueue(self.clock, self.thread))
+        self.node = make_node(topics=FakeTopics(), clock=self.clock, job_queue=JobQueue(self.clock, self.thread))
         self.dispatcher = Dispatcher(self.node)
         self.open: list[tuple[Any, Respond]] = []
         self.seen = 0
@@ -316,7 +316,7 @@ def test_many_fetches_that_end_together_are_removed_from_their_partitions_in_ste
     last = node.topics.open.partition("a", PARTITIONS - 1)
     assert partition is not None
     assert last is not None
-    node.slices._used_ms = 1_000  # this iteration has no time left
+    node.job_queue._used_ms = 1_000  # this iteration has no time left
     for _, context, _ in waiting:
         context.channel.close()
     assert len(last._waiting) == 3

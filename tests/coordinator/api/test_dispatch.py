@@ -416,7 +416,7 @@ class Elsewhere:
 
 def with_thread(intercept: Intercept = NO_INTERCEPT) -> tuple[Connection, Elsewhere]:
     elsewhere, clock = Elsewhere(), ManualClock()
-    node = make_node(topics=FakeTopics(), clock=clock, slices=JobQueue(clock, elsewhere))
+    node = make_node(topics=FakeTopics(), clock=clock, job_queue=JobQueue(clock, elsewhere))
     return Connection(dispatcher=Dispatcher(node, intercept)), elsewhere
 
 
@@ -494,7 +494,7 @@ def answer_in_many_steps(connection: Connection, respond: Respond, response: Mes
             yield None
         return response
 
-    connection.requests.slices.run(job(), respond, connection.channel)
+    connection.requests.job_queue.run(job(), respond, connection.channel)
 
 
 def test_an_answer_that_took_many_steps_is_encoded_in_the_thread(seen: Seen) -> None:
@@ -579,7 +579,7 @@ def test_a_fault_in_a_later_step_closes_its_connection(seen: Seen) -> None:
         yield later
         raise KeyError("bug")
 
-    connection.requests.slices.run(job(), seen[0][2], connection.channel)
+    connection.requests.job_queue.run(job(), seen[0][2], connection.channel)
     with capture_logs() as logs:
         later(None)
     assert [refused.reason for refused in connection.failed] == ["its request met a fault in the server"]

@@ -423,7 +423,7 @@ class TestTopics:
 
     def test_a_topic_change_continues_after_its_connection_has_ended(self) -> None:
         node = data_node()
-        node.slices._used_ms = 10  # nothing is left of this turn
+        node.job_queue._used_ms = 10  # nothing is left of this turn
         context = make_context(19, 7)
         answers = ask(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)], timeout_ms=1_000), context)
         context.channel.close()

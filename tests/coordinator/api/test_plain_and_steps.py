@@ -58,12 +58,12 @@ class Side:
         for shard in shards:
             for _ in shard.runtime.start():
                 pass
-        slices = JobQueue(clock)
-        transactions = Transactions(topics, clock, slices, shards, TransactionSettings, linger_ms=linger_ms)
+        job_queue = JobQueue(clock)
+        transactions = Transactions(topics, clock, job_queue, shards, TransactionSettings, linger_ms=linger_ms)
         transactions.start(100)
         self.node: Node = make_node(
             clock=clock, topics=topics, routing=Routing(shards), transactions=transactions, config=started_with({}),
-            slices=slices,
+            job_queue=job_queue,
         )  # fmt: skip
         self.in_steps = in_steps
 

@@ -273,7 +273,7 @@ class Elsewhere(AtOnce):
 
 @pytest.fixture
 def elsewhere(node: Node) -> Elsewhere:
-    node.slices.worker = found = Elsewhere()
+    node.job_queue.worker = found = Elsewhere()
     return found
 
 

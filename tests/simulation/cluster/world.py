@@ -299,7 +299,7 @@ class ToyServer:
         sync = self.machine.workers(post, 1)
         self.logs = LogManager(storage, SETTINGS, sync=sync, engine=self.machine.engine())
         identity = self.logs.open(cluster_id=None, node_id=self.node_id, draw_uuid=self.machine.draw_uuid)
-        self.slices = JobQueue(clock)
+        self.job_queue = JobQueue(clock)
         configs = TopicConfigs(Live(load(listen="127.0.0.1:9092", in_memory=True)))
         self.topics = Topics(
             TopicSettings(),
@@ -313,7 +313,7 @@ class ToyServer:
         self.topics.load()
         await self._do(
             self.membership.joining(
-                self.topics, self.slices, identity.cluster_id, None, {"L": Endpoint("h", 1)}, lambda *_: None
+                self.topics, self.job_queue, identity.cluster_id, None, {"L": Endpoint("h", 1)}, lambda *_: None
             )
         )
         for name, (given, partitions) in TOPICS.items():
@@ -328,7 +328,7 @@ class ToyServer:
         self._later()
 
     async def _do(self, job: Any) -> Any:
-        return await to_its_end(self.slices, job)
+        return await to_its_end(self.job_queue, job)
 
     def _later(self) -> None:
         at_ms = self.node.clock.mono_ms() + 1 + self.world.rng.randrange(300)
@@ -371,7 +371,7 @@ class ToyServer:
             self.seen[id(partition)] = partition
             self.world.moves += 1
             self.world.absent += sum(segment.is_absent for segment in partition.log.segments)
-            self.slices.run(self._checking(partition, place), lambda _: None, self)
+            self.job_queue.run(self._checking(partition, place), lambda _: None, self)
 
     def _checking(self, partition: Any, place: Log) -> Job[None]:
         """Read all of a log, as a client does that begins at its start."""
@@ -467,7 +467,7 @@ class ToyServer:
                     lambda: leadership.reassigned(place, [leader], live, bytes(16)), place
                 )
 
-        self.slices.run(moving(), lambda _: None, self)
+        self.job_queue.run(moving(), lambda _: None, self)
 
     def unregister(self, broker_id: int) -> None:
         """As kafka-cluster.sh does."""
@@ -476,7 +476,7 @@ class ToyServer:
             with contextlib.suppress(ApiError):  # the database is away, or it is not registered
                 yield from self.membership.unregistering(broker_id)
 
-        self.slices.run(unregistering(), lambda _: None, self)
+        self.job_queue.run(unregistering(), lambda _: None, self)
 
     def _short_lived(self) -> None:
         """A topic that comes, gets records, and goes."""
@@ -497,7 +497,7 @@ class ToyServer:
             except ApiError:
                 pass  # the database is away
 
-        self.slices.run(living(), lambda _: None, self)
+        self.job_queue.run(living(), lambda _: None, self)
 
     closed = False
 
@@ -516,7 +516,7 @@ class ToyNode:
 
     def __init__(self, server: ToyServer) -> None:
         self.node: Any = self
-        self.topics, self.clock, self.slices = server.topics, server.node.clock, server.slices
+        self.topics, self.clock, self.job_queue = server.topics, server.node.clock, server.job_queue
         self.routing: Any = SimpleNamespace(shards=())
         self.cluster: Any = None
 

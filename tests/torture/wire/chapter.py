@@ -231,8 +231,8 @@ class Chapter:
         self._joins = [one.joins for one in self._innocent]
         gc.collect()
         gc.freeze()
-        slices: Any = process.server.node.slices
-        slices._clock = TickingClock(slices._clock)
+        job_queue: Any = process.server.node.job_queue
+        job_queue._clock = TickingClock(job_queue._clock)
         turn: Any = process.loop.iterate
 
         def timed() -> bool:

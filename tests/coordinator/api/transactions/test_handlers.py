@@ -70,7 +70,7 @@ def made_node(clock: ManualClock | None) -> Node:
     at_once(node.topics.ensuring("t", 2))
     node.routing = Routing([Groups(), Groups()])  # type: ignore[list-item]  # as much of them as is needed
     node.transactions = Transactions(
-        node.topics, node.clock, node.slices, node.routing.shards, TransactionSettings
+        node.topics, node.clock, node.job_queue, node.routing.shards, TransactionSettings
     )  # fmt: skip
     node.transactions.start(100)
     return node

@@ -41,7 +41,7 @@ class VerificationHarness:
         self.in_steps = in_steps
         self.clock = ManualClock()
         self.transactions = FakeTransactions()
-        self.slices = JobQueue(self.clock)
+        self.job_queue = JobQueue(self.clock)
         self.closed = False
         topics = SimpleNamespace(settings=TopicSettings(**settings))
         self.node: Any = SimpleNamespace(
@@ -56,7 +56,7 @@ class VerificationHarness:
         raise error
 
     def run_for(self, _: Any, done: Any, job: Job[None]) -> None:
-        self.slices.run(job, done, self)
+        self.job_queue.run(job, done, self)
 
     def verify(self, knows: Knows, *partitions: int, producer: Producer = P, again: bool = False) -> None:
         indexes, now_ms = partitions or (0, 1), self.clock.now().wall_ms

@@ -152,15 +152,15 @@ def test_many_expired_offsets_are_deleted_in_steps() -> None:
     for group in "abc":
         for partition in range(size):
             harness.core.replay([(OffsetCommitKey(group, "t", partition), OffsetCommitValue(1))], harness.now)
-    slices = []
+    sizes = []
     due = harness.core.next_deadline_ms()
     assert due is not None
     while harness.core.group_count:
         output = look(harness, START.wall_ms)
-        assert harness.now.mono_ms == due + len(slices) * SLICE_AFTER_MS
-        slices.append(len(output.records))
-    assert sum(slices) == 3 * size + 3
-    assert max(slices) <= retention.SLICE / retention.REMOVE + retention.CHUNK
+        assert harness.now.mono_ms == due + len(sizes) * SLICE_AFTER_MS
+        sizes.append(len(output.records))
+    assert sum(sizes) == 3 * size + 3
+    assert max(sizes) <= retention.SLICE / retention.REMOVE + retention.CHUNK
     reported = [partition for _, topics in expired(harness) for partition in topics["t"]]  # type: ignore[index]  # facts are objects
     assert sorted(reported) == sorted([*range(size)] * 3)
     look(harness, START.wall_ms)  # nothing was left

@@ -34,8 +34,8 @@ def change(harness: Producers, image: TopicsImage) -> int:
     return len(harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).records)
 
 
-def slices(harness: Producers) -> list[int]:
-    """How many records each of the slices gives that follow."""
+def record_counts(harness: Producers) -> list[int]:
+    """Run the remaining pieces; return how many records each of them writes."""
     counts = []
     while harness.core.state.topic_deletion is not None:
         harness._move(harness.now.mono_ms + deletion.SLICE_AFTER_MS)
@@ -45,7 +45,7 @@ def slices(harness: Producers) -> list[int]:
 
 def test_offsets_of_a_deleted_topic_in_many_groups_are_deleted_in_steps() -> None:
     harness = filled()
-    counts = [change(harness, NO_TOPICS), *slices(harness)]
+    counts = [change(harness, NO_TOPICS), *record_counts(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MAX_RECORDS
     assert counts[0] > 0
@@ -60,7 +60,7 @@ def test_many_offsets_of_one_group_are_deleted_in_steps() -> None:
     value = OffsetCommitValue(7, topic_id=b"T" * 16)
     for number in range(GROUPS):
         harness.core.replay([(OffsetCommitKey("g", "t", number), value)], harness.now)
-    counts = [change(harness, NO_TOPICS), *slices(harness)]
+    counts = [change(harness, NO_TOPICS), *record_counts(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MAX_RECORDS
     reported = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
@@ -72,7 +72,7 @@ def test_groups_without_offsets_of_the_deleted_topic_are_searched_in_steps() -> 
     for number in range(GROUPS):
         harness.commit(group=f"g{number}", topic="u")
     harness.commit(group="last")
-    counts = [change(harness, TopicsImage({"u": TOPICS.by_name["u"]}, 2)), *slices(harness)]
+    counts = [change(harness, TopicsImage({"u": TOPICS.by_name["u"]}, 2)), *record_counts(harness)]
     assert len(counts) > GROUPS // SLICE
     assert sum(counts) == 1
     assert len(dict(harness.core.state.offsets.groups())) == GROUPS
@@ -88,7 +88,7 @@ def test_topics_deleted_during_a_deletion_are_handled_next() -> None:
     assert change(harness, without_t) > 0
     assert change(harness, TopicsImage({"v": TopicImage("v", b"V" * 16, 1)}, 4)) == 0
     assert change(harness, NO_TOPICS) == 0
-    slices(harness)
+    record_counts(harness)
     # the image did not know "v" when it was committed: that offset has no id, and goes by its name
     assert not dict(harness.core.state.offsets.groups())
 
@@ -103,7 +103,7 @@ def test_a_topic_created_again_during_the_deletion_keeps_its_new_offsets(is_comm
     assert harness.txn(offset=70, group="g0") == 0  # it was looked at
     harness.end(is_committed=is_committed)
     assert harness.commit(group=last, partition=1, offset=8) == 0  # it has the id of the new topic
-    slices(harness)
+    record_counts(harness)
     assert harness.fetch(group="g0").committed_offset == (70 if is_committed else -1)
     assert [harness.fetch(group=last, partition=one).committed_offset for one in (0, 1)] == [-1, 8]
     assert harness.txn(offset=71, group=last) == 0
@@ -116,7 +116,7 @@ def test_transactional_commits_to_deleted_topics_are_refused_during_the_deletion
     change(harness, AGAIN)
     assert harness.txn(offset=70, group="g0", topic="u") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert harness.txn(offset=70, group="g0", topic="elsewhere") == 0
-    slices(harness)
+    record_counts(harness)
     assert harness.txn(offset=70, group="g0", topic="u") == 0
 
 
@@ -128,7 +128,7 @@ def test_a_transaction_that_ends_during_the_deletion_leaves_no_offset() -> None:
     harness.txn(offset=70, group=last, topic="u")
     change(harness, NO_TOPICS)
     harness.end(is_committed=True)
-    slices(harness)
+    record_counts(harness)
     assert not dict(harness.core.state.offsets.groups())
     assert not harness.core.state.offsets.pending.transactions_of
 
@@ -141,7 +141,7 @@ def test_pending_offsets_of_deleted_topics_are_deleted_in_steps() -> None:
         harness.txn(offset=70, group="many", topic=f"t{number}")
     topics = {f"t{number}": TopicImage(f"t{number}", b"%016d" % number, 1) for number in range(2 * CHUNK)}
     harness.core.state.image = TopicsImage({**TOPICS.by_name, **topics}, 2)
-    counts = [change(harness, NO_TOPICS), *slices(harness)]
+    counts = [change(harness, NO_TOPICS), *record_counts(harness)]
     assert sum(counts) == GROUPS + 2 * CHUNK
     assert max(counts) <= MAX_RECORDS
     assert not harness.core.state.offsets.pending.transactions_of

@@ -62,10 +62,10 @@ class CoordinatorHarness:
         self.topics = make_topics(self.storage, self.clock, transaction_state_log_num_partitions=3)
         at_once(self.topics.ensuring("t", 2))
         self.groups = [GroupShards(), GroupShards()]
-        self.slices = JobQueue(self.clock)
+        self.job_queue = JobQueue(self.clock)
         self.loads = 0
         self.transactions = Transactions(
-            self.topics, self.clock, self.slices, self.groups, partial(TransactionSettings, **settings),
+            self.topics, self.clock, self.job_queue, self.groups, partial(TransactionSettings, **settings),
             history=history, loaded=self._loaded,
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ class CoordinatorHarness:
     def stopped(self) -> CoordinatorHarness:
         """This one stopped, and another one begun."""
         self.transactions.stop()
-        self.slices.stop()
+        self.job_queue.stop()
         self.topics.logs.close(clean=True)
         return CoordinatorHarness(self.storage).begun()
 

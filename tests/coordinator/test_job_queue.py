@@ -39,7 +39,7 @@ class World:
 
     def __init__(self, worker: Any = None) -> None:
         self.clock = ManualClock()
-        self.slices = JobQueue(self.clock, worker)
+        self.job_queue = JobQueue(self.clock, worker)
         self.owner = Owner()
         self.steps: list[str] = []
         self.results: list[Any] = []
@@ -56,7 +56,7 @@ class World:
         return result
 
     def run(self, job: Job[Any], owner: Owner | None = None) -> None:
-        self.slices.run(job, self.results.append, owner or self.owner)
+        self.job_queue.run(job, self.results.append, owner or self.owner)
 
     def turn(self) -> list[str]:
         """What is done in the next turn of the loop."""
@@ -131,15 +131,15 @@ def test_small_work_without_a_job_counts_in_the_iterations_time() -> None:
         world.clock._move_to(world.clock.mono_ms() + SLICE_MS // 2)
         world.results.append("small")
 
-    assert [world.slices.run_small(work) for _ in range(3)] == [True, True, False]
+    assert [world.job_queue.run_small(work) for _ in range(3)] == [True, True, False]
     world.run(world.job(1, result="large"))
     assert world.results == ["small", "small"]
     world.clock.advance(0)
     assert world.results == ["small", "small", "large"]
     world.clock.advance(0)
-    assert world.slices.run_small(work)
-    world.slices.stop()
-    assert not world.slices.run_small(work)
+    assert world.job_queue.run_small(work)
+    world.job_queue.stop()
+    assert not world.job_queue.run_small(work)
 
 
 def test_a_pending_result_is_delivered_after_small_work() -> None:
@@ -153,7 +153,7 @@ def test_a_pending_result_is_delivered_after_small_work() -> None:
         world.results.append("end of small")
 
     world.run(waiting())
-    world.slices.run_small(work)
+    world.job_queue.run_small(work)
     world.clock.advance(0)
     assert world.results == ["end of small", "after small"]
 
@@ -257,9 +257,9 @@ def test_a_job_of_many_steps_marks_its_result_as_large() -> None:
             yield None
 
     for steps in (MANY_STEPS, MANY_STEPS + 1):
-        world.slices.run(job(steps), lambda _: seen.append(world.slices.is_large), world.owner)
+        world.job_queue.run(job(steps), lambda _: seen.append(world.job_queue.is_large), world.owner)
     assert seen == [False, True]
-    assert not world.slices.is_large
+    assert not world.job_queue.is_large
 
 
 def test_a_stop_abandons_unfinished_jobs() -> None:
@@ -273,7 +273,7 @@ def test_a_stop_abandons_unfinished_jobs() -> None:
     world.run(world.job(100, "begun"))
     world.run(world.job(100, "fresh"))
     world.steps.clear()
-    world.slices.stop()
+    world.job_queue.stop()
     assert world.steps == ["end of begun"]
     later(1)
     world.turn()
@@ -379,7 +379,7 @@ class TestBehind:
 
     def test_background_work_gets_a_bounded_share_of_each_iteration(self) -> None:
         world = World()
-        world.slices.run_behind(world.job(3 * SHARE_MS, "walk", "done"), world.results.append, world.owner)
+        world.job_queue.run_behind(world.job(3 * SHARE_MS, "walk", "done"), world.results.append, world.owner)
         assert world.steps == ["walk"] * SHARE_MS
         assert world.turn() == ["walk"] * SHARE_MS
         assert world.turn() == ["walk"] * SHARE_MS
@@ -392,8 +392,8 @@ class TestBehind:
     def test_busy_clients_do_not_stop_background_work(self) -> None:
         world = World()
         world.run(world.job(100, "client"))
-        world.slices.run_behind(world.job(100, "walk"), world.results.append, world.owner)
-        world.slices.run_behind(world.job(100, "other"), world.results.append, world.owner)
+        world.job_queue.run_behind(world.job(100, "walk"), world.results.append, world.owner)
+        world.job_queue.run_behind(world.job(100, "other"), world.results.append, world.owner)
         assert world.steps == ["client"] * SLICE_MS
         rest = ["client"] * (SLICE_MS - SHARE_MS)
         assert world.turn() == [*rest, *["walk"] * SHARE_MS]
@@ -402,7 +402,7 @@ class TestBehind:
     def test_background_work_waits_if_the_iterations_time_is_used(self) -> None:
         world = World()
         world.run(world.job(1, "client"))
-        world.slices.run_behind(world.job(1, "walk"), world.results.append, world.owner)
+        world.job_queue.run_behind(world.job(1, "walk"), world.results.append, world.owner)
         assert world.steps == ["client", "end of client"]
         assert world.turn() == ["walk", "end of walk"]
 
@@ -425,7 +425,7 @@ class TestBehind:
             yield from world.job(2 * SHARE_MS, got)
             return "done"
 
-        world.slices.run_behind(walk(), world.results.append, world.owner)
+        world.job_queue.run_behind(walk(), world.results.append, world.owner)
         assert world.steps == []
         ((work, done),) = waiting
         done(work(), None)
@@ -441,12 +441,12 @@ class TestBehind:
             raise ValueError("bad")
             yield None
 
-        world.slices.run_behind(bad(), world.results.append, world.owner)
+        world.job_queue.run_behind(bad(), world.results.append, world.owner)
         assert [str(one) for one in world.owner.faults] == ["bad"]
-        world.slices.run_behind(world.job(100, "walk"), world.results.append, world.owner)
-        world.slices.stop()
+        world.job_queue.run_behind(world.job(100, "walk"), world.results.append, world.owner)
+        world.job_queue.stop()
         assert world.steps[-1] == "end of walk"
-        world.slices.run_behind(world.job(1, "late"), world.results.append, world.owner)
+        world.job_queue.run_behind(world.job(1, "late"), world.results.append, world.owner)
         world.turn()
         assert "late" not in world.steps
 
