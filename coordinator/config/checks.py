@@ -85,7 +85,7 @@ def expected_values(prop: Property) -> str:
 
 
 def _range(valid: str, limit: int | None = None) -> str:
-    """`limit`: the greatest value where `valid` names none."""
+    """Describe a range in words. `limit`: the greatest value where `valid` names none."""
     if valid == "[1,...,9] or -1":
         return " from 1 to 9, or -1"
     if not valid.startswith("["):

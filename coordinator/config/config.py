@@ -282,7 +282,7 @@ _READ_LATER = (
 
 
 def _bases(name: str) -> tuple[str, ...]:
-    """The property itself, or the properties that a listener's own one may override."""
+    """The property itself, or the properties that a listener's own property may override."""
     if not name.startswith(LISTENER_PREFIX):
         return (name,)
     own = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

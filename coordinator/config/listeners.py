@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)
 
 
 class Address(NamedTuple):
-    """A host ("" for every interface) and a port (0 for a free one)."""
+    """A host ("" for every interface) and a port (0 for any free port)."""
 
     host: str
     port: int

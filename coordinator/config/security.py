@@ -103,7 +103,7 @@ def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> Beare
 def _module(
     listener: Listener, mechanism: str, live: Live, sections: Mapping[str, Sequence[LoginModule]]
 ) -> LoginModule | None:
-    """The login module of a mechanism: the listener's own property, else the file's section for it or for all."""
+    """A mechanism's login module: the listener's own property, else the file's section for it, or for all listeners."""
     name = _jaas_name(listener, mechanism)
     text = live.value(name)
     if text is None:

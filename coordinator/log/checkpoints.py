@@ -1,4 +1,4 @@
-"""The small text files of a data directory, with Kafka's names and formats, and the facts about the last stop."""
+"""The small text files of a data directory, in Kafka's formats, and what they say of the last stop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def partition_of(directory: str) -> Partition | None:
     """Return the topic and index of a partition's directory; None for any other name."""
     topic, dash, index = directory.rpartition("-")
     if not (dash and topic and _INDEX.fullmatch(index)) or int(index) > MAX_INT32:
-        return None  # Kafka never writes "orders-007": it would be another folder of orders-7
+        return None  # Kafka never writes "orders-007", which would be a second folder of orders-7
     return topic, int(index)
 
 
@@ -147,7 +147,7 @@ def encode_clean_shutdown() -> bytes:
 
 
 class OffsetCheckpointFile:
-    """One offset checkpoint. When two writes overlap, the file keeps the later one's offsets."""
+    """One offset checkpoint. When two writes overlap, the file has the offsets of the later write."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -176,7 +176,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class LastStop(NamedTuple):
-    """The facts about the last stop, for one partition."""
+    """What the checkpoints say of one partition's log at the last stop of the server."""
 
     was_clean: bool
     recovery_point: int = 0
@@ -185,7 +185,7 @@ class LastStop(NamedTuple):
 
 
 UNKNOWN = LastStop(was_clean=False)
-"""For a partition that the checkpoints do not have."""
+"""The value for a partition that the checkpoints do not have."""
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
@@ -201,7 +201,7 @@ def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Pa
 
 
 class LastStops:
-    """The facts of all partitions of a data directory. The server keeps them up to date, and `save` writes them."""
+    """The offsets of all logs of a data directory. The server keeps the offsets up to date, and `save` writes them."""
 
     def __init__(self, storage: Storage, *, quiet: bool = False) -> None:
         self._storage = storage
@@ -211,11 +211,11 @@ class LastStops:
         self._points_file = OffsetCheckpointFile(storage, RECOVERY_POINTS)
         self._starts_file = OffsetCheckpointFile(storage, START_OFFSETS)
         self._forgotten: dict[Partition, int] = {}
-        """Deleted partitions that the files may still have, with the number of the deletion."""
+        """Deleted partitions that the checkpoint files may still have. Deletions are numbered, for `saving`."""
         self._times = 0
 
     def of(self, partition: Partition) -> LastStop:
-        """Return the facts of one partition. Without a row in the checkpoint, its stop was not clean."""
+        """Return the `LastStop` of a partition. Without a row in the checkpoint, the stop was not clean."""
         return LastStop(
             was_clean=self.was_clean and partition in self._recovery_points,
             recovery_point=self._recovery_points.get(partition, 0),
@@ -231,7 +231,7 @@ class LastStops:
             self._start_offsets.pop(partition, None)
 
     def forget(self, partition: Partition) -> None:
-        """Forget a deleted partition. The files may still have it, see `is_forgotten`."""
+        """Forget a deleted partition. The checkpoint files may still have the partition, see `is_forgotten`."""
         if self._recovery_points.pop(partition, 0) + self._start_offsets.pop(partition, 0) > 0:
             self._times += 1
             self._forgotten[partition] = self._times
@@ -242,7 +242,7 @@ class LastStops:
             self.forget(partition)
 
     def is_forgotten(self, partition: Partition) -> bool:
-        """Whether the files have offsets of an earlier log of this name: `save` comes before a new log of it."""
+        """Whether the checkpoint files have offsets of a deleted log: call `save` before a new log is created."""
         return partition in self._forgotten
 
     def save(self, *, sync: bool = False) -> None:
@@ -260,7 +260,7 @@ class LastStops:
 
 
 def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:
-    """Return the facts of each partition that the checkpoints have. Raises OSError when one cannot be read."""
+    """Return the `LastStop` of each partition in the checkpoints. Raises OSError when a checkpoint cannot be read."""
     stops = LastStops(storage, quiet=True)
     return {partition: stops.of(partition) for partition in load_offsets(storage, RECOVERY_POINTS, quiet=True)}
 

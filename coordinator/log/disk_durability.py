@@ -1,4 +1,4 @@
-"""How far a log on the disk is durable, who waits for that, and how it is synced."""
+"""How far a log on the disk is durable, which callbacks wait for durability, and how the log is synced."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
 
 RESERVED_BYTES: Final = 64 * 1024
-"""Bytes that a log which waits for its syncs reserves. The sync of a file that does not grow writes only its bytes."""
+"""A log that waits for its syncs reserves this many bytes: syncs of a growing file take longer."""
 
 CHECK_NAME_EACH_SYNCS: Final = 8
-"""After this many syncs the server checks whether the file still has a name. A check costs 15 % of a commit."""
+"""After this many syncs the server checks whether the file still has a name. A check takes 15 % of a commit's time."""
 REMOVED: Final = "somebody removed it while the server runs"
 
 
@@ -29,7 +29,7 @@ class DiskDurability:
 
     is_copied = False
     clean_offset = 0
-    """Not used here: a file of the data directory has it for all logs (`cleaning.cleaner`)."""
+    """Not used on a disk: a file of the data directory has the clean offsets of all logs (`cleaning.cleaner`)."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class DiskDurability:
         self._syncing = False
         self._syncs_until_check = 1
         self._cut_at = MAX_INT64
-        """The lowest offset of a cut since the running sync began. That sync covers nothing appended from there on."""
+        """The lowest offset of a cut since the running sync began. The sync covers no record from this offset on."""
         self._unsynced: list[File] = []
         if self.waits_for_sync:
             # bytes of a killed process may be in the page cache only
             self.durable_offset = min(recovery_point, segments.end_offset)
-            # older segments may lack changes on the disk too: room that was given back, tails that were cut
+            # changes of older segments may not be on the disk either: room that was given back, tails that were cut
             pairs = pairwise(segments)
             self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
         self._room_end = 0
@@ -74,28 +74,28 @@ class DiskDurability:
         self._clean_ms = 0
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
+        """Call `callback(None)` once all records before `position` are durable, or `callback(error)` on a failure."""
         if position <= self.durable_offset:
             callback(None)
         else:
             self._wait(self._waiters, position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for the acknowledgement of an append: it also waits for the sync of `flush.messages`."""
+        """Call back as `when_durable`, but after the sync that `flush.messages` requires: to acknowledge an append."""
         if position > self._flush_to or position <= self.recovery_point:
             self.when_durable(position, callback)
         else:
             self._wait(self._flush_waiters, position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
-        """Call `callback` once all before `position` is on the disk, even where appends do not wait for that."""
+        """Call `callback` once all records before `position` are on the disk, even if appends do not wait for it."""
         if position <= self.recovery_point or self._sync is None:
             callback(None)
         else:
             self._wait(self._flush_waiters, position, callback)
 
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
-        """Let the next sync call `callback`; at once, with the failure, when the log is offline."""
+        """Let the next sync call `callback`. When the log is offline, call `callback` at once with the failure."""
         if self._availability.failure is not None:
             callback(self._availability.failure)
             return
@@ -188,7 +188,7 @@ class DiskDurability:
 
         def job() -> None:
             if availability.failure is not None:
-                # a log that was opened again has these files now, and would not get a failure that this job takes
+                # the log was opened again with these files, and must get their failures, which a system reports once
                 return
             for file in files:
                 file.sync()
@@ -233,7 +233,7 @@ class DiskDurability:
         active = self._segments.active
         if active.size + RESERVED_BYTES // 4 > self._room_end:
             self._room_end = active.size + RESERVED_BYTES
-            with contextlib.suppress(OSError):  # a full disk fails the next write
+            with contextlib.suppress(OSError):  # on a full disk the next write fails
                 active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
 
     def _give_back_room(self, segment: Segment) -> None:

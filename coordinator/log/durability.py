@@ -1,4 +1,4 @@
-"""Whether a log can be written, how far it is durable by which `Engine`, and the listeners of its appends."""
+"""Whether a log can be written, which `Engine` makes it durable, how far, and who listens to appends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class Availability:
-    """Whether a log can be written. After a failed write it cannot: a later append could follow a gap."""
+    """Whether a log can be written. After a failed write the log cannot: a later append could follow a gap."""
 
     __slots__ = ("_partition", "_topic", "failure", "when_offline")
 
@@ -90,10 +90,10 @@ class AppendListeners:
 
 
 class Durability(Protocol):
-    """How far one log is durable: `DiskDurability` has all methods, and another engine its own.
+    """How far one log is durable. `DiskDurability` explains the methods; another engine implements them too.
 
-    `waits_for_sync`: durable means more than written. `is_copied`: the files are a copy, with which another process may
-    go on at once. Such a log knows how far it was compacted (`clean_offset`).
+    `waits_for_sync`: a record is not durable as soon as it is written. `is_copied`: the files are a copy of what the
+    engine has, and another process may continue the log. `clean_offset`: how far a copied log was compacted.
     """
 
     waits_for_sync: bool
@@ -132,7 +132,7 @@ class Durability(Protocol):
 
 
 class Engine(Protocol):
-    """Makes logs durable elsewhere than on the disk of the data directory, which then is a copy."""
+    """Makes logs durable elsewhere than on the disk of the data directory, whose files are then a copy."""
 
     def durability(self, segments: LogSegments, availability: Availability) -> Durability:
         """Return the durability of a log that was just opened."""

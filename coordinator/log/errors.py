@@ -31,7 +31,7 @@ class BatchError(LogError, ValueError):
 
 
 class CorruptBatch(BatchError):
-    """Wrong size, CRC or structure (CORRUPT_MESSAGE)."""
+    """A batch with a wrong size, CRC or structure (CORRUPT_MESSAGE)."""
 
     error_code = 2
 
@@ -41,21 +41,21 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnknownFormat(CorruptBatch):
-    """An unknown magic: from a newer version, or no batch (CORRUPT_MESSAGE)."""
+    """Bytes with an unknown magic: a batch of a newer version, or no batch (CORRUPT_MESSAGE)."""
 
 
 class BatchTooLarge(BatchError):
-    """Larger than `max.message.bytes` (MESSAGE_TOO_LARGE)."""
+    """A batch larger than `max.message.bytes` (MESSAGE_TOO_LARGE)."""
 
     error_code = 10
 
 
 class MoreThanAllowed(BatchTooLarge):
-    """Its records unpack to more bytes than this server checks, or are too many."""
+    """A batch whose records are too many, or unpack to more bytes than this server checks."""
 
 
 class RecordListTooLarge(BatchError):
-    """Larger than a whole segment may be (RECORD_LIST_TOO_LARGE)."""
+    """Batches larger than a whole segment may be (RECORD_LIST_TOO_LARGE)."""
 
     error_code = 18
 
@@ -131,7 +131,7 @@ class FencedLeaderEpoch(LogError):
 
 
 class LogOffline(LogError):
-    """A write or a sync failed, or the log is closed, until it is opened again (KAFKA_STORAGE_ERROR)."""
+    """The log must be opened again: a write or a sync failed, or the log was closed (KAFKA_STORAGE_ERROR)."""
 
     error_code = 56
 
@@ -154,7 +154,7 @@ class SegmentAbsent(LogError):
 
 
 class DamagedLog(LogError):
-    """A batch is damaged that was whole before (KAFKA_STORAGE_ERROR). It stays offline: no record is cut off."""
+    """A batch that was whole is damaged (KAFKA_STORAGE_ERROR). The log stays offline: no record is cut off."""
 
     error_code = 56
 
@@ -182,7 +182,7 @@ class DamagedLog(LogError):
 
 
 class UnreadableLog(DamagedLog):
-    """A batch of an unknown format or codec (KAFKA_STORAGE_ERROR). It may be valid, and is left unchanged."""
+    """A batch has an unknown format or codec (KAFKA_STORAGE_ERROR). The batch may be valid, and is left unchanged."""
 
     state = "not readable"
 

@@ -1,4 +1,4 @@
-"""The names of files and folders in a data directory, and their names during a change: Kafka's."""
+"""Kafka's names of the files and folders in a data directory, also the names that they have during a change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-"""The state of producers where a segment begins, or where the log ended when it was closed."""
+"""Ending of a file with the state of producers: where a segment begins, or where the closed log ends."""
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 """The files that a segment may have in its directory."""
 
@@ -20,9 +20,9 @@ DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-"""A compaction has written the whole file: it is valid, and replaces other segments."""
+"""Ending of a file that a compaction has written completely. The file is valid, and replaces other segments."""
 REPLACES_SUFFIX: Final = ".replaces"
-"""The note beside a `.log.swap`: the offset up to which it replaces segments. Kafka has no such note."""
+"""Ending of a note beside a `.log.swap`: up to which offset it replaces segments. Kafka has no such note."""
 ASIDE_SUFFIX: Final = ".aside"
 _DIGITS: Final = 20
 
@@ -44,25 +44,25 @@ def is_leftover(name: str) -> bool:
 
 
 def is_replaces_note(name: str) -> bool:
-    """Whether it is the note beside a compacted segment."""
+    """Whether a file of this name is the note beside a compacted segment."""
     return len(name) == _DIGITS + len(REPLACES_SUFFIX) and name.endswith(REPLACES_SUFFIX)
 
 
 def encode_replaces(end_offset: int) -> bytes:
-    """Encode the note that ends in REPLACES_SUFFIX."""
+    """Encode the note in a file with the ending REPLACES_SUFFIX."""
     return f"0\n{end_offset}\n".encode()
 
 
 def decode_replaces(data: bytes) -> int | None:
-    """Return the end offset in such a note; None when it is not one."""
+    """Return the end offset in the note beside a compacted segment; None when `data` is no such note."""
     lines = data.split()
     return int(lines[1]) if len(lines) == 2 and lines[0] == b"0" and lines[1].isdigit() else None
 
 
 DELETE_SUFFIX: Final = "-delete"
-"""The partition was deleted; a thread removes its files later."""
+"""Ending of a deleted partition's folder. A thread removes its files later."""
 STRAY_SUFFIX: Final = "-stray"
-"""The folder belongs to no existing topic; it is left alone."""
+"""Ending of a folder that belongs to no existing topic, and is left alone."""
 MAX_BYTES: Final = 255
 _OTHER_NAME = re.compile(
     r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
@@ -70,7 +70,7 @@ _OTHER_NAME = re.compile(
 
 
 class OtherName(NamedTuple):
-    """The parts of such a name."""
+    """The parts of the name that a deleted or stray folder has."""
 
     partition: Partition
     """The topic and index. A name that was too long has only the beginning of the topic."""
@@ -80,14 +80,14 @@ class OtherName(NamedTuple):
 
 
 def other_name(partition: Partition, uuid: bytes, suffix: str) -> str:
-    """Return a new name for the folder of a partition. `uuid`: 16 bytes that no other folder of it has."""
+    """Return a new name for the folder of a partition. `uuid`: 16 bytes that no other folder of the partition has."""
     topic, index = partition
     rest = f"-{index}.{uuid.hex()}{suffix}"
     return topic[: MAX_BYTES - len(rest)] + rest
 
 
 def read_other_name(name: str) -> OtherName | None:
-    """Return the parts of such a name; None for any other name."""
+    """Return the parts of the name of a deleted or stray folder; None for any other name."""
     found = _OTHER_NAME.fullmatch(name)
     return (
         None

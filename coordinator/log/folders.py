@@ -1,4 +1,4 @@
-"""The folders of partitions in a data directory: their topic ids (KIP-516), their names, the syncs of new ones."""
+"""The folders of partitions in a data directory: their topic ids (KIP-516), their names, the syncs of new folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 def read_topic_id(storage: Storage, directory: str) -> bytes | None:
-    """Return the topic id in the file; None without such a file. Raises MalformedCheckpoint or OSError."""
+    """Return the topic id in `partition.metadata`; None without that file. Raises MalformedCheckpoint or OSError."""
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     data = storage.load(path)
     return None if data is None else checkpoints.decode_topic_id(f"{storage.root}/{path}", data)
@@ -40,7 +40,7 @@ def write_topic_id(storage: Storage, directory: str, topic_id: bytes, *, sync: b
 
 
 def ensure_topic_id(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
-    """Write the topic's id, if the directory has none. True when it was written. Raises DamagedLog."""
+    """Write the topic's id, if the directory has none. True when the id was written. Raises DamagedLog."""
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
         known = read_topic_id(storage, directory)
@@ -53,7 +53,7 @@ def ensure_topic_id(storage: Storage, directory: str, topic_id: bytes, *, was_cl
         found = (storage.load(path) or b"").rstrip(b"\0")
         if was_clean or not checkpoints.encode_topic_id(topic_id).startswith(found):
             raise DamagedLog(Place(full, 0), UNREADABLE_TOPIC_ID) from None
-        # the beginning of the file: a power cut leaves that of a new file
+        # the file has only the beginning of the id, as a power cut leaves a new file
         _logger.warning("the id of a topic was written again", path=full)
     write_topic_id(storage, directory, topic_id, sync=sync)
     return True
@@ -89,7 +89,7 @@ class NewFolders:
 
     def sync_now(self) -> bool:
         """Wait until all added folders are on the disk. False when an earlier sync has failed. Raises OSError."""
-        folders = [*self._under_way, *self._unsynced]  # a thread may be at the first ones, or never sync them
+        folders = [*self._under_way, *self._unsynced]  # the thread may be syncing the first folders, or fail
         for folder in folders:
             self._sync_folder(folder)
         if folders:
@@ -115,7 +115,7 @@ class NewFolders:
         return job, lambda failure: self._ended(made, failure)
 
     def _sync_folder(self, folder: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: it need not survive
+        with contextlib.suppress(FileNotFoundError):  # a deleted folder need not survive
             for entry in self._storage.entries(folder):
                 file = self._storage.file(f"{folder}/{entry.name}")
                 file.sync()
@@ -154,11 +154,11 @@ class PartitionFolders:
         return sorted(partition for partition in found if partition is not None)
 
     def topic_id_on_disk(self, topic: str, partition: int) -> bytes | None:
-        """Read the topic id in a partition's directory; None when it has none."""
+        """Read the topic id in a partition's directory; None without an id."""
         return read_topic_id(self._storage, f"{topic}-{partition}")
 
     def topic_id_in(self, folder: str) -> bytes | None:
-        """Read the topic id in a folder, whatever its name; None when it has none. Raises MalformedCheckpoint."""
+        """Read the topic id in a folder of any name; None without an id. Raises MalformedCheckpoint."""
         return read_topic_id(self._storage, folder)
 
     def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
@@ -173,7 +173,7 @@ class PartitionFolders:
             self.new.add(folder)
 
     def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
-        """Return the newest leader epoch in a partition's directory; -1 when it has none."""
+        """Return the newest leader epoch in a partition's directory; -1 without an epoch."""
         return load_epochs(self._storage, f"{topic}-{partition}").latest
 
     def has_folder(self, topic: str, partition: int) -> bool:

@@ -1,6 +1,6 @@
 """The identity of a data directory: `meta.properties` is read, checked and written (Kafka: MetaProperties).
 
-A damaged value on which a log depends is refused. Any other is written again, and the old file is kept.
+A damaged value on which a log depends is refused. Any other damaged value is written again, and the old file is kept.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def identify(
     if directory_id is not None and not fault:
         return Identity(found, node_id, directory_id)
     if fault:
-        # no log depends on it; but a Kafka controller would have to know the new one
+        # no log depends on the directory id, but a Kafka controller would have to know the new id
         storage.save(checkpoints.META_PROPERTIES + DAMAGED_SUFFIX, data, sync=True)
         _report(path, f"{fault}; the old file is kept beside as {checkpoints.META_PROPERTIES}{DAMAGED_SUFFIX}")
     return _write(storage, found or cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
 
 
 def problem_of(path: str, data: bytes) -> str:
-    """Return the fault that the next start repairs, or "". Raises MalformedCheckpoint for others."""
+    """Return the fault that the next start repairs, or "". Raises MalformedCheckpoint for another fault."""
     properties = checkpoints.decode_properties(path, data)
     _check(path, properties)
     return _fault_of(properties.get("cluster.id", ""), properties.get("directory.id"))

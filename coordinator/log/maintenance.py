@@ -62,7 +62,7 @@ class Maintenance:
 
         def ring() -> None:
             self._repeat(name, interval_ms, action)
-            if name not in self._running:  # no new walk begins while the last one still runs
+            if name not in self._running:  # no new job begins while the last job still runs
                 self._running.add(name)
                 self._manager.run_job(guarded())
 
@@ -75,7 +75,7 @@ class Maintenance:
         return syncing_old(self._manager.logs(), self._clock.now().mono_ms)
 
     def _checkpointing(self) -> Job[None]:
-        """On a full disk the old checkpoints stay valid; recovery only takes longer."""
+        """Write the checkpoints. On a full disk the old ones stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:
@@ -124,17 +124,17 @@ class DirectoryMonitor:
         self._next = 0
 
     def start(self) -> None:
-        """Begin to check."""
+        """Begin to check the directory."""
         self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + CHECK_EVERY_MS, self.check)
 
     def stop(self) -> None:
-        """Stop checking."""
+        """Stop checking the directory."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def check(self) -> None:
-        """Check now, in a thread."""
+        """Check the directory now, in a thread."""
         logs = self._manager.logs()
         some = list(islice(logs, self._next, self._next + LOGS_EACH))
         self._next = self._next + LOGS_EACH if self._next + LOGS_EACH < len(logs) else 0

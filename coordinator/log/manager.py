@@ -1,4 +1,4 @@
-"""All logs of one data directory, with its lock and identity, their checkpoints, and the stop. In one thread."""
+"""All logs of one data directory, used by one thread: its lock, its identity, the checkpoints and the stop."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LogManager:
         """Whether the directory has logs and the last stop was not clean; valid after `open`."""
         self._last_stops: LastStops
         self.run_job: Callable[[Job[Any]], object] = at_once
-        """Runs a walk over all logs. A server sets its job queue here."""
+        """Runs a job over all logs. A server lets its job queue run the job."""
 
     # -- the directory
 
@@ -79,7 +79,7 @@ class LogManager:
             identity = identify(self.storage, cluster_id, node_id, draw_uuid, has_logs=has_logs)
             self._last_stops = LastStops(self.storage)
             self.needs_recovery = not self._last_stops.was_clean and has_logs
-            # from here on the next start must notice a kill or a power cut, which may restore a removed name
+            # the next start must notice a kill; the sync is for a power cut, which may restore a removed file
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
             if self._last_stops.was_clean:
                 self.storage.sync_directory("")
@@ -94,11 +94,11 @@ class LogManager:
         return self._lock is not None
 
     def noted_end(self, topic: str, partition: int) -> int:
-        """How far a log that is not open yet was synced, by the checkpoint."""
+        """The offset up to which a log that is not open yet was synced, by the checkpoint."""
         return self._last_stops.of((topic, partition)).recovery_point
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
-        """From now on, let one `sync_all`, of the whole file system, replace many syncs."""
+        """From now on, let one call of `sync_all`, for the whole file system, replace many syncs."""
 
         def job() -> None:
             sync_all()
@@ -108,7 +108,7 @@ class LogManager:
             self._sync.share(job, clock)
 
     def directory_is(self, gone: DirectoryGone | None) -> None:
-        """Take the result of a check of the directory: every log is offline while the directory is missing."""
+        """Use the result of a check of the directory: every log is offline while the directory is missing."""
         was_gone, self.gone = self.gone, gone
         if gone is not None:
             if was_gone is None:
@@ -163,7 +163,7 @@ class LogManager:
         directory = f"{key[0]}-{key[1]}"
         try:
             if self.is_forgotten(*key):
-                self.checkpoint()  # a caller that did not do it before (`is_forgotten`) waits for it
+                self.checkpoint()  # waits for the disk, unless the caller ran `checkpointing` before
             self.storage.make_directory(directory)
             if topic_id is not None:
                 self.folders.ensure_topic_id(*key, topic_id, was_clean=self._last_stops.was_clean)
@@ -189,7 +189,7 @@ class LogManager:
                       reason=damage.reason, what_to_do=damage.advice)  # fmt: skip
 
     def _raise_if_removed(self, key: Partition) -> None:
-        """Raises DamagedLog when the files of a log are missing: it must not begin again at offset 0."""
+        """Raises DamagedLog when the files of a log are missing: the log must not begin again at offset 0."""
         folder = f"{key[0]}-{key[1]}"
         entries = self.storage.entries(folder) if self.storage.is_directory(folder) else ()
         if not any(entry.name.endswith(LOG_SUFFIX) for entry in entries):
@@ -207,11 +207,11 @@ class LogManager:
         return list(self._logs.values())
 
     def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> UnifiedLog:
-        """Discard a log's state and read it again from its files, as after a kill: this ends LogOffline.
+        """Discard a log's state and read it again from its files, as after a kill. The log is no longer offline.
 
         A log that waits for syncs drops what it wrote since it was opened and did not sync. After a failed sync the
-        system may call bytes clean that never reached the disk. No client got an answer about them. The old object
-        stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline.
+        system may call bytes clean that never reached the disk. No client got an answer about these bytes. The old
+        object stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -309,7 +309,7 @@ class LogManager:
         elif folders and self.is_open:
             self._sync.run(job, lambda _: None)  # the next start removes what could not be removed
 
-    # -- all of them
+    # -- all logs
 
     def checkpointing(self) -> Job[None]:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
@@ -321,7 +321,7 @@ class LogManager:
         yield from self._last_stops.saving()
 
     def is_forgotten(self, topic: str, partition: int) -> bool:
-        """Whether the checkpoints have offsets of an earlier log of this name: run `checkpointing` before a new one."""
+        """Whether the checkpoints have offsets of a deleted log: run `checkpointing` before a new log is created."""
         return self._last_stops.is_forgotten((topic, partition))
 
     def forget_others(self, topics: Container[str]) -> None:
@@ -366,7 +366,7 @@ class LogManager:
         finally:
             self._logs.clear()
             if self._sync is not None:
-                self._sync.close()  # before the release of the directory: a thread may use it
+                self._sync.close()  # before the release of the directory: a thread may still use the directory
             self._release()
 
     def _release(self) -> None:

@@ -11,7 +11,7 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Properties of the broker, with Kafka 4.3's defaults. Of several units for a quantity, the smallest counts."""
+    """Properties of the broker, with Kafka 4.3's defaults. Of `ms`, `minutes` and `hours` the first one counts."""
 
     log_segment_bytes: int = 1024 * 1024 * 1024
     log_roll_ms: int | None = None
@@ -52,7 +52,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Properties of one topic, as its logs use them. `dataclasses.replace` sets a topic's own over the broker's.
+    """Properties of one topic, as its logs use them. `dataclasses.replace` puts a topic's own values over the broker's.
 
     `file_delete_delay_ms` has no effect: no read is running when a segment is removed.
     """
@@ -63,7 +63,7 @@ class LogConfig:
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     retention_ms: int = 168 * HOUR_MS
-    """-1: for ever."""
+    """-1: records are kept for ever."""
     retention_bytes: int = -1
     """-1: without limit."""
     cleanup_policy: tuple[str, ...] = ("delete",)

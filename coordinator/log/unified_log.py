@@ -167,19 +167,19 @@ class UnifiedLog:
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each append, and when more is durable. The returned function ends this."""
+        """Call `callback` after each append, and when more is durable. The returned function removes `callback`."""
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
+        """Call `callback(None)` once all records before `position` are durable, or `callback(error)` on a failure."""
         self.durability.when_durable(position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for the acknowledgement of an append that ended at `position`, see `DiskDurability`."""
+        """Call back when an append that ended at `position` may be acknowledged, see `DiskDurability`."""
         self.durability.when_flushed(position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
-        """Call back once all before `position` is on the disk, see `DiskDurability`."""
+        """Call back once all records before `position` are on the disk, see `DiskDurability`."""
         self.durability.when_synced(position, callback)
 
     def sync_if_older(self, mono_ms: int) -> None:
@@ -198,7 +198,7 @@ class UnifiedLog:
         """Append whole batches. They get the next offsets, the leader epoch and, if the topic wants it, the append
         time.
 
-        They are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here: see
+        Otherwise they are stored unchanged; a bytearray may be changed in place. Their CRC is not checked here: see
         `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises FencedLeaderEpoch,
         RecordListTooLarge, CorruptBatch or LogOffline.
         """
@@ -394,7 +394,7 @@ class UnifiedLog:
         return self.start_offset
 
     def enforce_retention(self, wall_ms: int, max_segments: int = MAX_INT64) -> int:
-        """Remove segments by `retention.ms` and `retention.bytes`, `max_segments` by each; return how many."""
+        """Remove segments by `retention.ms` and `retention.bytes`, at most `max_segments` by each; return how many."""
         if self.failure is not None:
             return 0
         segments = self.segments
@@ -442,7 +442,7 @@ class UnifiedLog:
         return len(names)
 
     def truncate(self, offset: int) -> None:
-        """Remove all batches with `offset` or later ones (Kafka: truncateTo). It waits for the disk."""
+        """Remove all batches with `offset` or later offsets (Kafka: truncateTo). It waits for the disk."""
         segments = self.segments
         if offset >= segments.end_offset:
             return

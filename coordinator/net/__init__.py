@@ -1,1 +1,1 @@
-"""The network: listeners, connections, back-pressure and limits. It knows frames, but no API and no group."""
+"""The network: listeners, connections, back-pressure and limits. This package knows frames, but no API and no group."""

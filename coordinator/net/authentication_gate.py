@@ -28,7 +28,7 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 """State of the authentication -> keys of the APIs that may pass."""
 
 MAX_REQUESTS: Final = 10
-"""The most requests until the authentication is complete. A client of Kafka needs four."""
+"""The most requests until the authentication is complete. A Kafka client needs four."""
 MAX_AUTHENTICATION_MS: Final = 30_000
 """The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
 
@@ -43,7 +43,7 @@ class RequestsWithSink(Requests, Protocol):
 
 
 class AuthenticationGate(Layer):
-    """See the module. It is the `Requests` of a connection, and the sink of the requests behind it."""
+    """See the module. The gate is the `Requests` of a connection, and the sink of the requests behind it."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ MAX_SESSION_MS: Final = 10 * 365 * 86_400_000
 
 
 class ReauthenticationTimer(Layer):
-    """See the module. It is the `Requests` of the connection after the session has expired."""
+    """See the module. The timer is the `Requests` of the connection after the session has expired."""
 
     def __init__(self, channel: Channel, connection: Connection, requests: Requests, clock: Clock) -> None:
         super().__init__(connection, lambda _: requests)
@@ -182,7 +182,7 @@ class ReauthenticationTimer(Layer):
     # ---- the connection's calls
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Let the request pass if it is one of an authentication, or raise `CloseConnection`."""
+        """Let the request pass if it is part of an authentication, or raise `CloseConnection`."""
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         again = self._authentication.state is REAUTHENTICATE
         if api_key == ApiKey.SASL_HANDSHAKE or (again and api_key == ApiKey.SASL_AUTHENTICATE):

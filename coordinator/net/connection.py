@@ -60,7 +60,7 @@ class Shared(NamedTuple):
     is_tls: bool = False
     max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
     guard: Callable[[Any, Callable[[], object]], Any] | None = None
-    """Returns a transport to use instead of the given one. It may end the connection instead of writing."""
+    """Returns a transport to use instead of its argument. The new transport may end the connection when it writes."""
 
 
 class Connection(asyncio.Protocol):
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self.admit_or_wait)
 
     def admit_or_wait(self) -> None:
-        """Another connection may have ended. Admit this waiting one, let it wait on, or refuse it."""
+        """Another connection may have ended. Admit this waiting connection, let it wait on, or refuse it."""
         if self.core.state is not WAITING:
             return
         refusal = self._limits.refusal(self.host, self.channel.listener)
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
     @property
     def socket_descriptor(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        # a TLS transport reports a closed socket in a later iteration of the event loop; here it has none already
+        # a closed TLS transport has no socket already, but reports its end in a later iteration of the event loop
         return -1 if sock is None else int(sock.fileno())
 
     def close_idle(self) -> None:
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
     def close_stalled(self) -> None:
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
-        self.abort()  # unread bytes are dropped, for the system would take long to send them
+        self.abort()  # unsent bytes are dropped, because the system would take long to send them
 
     def pause(self) -> None:
         self.core.wait_for(NODE)
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
     # ---- the requests' calls ----
 
     def answer(self, answer: Answer | None) -> None:
-        """Send the answer to the present request (None: it gets no answer). Then the next request may be handled."""
+        """Send the answer to the present request (without one, send nothing). Then the next request may be handled."""
         core = self.core
         # as in `data_received`, for an answer that was not ready at once
         if isinstance(answer, bytes):
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def part(self, data: bytes) -> None:
-        """Send some bytes of an answer before the rest of it."""
+        """Send some bytes of an answer before the rest of the answer."""
         if not self.core.has_ended:
             self.core.keep(data)
             self._write_out()
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def authenticated(self, requests: Requests) -> None:
-        """The client has authenticated. From now on `requests` handles what it sends."""
+        """The client has authenticated. From now on `requests` handles what the client sends."""
         if not self.core.has_ended:
             self.core.open()
             self._requests = requests
@@ -374,7 +374,7 @@ class Connection(asyncio.Protocol):
             self._pump()
 
     def _write_out(self) -> None:
-        """Write the ready answers, and the rest of a large one in later iterations."""
+        """Write the ready answers, and the rest of a large answer in later iterations of the event loop."""
         core = self.core
         self._write(core.data_to_send(WRITTEN_AT_ONCE))
         if core.waits_for & (REST | PEER | NODE) == REST and not self._writes_rest:
@@ -399,7 +399,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(output)
 
     def _settle(self) -> None:
-        """Continue or pause reading. When nothing waits, whole requests need no queue again."""
+        """Continue or pause reading. When nothing waits, whole requests skip the queue again."""
         core = self.core
         if self._is_pumping or core.has_ended:
             return

@@ -25,10 +25,10 @@ OUTPUT_HIGH_BYTES: Final = 256 * 1024
 SMALL_BYTES: Final = 64 * 1024
 """A larger request needs a grant of memory from its first byte on."""
 UNCOUNTED_BYTES: Final = 16 * 1024
-"""A smaller request needs a grant when it is unfinished and more bytes have arrived: a heartbeat never does."""
+"""An unfinished request also needs a grant when more bytes of it have arrived: a heartbeat is always smaller."""
 
 WAITING: Final = "waiting"
-"""The server already has max.connections. A little is read, and no request is handled until another connection ends."""
+"""The server already has max.connections. Few bytes are read, and no request is handled until another one ends."""
 HANDSHAKING: Final = "handshaking"
 """The connection counts for the limits; its TLS handshake is in progress."""
 AUTHENTICATING: Final = "authenticating"
@@ -78,15 +78,15 @@ _AFTER_ANSWER: Final = TRANSITIONS[ANSWERED]
 PEER: Final = 1
 """The peer reads more slowly than the node answers."""
 MEMORY: Final = 2
-"""A large request has begun to arrive, and the memory for more of it is not available yet."""
+"""A large request has begun to arrive, and the memory for its further bytes is not available yet."""
 INPUT: Final = 4
-"""Requests, or a part of one, wait for the present request or for their own end."""
+"""Requests wait for the present request, or a part of a request waits for its end."""
 NODE: Final = 8
 """The node is paused: nothing is read, handled or sent until it continues."""
 REST: Final = 16
 """The rest of a large answer is written in the next iterations of the event loop."""
 OTHERS: Final = 32
-"""The connection has used its share of this iteration of the event loop: others are served before its next request."""
+"""The connection has used its share of this iteration of the event loop: other connections are served next."""
 _NO_REQUEST: Final = PEER | REST | OTHERS
 """Reasons for which no further request is handled."""
 
@@ -101,7 +101,7 @@ class IllegalTransition(RuntimeError):
 class ConnectionCore:
     """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE`, `REST` and `OTHERS`, or 0.
 
-    Only this class writes its fields. For a chunk that is one request, `begin` and `end` do the same as the others.
+    Only this class writes its fields. For a chunk that is one request, `begin` and `end` replace the other methods.
     """
 
     __slots__ = (
@@ -213,12 +213,12 @@ class ConnectionCore:
 
     @property
     def wants_input(self) -> bool:
-        """Whether more should be read from the peer now."""
+        """Whether more bytes should be read from the peer now."""
         return not self.waits_for & MEMORY and self.reads_on
 
     @property
     def reads_on(self) -> bool:
-        """Whether more should be read as soon as memory for it is available."""
+        """Whether more bytes should be read as soon as memory for them is available."""
         if self.waits_for & NODE or self.state is MUTED:
             return False
         if self.state in _AFTER_REQUEST and not self.waits_for & _NO_REQUEST:
@@ -241,7 +241,7 @@ class ConnectionCore:
         return False
 
     def answered(self, answer: Answer | None) -> None:
-        """The present request is answered (None: it gets no answer)."""
+        """The present request is answered. Nothing is sent when `answer` is None."""
         state = _AFTER_ANSWER.get(self.state)
         if state is None:
             raise IllegalTransition(self.state, ANSWERED)
@@ -290,12 +290,12 @@ class ConnectionCore:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether the request that is arriving counts, or bytes are counted that may be gone."""
+        """Whether the arriving request needs a grant of memory, or counted bytes may have been freed."""
         splitter = self._splitter
         return self.counted_bytes > 0 or splitter.awaited > SMALL_BYTES or splitter.buffered > UNCOUNTED_BYTES
 
     def bytes_to_count(self) -> tuple[int, int, int]:
-        """The bytes of complete requests, when they are many, and received and missing bytes of the arriving one."""
+        """The bytes of complete requests, when they are many; received and missing bytes of the arriving request."""
         whole = self._requests_bytes if self._requests_bytes > SMALL_BYTES else 0
         awaited, received = self._splitter.awaited, self._splitter.buffered
         if awaited > SMALL_BYTES or received > UNCOUNTED_BYTES:

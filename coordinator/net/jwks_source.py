@@ -136,7 +136,7 @@ class JwksUrl:
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """See `KeySource`. Fetches soon, unless it has just fetched."""
+        """See `KeySource`. The keys are fetched soon, unless they were fetched just now."""
         now_ms = self._clock.mono_ms()
         if len(kid) > LONGEST_ID or self._missing.get(kid, 0) > now_ms or self._not_before_ms > now_ms:
             return

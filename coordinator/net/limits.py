@@ -49,7 +49,7 @@ class LimitedConnection(Holder, Reader, Protocol):
 
     @property
     def socket_descriptor(self) -> int:
-        """The descriptor of its socket, whether it is read or not. It is negative when the socket is closed."""
+        """The descriptor of the socket, whether the socket is read or not; negative when the socket is closed."""
 
     def close_idle(self) -> None:
         """Close the connection, which was silent for `connections.max.idle.ms`."""
@@ -164,7 +164,7 @@ class Limits:
         return (*self._idle_steps, *self._waiting)
 
     def refusal(self, host: str, listener: str = "") -> str | None:
-        """Why a connection from `host` to a listener cannot be admitted now. None means that it can."""
+        """Why a connection from `host` to a listener cannot be admitted now. None means that it can be."""
         if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         if self._is_full(listener):
@@ -232,7 +232,7 @@ class Limits:
             self._when_empty()
 
     def _admit_waiting(self) -> None:
-        # each connection is tried once: if its listener is full, it waits on, behind the others
+        # each connection is tried once: if its listener is full, it waits on, behind the other connections
         for _ in range(len(self._waiting)):
             if not self._waiting or len(self._idle_steps) >= self.max_connections:
                 return

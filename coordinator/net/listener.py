@@ -46,7 +46,7 @@ PAUSE_MS: Final = 1_000
 
 
 class ListenerAddress(NamedTuple):
-    """The address to listen at, and that for clients. `advertised_*` None: the local address of each connection."""
+    """The address to listen at, and the address for clients. `advertised_*` None: each connection's local address."""
 
     name: str
     host: str
@@ -108,14 +108,14 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause: Timer | None = None
         self._held: socket.socket | None = None
-        """The connection that waits until another one is allowed (max.connection.creation.rate)."""
+        """The connection that waits until the rate allows it (max.connection.creation.rate)."""
         self._refused: dict[socket.socket, Timer] = {}
         self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
         self._is_paused = False
         self.port = address.port
 
     async def start(self) -> None:
-        """Bind and accept. After that `port` is the real one. Raises CannotListen."""
+        """Bind and accept. Afterwards `port` is the real port. Raises CannotListen."""
         host = self.address.host.removeprefix("[").removesuffix("]")
         try:
             bound = self._socket = _bind(host, self.address.port)
@@ -224,7 +224,7 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether the connection's address has exceeded its limit. It is closed later, for the client reconnects."""
+        """Whether the connection's address has exceeded its limit. If so, it is closed later: the client reconnects."""
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:
@@ -249,7 +249,7 @@ class Listener:
         self._shared = self._shared._replace(guard=guard)
 
     def set_sasl(self, sasl: SaslListener) -> None:
-        """New connections use these settings of SASL. Open connections keep theirs."""
+        """New connections use these settings of SASL. Open connections keep their settings."""
         self._security = self._security._replace(sasl=sasl)
 
     @property
@@ -260,7 +260,7 @@ class Listener:
 
     @property
     def bound_descriptor(self) -> int:
-        """The descriptor of the bound socket. It is negative when none is bound."""
+        """The descriptor of the bound socket. It is negative when no socket is bound."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def _connection(self) -> Connection:

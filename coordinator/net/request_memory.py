@@ -1,4 +1,4 @@
-"""The memory of requests (queued.max.request.bytes): who may send more, and who ends when others need it.
+"""The memory of requests (queued.max.request.bytes): which connections may send more, and which end.
 
 Only received bytes count, so that nobody waits for bytes that another client has not sent. The bytes of a request count
 until it is decoded; then `api.decoded_requests` counts the request. `api.unsent` limits answers. This module reads no
@@ -18,9 +18,9 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.memory import expect_block
 
 FINISHING_PART: Final = 4
-"""A quarter of the memory is for requests beyond their share. One such request may have a quarter of that."""
+"""A quarter of the memory is for requests beyond their share. One such request may have a quarter of that quarter."""
 MAX_OVER: Final = 256 << 20
-"""By how many bytes the memory may be exceeded, for connections read before they wait. Beyond that, connections end."""
+"""By how many bytes connections that do not wait yet may exceed the memory. Beyond this limit, connections end."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
@@ -31,7 +31,7 @@ BYTES_PER_MS: Final = 1_000
 BEHIND_MS: Final = 30_000
 """How long a request may wait behind another request of its connection, while whole requests fill the memory."""
 VOID_ENTRIES: Final = 16
-"""The most void entries of an address, besides one for each of its valid entries."""
+"""The most void entries in the heap of an address, in addition to as many as it has valid entries."""
 AT_ONCE: Final = 100
 """The most connections that continue or end in one iteration of the event loop."""
 
@@ -104,7 +104,7 @@ class RequestMemory:
         self._queue: dict[_Address, None] = {}
         """Addresses with waiting connections. The address that was served last is at the end."""
         self._refused = 0
-        """How many addresses at the end were tried and cannot continue."""
+        """How many addresses at the end of the queue were tried and cannot continue."""
         self._numbers = count(1)
         self._timer: Timer | None = None
         self._serves_soon = False
@@ -115,7 +115,7 @@ class RequestMemory:
         return self._max - self._held
 
     def charge(self, holder: Holder, whole: int, received: int, missing: int) -> bool:
-        """Set the present bytes of `holder`. Returns whether it may read on; if not, `memory_granted` follows."""
+        """Set the present bytes of `holder`. Returns whether `holder` may read on; if not, `memory_granted` follows."""
         account = self._accounts.get(holder)
         if account is None:
             if not whole + received:
@@ -141,7 +141,7 @@ class RequestMemory:
         return False
 
     def leave(self, holder: Holder) -> None:
-        """The connection has ended. The call has no effect if it has no bytes."""
+        """The connection has ended. The call has no effect if the connection has no bytes."""
         account = self._accounts.get(holder)
         if account is not None:
             self._close(account)
@@ -165,7 +165,7 @@ class RequestMemory:
         return account
 
     def _set(self, account: _Account, whole: int, received: int, missing: int) -> int:
-        """Set the bytes. Returns by how much they have changed."""
+        """Set the bytes of an account. Returns the change of the received bytes."""
         if not missing or missing > account.missing:  # its request is finished, or another one has begun
             self._stop_waiting(account)
             self._stop_finishing(account)

@@ -11,7 +11,7 @@ NO_LIMIT = 2_147_483_647
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
-    """Kafka's defaults. Sizes are in bytes, times in ms. A negative number means no limit, with one exception.
+    """Kafka's defaults. Sizes are in bytes, times in ms. A negative number means no limit, with exceptions below.
 
     `socket_send_buffer_bytes`, `socket_receive_buffer_bytes`: -1 and 102,400 leave the choice to the operating system.
     `socket_listen_backlog_size`: 50 means 1,024, because many clients may start at once beside one event loop.

@@ -88,7 +88,7 @@ def _is_secret(name: str, prop: Property | None) -> bool:
 
 
 def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """List every topic property that is not internal, or was set, by name. `overrides`: the topic's own."""
+    """List every topic property that is not internal, or was set, by name. `overrides`: the topic's own ones."""
     return [
         _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, live), _topic_default(prop.name, live))
         for prop in lookup.TOPIC.values()

@@ -22,10 +22,10 @@ class Static(Protocol):
     """The configuration of the broker's start (`coordinator.config.Config` is one)."""
 
     def value(self, name: str) -> Value:
-        """The typed value of a property; None when it has none."""
+        """The typed value of a property; None without a value."""
 
     def text(self, name: str) -> str | None:
-        """The value as text; None when it has none."""
+        """The value as text; None without a value."""
 
     def source(self, name: str) -> str:
         """`static` when file, environment or an option gave the value, else `default`."""
@@ -83,12 +83,12 @@ class Live:
         self._values = effective(self.cluster_wide, self.own)
 
     def value(self, name: str) -> Value:
-        """The effective typed value; None when the property has none."""
+        """The effective typed value; None without a value."""
         found = self._values.get(name)
         return self.static.value(name) if found is None else found[1]
 
     def own_of(self, listener: str, name: str) -> Value:
-        """The effective value that is set for one listener only (`listener.name.x.…`); None when it has none."""
+        """The effective value that is set for one listener only (`listener.name.x.…`); None without a value."""
         return self.value(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
 
     def of_listener(self, listener: str, name: str) -> Value:
@@ -102,7 +102,7 @@ class Live:
         return self.of_listener(listener, name) if own is None else own
 
     def text(self, name: str) -> str | None:
-        """The effective value as text; None when the property has none."""
+        """The effective value as text; None without a value."""
         found = self._values.get(name)
         return self.static.text(name) if found is None else found[0]
 

@@ -119,7 +119,7 @@ def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -
 
 
 def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
-    """A group's numbers, limited to the broker's present bounds, and the names of those that were outside."""
+    """A group's numbers, limited to the broker's present bounds, and the names of those outside of the bounds."""
     values: dict[str, int] = {}
     for name, text in configs.items():
         try:

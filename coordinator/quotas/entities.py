@@ -21,7 +21,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, by type. The name None stands for all entities without a quota of their own (Kafka's default)."""
+"""Pairs (type, name), sorted by type. The name None stands for Kafka's default: all entities without an own quota."""
 
 _LONG: Final = "LONG", 2.0**63
 _INT: Final = "INT", float(2**31 - 1)
@@ -74,7 +74,7 @@ def _spread(text: str) -> int:
 
 
 def hash_of(entity: Entity) -> int:
-    """ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MAX_HASHED count as empty."""
+    """Return ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MAX_HASHED are as empty."""
     parts = [_hash(kind) ^ (0 if name is None else _hash(name)) for kind, name in entity]
     return 31 + sum(parts)
 

@@ -47,7 +47,7 @@ class _Sample:
 
 
 class Rate:
-    """The use per second, on average over the present window and those before it."""
+    """The use per second, on average over the present window and the windows before it."""
 
     __slots__ = ("_current", "_samples", "last_ms", "windows")
 
@@ -59,7 +59,7 @@ class Rate:
         """The time of the last use."""
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a use; a negative value corrects earlier ones."""
+        """Add a use; a negative value corrects earlier uses."""
         self.last_ms = now_ms
         sample = self._samples[self._current]
         if now_ms - sample.began_ms >= self.windows.size_ms:
@@ -68,7 +68,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def _advance(self, now_ms: int) -> _Sample:
-        # one more than the number of windows: the oldest one began before them and extends into them
+        # one sample more than windows: the oldest sample began before the windows and extends into them
         self._current = (self._current + 1) % (self.windows.number + 1)
         if self._current == len(self._samples):
             self._samples.append(_Sample(now_ms))
@@ -97,7 +97,7 @@ class Rate:
         return max(elapsed_ms, 1)
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until the rate falls to `bound`; 0 when the rate is not above."""
+        """How long nothing may be used until the rate falls to `bound`; 0 when the rate is not above `bound`."""
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
@@ -249,7 +249,7 @@ class QuotaManager:
         return None
 
     def _forget(self, now_ms: int) -> None:
-        """Forget clients that used nothing for an hour; if none did, forget the least recently active half."""
+        """Forget clients that used nothing for an hour; if there are none, forget the least recently active half."""
         by_age = sorted(self._sensors.values(), key=lambda sensor: sensor.meter.last_ms)
         stale = sum(now_ms - sensor.meter.last_ms >= UNUSED_MS for sensor in by_age)
         for sensor in by_age[: stale or len(by_age) // 2]:

@@ -22,7 +22,7 @@ COMPLETE: Final = "complete"
 FAILED: Final = "failed"
 """The client gets the error, and then the connection closes."""
 REAUTHENTICATE: Final = "re-authenticate"
-"""As `AUTHENTICATE`, on a connection that was authenticated before (KIP-368): other requests are handled meanwhile."""
+"""The client authenticates again, as in `AUTHENTICATE` (KIP-368): other requests are handled meanwhile."""
 STATES: Final = (NOT_REQUIRED, HANDSHAKE, AUTHENTICATE, COMPLETE, FAILED, REAUTHENTICATE)
 
 MECHANISM_CHOSEN: Final = "a mechanism is chosen"

@@ -94,7 +94,7 @@ class Authorizer(Protocol):
         *,
         log_denied: bool = True,
     ) -> Container[str]:
-        """The names for which `allows` is true. Only the given names may be looked up in the result."""
+        """The names for which `allows` is true. Only these `names` may be looked up in the result."""
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
         """Whether the requester may do this to any resource of this type (authorizeByResourceType)."""

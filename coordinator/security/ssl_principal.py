@@ -45,7 +45,7 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _REFUSED: Final = "GXRNbB"
-"""Escapes that have another meaning in Java, or that names do not need. Java's \\b is Unicode's there."""
+"""Escapes that have another meaning in Java, or that names do not need. For example, Java's \\b follows Unicode."""
 
 
 class BadPattern(ValueError):
@@ -144,11 +144,11 @@ _MAX_REFERENCE: Final = 2**31 - 1
 
 
 class InvalidRules(ValueError):
-    """Kafka would not start with these rules. The text names the invalid one."""
+    """Kafka would not start with these rules. The text names the invalid rule."""
 
 
 class NoName(ValueError):
-    """No rule matches a client, or its name cannot be made. Kafka closes its connection."""
+    """No rule matches a client, or its name cannot be made. Kafka closes the client's connection."""
 
 
 class Rule(NamedTuple):

@@ -41,7 +41,7 @@ class Data:
         job_queue: JobQueue,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`job_queue` runs walks over all logs. Raises OSError and the errors of `log.LogManager.open`."""
+        """`job_queue` runs jobs over all logs. Raises OSError and the errors of `log.LogManager.open`."""
         self._clock = clock
         self._machine = machine
         self._post = post
@@ -113,7 +113,7 @@ def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[]
                 topic=name, partitions=there, wanted=partitions,
             )  # fmt: skip
     if config.users:
-        # imported here: hardly any server has given users
+        # imported here: few configurations have users
         from muster.coordinator.config.scram_users import scram_records
 
         yield from topics.writing(scram_records(config.users, topics.state.scram, draw_uuid))

@@ -1,8 +1,8 @@
 """The observers of groups and transactions: log lines about groups, and the history topics.
 
-All nodes of a process share the observers. The start and the end of a rebalance are logged at info. So is a member that
-expired, was removed or was fenced. Members that join and leave by themselves, and refused requests, are logged at
-debug.
+All nodes of a process share the observers. The start and the end of a rebalance are logged at info. A member that
+expired, was removed or was fenced is logged at info too. Members that join and leave by themselves, and refused
+requests, are logged at debug.
 """
 
 from __future__ import annotations

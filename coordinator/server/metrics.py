@@ -1,6 +1,6 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without this option nothing is counted. No library is used: its import would take longer than this module.
+Without this option nothing is counted. No library is used: its import would take longer than that of this module.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MAX_BYTES: Final = 64 * 1024
 MAX_CLIENTS: Final = 20
 """The most clients at the same time. Usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
-"""The time limit of a request, and of its answer. A client that asks less often connects anew each time."""
+"""The time limit of a request, and of its answer. A client that asks less often connects again each time."""
 
 
 class MetricsServer:
@@ -225,7 +225,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
 
 
 class _Beside(MetricsServer):
-    """The metrics, and the server that reports them, beside a server."""
+    """The service beside a server that collects and serves its metrics."""
 
     def __init__(self, host: str, port: int, metrics: ServerMetrics, server: Server) -> None:
         super().__init__(THIS_MACHINE.clock(), host, port, metrics.collect)

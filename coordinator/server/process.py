@@ -36,7 +36,7 @@ async def serve(
     config: Config, ready: Callable[[str, int], None], server: Server | None = None, *, beside: Beside | None = None
 ) -> None:
     """Start, call `ready(host, port)` of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
-    # signal handlers precede the start, which may be long; the first process of a container has no others
+    # signal handlers precede the start, which may be long; the first process of a container has no other handlers
     stop = stopping_at_signals()
     # loaded objects live as long as the process: the garbage collector need not scan them again and again
     server = Server(config, loaded=gc.freeze) if server is None else server
@@ -98,7 +98,7 @@ def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve)
     try:
         import uvloop
     except ImportError:
-        # not the default loop of Windows: that loop lacks readiness events of sockets, which the listener needs
+        # the default loop of Windows is not used: it lacks readiness events of sockets, which the listener needs
         factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
     else:
         factory = uvloop.new_event_loop

@@ -198,7 +198,7 @@ class Clock(Protocol):
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call `callback` once, as soon as `now().mono_ms >= mono_ms`.
 
-        `every_ms`: the interval of regular work. A clock that jumps over several calls may make only the last one.
+        `every_ms`: the interval of regular work. A clock that jumps over several calls may make only the last call.
         """
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Addresses of hosts, and why a server cannot listen at one. The system resolves names, which may take seconds."""
+"""Addresses of hosts, and why a server cannot listen at one of them. The system resolves names, maybe in seconds."""
 
 from __future__ import annotations
 

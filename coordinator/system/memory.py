@@ -62,7 +62,7 @@ MIDDLE_AFTER_RUNS: Final = 1
 ALL_AFTER_RUNS: Final = 0
 """After how many such collections all objects that are not frozen are visited, if a quarter of them is new."""
 MAX_OBJECTS: Final = 20_000
-"""When more objects have survived such a visit, they are frozen. Visiting 150,000 takes 15 ms, 1 GB 400 to 950 ms."""
+"""When more objects survive such a visit, they are frozen. A visit of 150,000 takes 15 ms, of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 """The generation of a full collection. The collector of Python 3.14.0 never visits all objects by itself."""
 
@@ -70,7 +70,7 @@ _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 def limit_collections() -> None:
     """Begin to collect, without the present objects, which stay as long as the process."""
     gc.freeze()
-    gc.collect()  # Python waits until a quarter is new, of what the last full collection visited: now of nothing
+    gc.collect()  # Python runs the next one when a quarter of the objects is new since this one, which visits none
     gc.set_threshold(EVERY_OBJECTS, MIDDLE_AFTER_RUNS, ALL_AFTER_RUNS)
     if _after_collection not in gc.callbacks:
         gc.callbacks.append(_after_collection)

@@ -189,7 +189,7 @@ def _description(error: Exception) -> str:
 
 
 def _has_any_byte(pattern: str) -> bool:
-    """Whether it has a \\C, which only the C++ form of RE2 knows."""
+    """Whether the pattern has a \\C, which only the C++ form of RE2 knows."""
     rest = pattern
     while "\\" in rest:
         _, _, rest = rest.partition("\\")

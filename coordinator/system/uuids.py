@@ -20,7 +20,7 @@ def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:
 
 
 def as_text(drawn: bytes) -> str:
-    """Return such an id as Kafka's Uuid.toString writes it."""
+    """Return a drawn id as Kafka's Uuid.toString writes it."""
     return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()
 
 

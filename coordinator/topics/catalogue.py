@@ -131,7 +131,7 @@ REMOVED_AT_ONCE: Final = 1_000
 
 
 class Catalogue:
-    """The catalogue. Before `begin`, when the metadata log is open, only `home`, `racks` and `logs` are valid."""
+    """The catalogue. Until `begin`, which needs the metadata log, only `home`, `racks` and `logs` are valid."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and open and close logs as they say. `made`: partitions that are open. Raises `ApiError`."""
+        """Write records, and open and close logs as these say. `made`: partitions that are open. Raises `ApiError`."""
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}

@@ -22,8 +22,8 @@ class Endpoint(NamedTuple):
 class Broker(NamedTuple):
     """One broker of the cluster. If it is `fenced`, it leads nothing, and answers to clients do not name it.
 
-    `endpoints`: addresses by listener; empty for this node, whose connections know its address. `epoch`: of its present
-    start.
+    `endpoints`: addresses by listener; empty for this node, whose connections know its address. `epoch`: the broker
+    epoch of its present start.
     """
 
     broker_id: int
@@ -89,7 +89,8 @@ class ClusterImage(NamedTuple):
     def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
         """Return the brokers that clients of the requester's listener reach, and their addresses.
 
-        This node is in the list: after an empty one librdkafka 2.x never asks again. `also_fenced`: fenced brokers too.
+        This node is in the list: after an empty answer librdkafka 2.x never asks again. `also_fenced`: fenced brokers
+        too.
         """
         found = []
         for broker in self.brokers.values():

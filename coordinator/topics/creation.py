@@ -1,6 +1,6 @@
 """Decides on new topics and new partitions: returns the metadata records of the change, or refuses it. Pure.
 
-Rules, error codes and sentences are those of Kafka's ReplicationControlManager. Replicas are names for one log.
+Rules, error codes and sentences are those of Kafka's ReplicationControlManager. Replicas are names of the same log.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def decide_creation(
 
 
 def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[int] = ()) -> PartitionRecord:
-    """Return the record of a new partition on these brokers, or on this node. The first unfenced one leads."""
+    """Return the record of a new partition on these brokers, or on this node. The first unfenced broker leads."""
     replicas = list(brokers) or [home.node_id]
     isr = [broker for broker in replicas if broker not in home.fenced]
     return PartitionRecord(
@@ -200,12 +200,12 @@ EVENTS_FLUSH_MS = 1_000
 def internal_topic(
     name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
 ) -> NewTopic | None:
-    """Return the internal topic of that name, or None. `source_partitions`: those of the topic behind a history."""
+    """Return the internal topic of that name, or None. `source_partitions`: the number in a history's source topic."""
     if name == names.GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     elif name == names.GROUP_EVENTS_TOPIC:
-        # as many as the offsets topic really has, whatever the setting is now
+        # as many partitions as the offsets topic really has, whatever the setting is now
         partitions = source_partitions or settings.offsets_topic_num_partitions
         configs = _history(settings.muster_group_events_retention_ms, settings.muster_group_events_retention_bytes)
     elif name == names.TRANSACTION_EVENTS_TOPIC:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 class ApiError(Exception):
     """A request, or one row of it, is refused.
 
-    `error_code` is Kafka's; `message` is the sentence for responses that carry one (None: Kafka sends none).
+    `error_code` is Kafka's; `message` is the sentence for responses, or None where Kafka sends no sentence.
     """
 
     def __init__(self, error_code: int, message: str | None = None) -> None:

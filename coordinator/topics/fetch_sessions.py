@@ -231,7 +231,7 @@ class FetchSessions:
             self._bytes -= session.bytes
 
     def _find_bytes(self, size: int, now_ms: int) -> bool:
-        """Free memory: evict stale sessions first, then the largest ones that are larger than `size` bytes."""
+        """Free memory: evict stale sessions first, then the largest sessions with more than `size` bytes."""
         while self._bytes + size > MAX_BYTES:
             evicted = next(iter(self._by_id.values()))
             if now_ms - evicted.used_ms <= EVICTION_MS:

@@ -169,7 +169,7 @@ def belongs_to_a_topic(directory: Path, folder: str) -> bool:
 
 
 def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: Now) -> Restored:
-    """Put a stray folder and others of its topic in their place. Raises CannotRestore, LogError or OSError."""
+    """Put a stray folder and other folders of its topic in their places. Raises CannotRestore, LogError or OSError."""
     storage = FileStorage(directory)
     data = storage.load(checkpoints.META_PROPERTIES)
     if data is None:

@@ -62,9 +62,7 @@ def living(state: MetadataState, *, without: Collection[int] = ()) -> list[int]:
 
 
 def in_sync(replicas: Sequence[int], leader: int, live: Collection[int]) -> tuple[int, ...]:
-    """Return the live replicas; if none is live, the leader. (They are names for one log: a live replica is in
-    sync.)
-    """
+    """Return the live replicas; if none is live, the leader. (Replicas share one log: a live replica is in sync.)"""
     found = tuple(one for one in replicas if one in live)
     return found or (() if leader == NO_LEADER else (leader,))
 

@@ -33,7 +33,7 @@ _VERSIONS = {
     "RegisterBrokerRecord": 4,
     "BrokerRegistrationChangeRecord": 3,
 }
-"""Versions in which Kafka writes the records at that level; the other records have version 0."""
+"""Versions in which Kafka 4.3 writes the records; the other records have version 0."""
 
 
 def encode(record: Message) -> bytes:
@@ -92,7 +92,7 @@ class MetadataLog:
         known = self.state.version
         log.truncate(known)  # the records after this one were refused
         for base_offset, batch in self._unsynced:
-            if base_offset == log.end_offset:  # a sync failed: opening the log again has dropped it
+            if base_offset == log.end_offset:  # a sync failed: opening the log again has dropped this record
                 log.append(LEADER_EPOCH, batch, wall_ms=0)
         if log.end_offset < known:
             log.go_offline(f"{log.directory}", OSError(f"it ends before {known - log.end_offset} records in force"))
@@ -101,7 +101,7 @@ class MetadataLog:
         self.log = log
 
     def replay(self, snapshot: Iterable[bytes] = ()) -> None:
-        """Take in all records. `snapshot`: the state before the first, as batches of `metadata_snapshot`."""
+        """Take in all records. `snapshot`: the state before the first record, as batches of `metadata_snapshot`."""
         for part in snapshot:
             self.unknown += _replay(self.state, part)
         self.state.version = self.log.start_offset
@@ -109,7 +109,7 @@ class MetadataLog:
             self.unknown += _replay(self.state, chunk)
 
     def apply_batches(self, data: bytes, decoded: DecodedBatches) -> None:
-        """Take in whole batches that another process wrote, which follow the known ones. `decoded`: from `decoding`."""
+        """Take in the whole batches that another process wrote after the known batches. `decoded`: from `decoding`."""
         self.log.append_as_is(data)
         self.unknown += decoded.unknown
         for record in decoded.records:
@@ -206,7 +206,7 @@ def topic_id_of(storage: Storage, name: str) -> bytes | None:
 
 
 class SharedMetadataLogWriter(Protocol):
-    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` is one.)"""
+    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` has one.)"""
 
     @property
     def snapshot(self) -> Sequence[bytes]:

@@ -1,6 +1,6 @@
 """Snapshots of the metadata log: the records that describe the state at an offset, as Kafka's. Pure.
 
-A log that is shortened begins with one. Its replay, and that of the log after it, makes the same state.
+A shortened log begins with a snapshot. The replay of snapshot and log makes the same state as the whole log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MetadataSnapshot:
                 rack=broker.rack,
                 fenced=broker.fenced,
             )
-        # before the existing topics, which may have the same names
+        # deleted topics come before the existing topics, which may have the same names
         for topic_id, name in self._deleted.items():
             yield TopicRecord(name=name, topic_id=topic_id)
             yield RemoveTopicRecord(topic_id=topic_id)

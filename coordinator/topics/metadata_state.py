@@ -48,7 +48,7 @@ ALL_BROKERS = ""
 NO_LEADER_CHANGE = -2
 
 EPOCHS_PER_START = 2
-"""On Kafka 4.3 the partitions of a starting node lose their leader and get it again."""
+"""Each start uses two leader epochs: on Kafka 4.3 the node's partitions lose their leader and get it again."""
 
 NO_LEADER = -1
 
@@ -57,7 +57,7 @@ NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(NamedTuple):
-    """A registered broker (BrokerRegistration). `epoch`: the epoch of its present start. `fenced`: it leads nothing."""
+    """A registered broker (BrokerRegistration). `epoch`: of its present start. `fenced`: whether it is fenced."""
 
     epoch: int
     rack: str | None
@@ -91,7 +91,7 @@ class TopicState:
         self.image: TopicImage | None = None
 
     def leader_epoch(self, index: int) -> int:
-        """The present leader's epoch. Each change of leader, and each start of that node, makes a new epoch."""
+        """The present leader's epoch. Each change of leader, and each start of its node, makes a new epoch."""
         partition = self.partitions[index]
         return partition.first_epoch + self._cluster.epochs_of_starts(partition.leader)
 
@@ -344,4 +344,4 @@ _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
     "RemoveUserScramCredentialRecord": MetadataState._remove_scram,  # type: ignore[dict-item]  # as above
     "UserScramCredentialRecord": MetadataState._scram,  # type: ignore[dict-item]  # as above
 }
-"""By the name of the type: most logs have none of these records, and their modules are not imported then."""
+"""Records by type name: most logs have none of these records, and then nothing imports the modules of their types."""

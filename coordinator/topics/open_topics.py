@@ -23,7 +23,7 @@ class Topic:
     __slots__ = ("internal", "is_shared", "name", "partitions", "state", "topic_id")
 
     def __init__(self, state: TopicState, *, is_shared: bool = False) -> None:
-        """`is_shared`: whether other processes lead some of the topic's partitions, which are None here, too."""
+        """`is_shared`: whether other processes lead some of the topic's partitions, which are also None."""
         self.is_shared = is_shared
         self.state = state
         self.name = state.name
@@ -32,7 +32,7 @@ class Topic:
         self.partitions: list[Partition | None] = []
 
     def is_online(self, index: int) -> bool:
-        """Whether the log of a partition works, here or in another process. If not, the partition has no leader."""
+        """Whether the log of a partition works, in this or another process. If not, the partition has no leader."""
         partition = self.partitions[index]
         return self.is_shared if partition is None else partition.log.failure is None
 
@@ -44,8 +44,8 @@ class Topic:
     def existing(self, index: int) -> Partition:
         """The partition of this index.
 
-        Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER. The last one, as on
-        Kafka, is for a new leader that has not opened the log yet.
+        Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER. As on Kafka,
+        NOT_LEADER_OR_FOLLOWER is also for a new leader that has not opened the log yet.
         """
         if not 0 <= index < len(self.partitions):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -63,7 +63,7 @@ NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 Failed = tuple[str, int, Callable[[], object]]
 """Topic, partition, and a function that opens the log again; it raises a LogError."""
 Found = Iterator[Failed | None]
-"""The search yields None where it may be interrupted."""
+"""A search for failed logs. It yields None where it may be interrupted."""
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
 """Topics whose logs are opened again by their shards and journals."""
@@ -78,7 +78,7 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only after a sync."""
+        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only once synced."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
@@ -150,7 +150,7 @@ class OpenTopics:
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """Replace partitions that `node_id` (this process) leads in a new epoch. Returns those that it has lost."""
+        """Replace what `node_id` (this process) leads in a new epoch. Returns partitions that it has lost."""
         left: list[Partition] = []
         for state, indexes in moved.items():
             topic = self.by_id[state.topic_id]
@@ -205,7 +205,7 @@ class OpenTopics:
         return self.open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
 
     def open_partition(self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig) -> Partition:
-        """Open the log of a partition that exists here, or is new. Raises DamagedLog or LogOffline."""
+        """Open the log of a partition that is on this disk, or is new. Raises DamagedLog or LogOffline."""
         synced = self.waits_for_sync(name)
         log = self._logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
         log.config = config
@@ -240,7 +240,7 @@ class OpenTopics:
         return partition
 
     def open_log(self, name: str, index: int) -> tuple[UnifiedLog, int]:
-        """Return the log of such a partition, and the epoch of its leader. Raises as `reopen`."""
+        """Return the log of a partition as `reopen` does, and the epoch of its leader. Raises as `reopen`."""
         partition = self.reopen(name, index)
         return partition.log, partition.leader_epoch
 
@@ -260,7 +260,7 @@ class OpenTopics:
             for index, partition in enumerate(topic.partitions):
                 if index and not index % CHECKED_IN_A_STEP:
                     yield None
-                # done each second for each partition: these two checks suffice for nearly all partitions
+                # this runs each second for each partition: these two checks suffice for nearly all
                 if partition is None and self.is_one_of_several:
                     continue
                 if partition is not None and partition.log.failure is None:

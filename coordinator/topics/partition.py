@@ -1,7 +1,7 @@
 """One partition of a topic under one leader: appends what producers send, and reads it.
 
-Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything. It
-checks a batch, keeps the producers' state, and wakes waiting readers. It parses no request and waits for nothing.
+Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything. A
+partition checks batches, keeps the producers' state, and wakes waiting readers. It parses no request, and never waits.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Appended(NamedTuple):
 
     base_offset: int
     end_offset: int
-    """The offset after the batch's last record. The batch is durable when the log is durable up to here."""
+    """The offset after the batch's last record. The batch is durable when the log is durable up to this offset."""
     log_append_time_ms: int
     """When the batch was appended; -1 when the topic keeps the time of creation."""
 
 
 class Partition:
-    """A partition and its log. If it is `closed` (deleted, or led by another), it refuses all with `refusal`."""
+    """A partition and its log. If it is `closed` (deleted, or led by another), it answers every call with `refusal`."""
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 
@@ -110,7 +110,7 @@ class Partition:
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
     def aborted_in_memory(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
-        """Return the aborted transactions in `records`. None, which is rare: they must be read by `aborted`."""
+        """Return the aborted transactions in `records`. None, which is rare: call `aborted`, which reads files."""
         return self.log.producers.aborted_in_memory(offset, len(records)) if records else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:

@@ -102,7 +102,7 @@ class PartitionMaintenance:
         self._settings = settings
 
     def start(self) -> None:
-        """Begin."""
+        """Begin the regular work."""
         self._expire_producers_later()
         catalogue = self._catalogue
         OfflineRetry(catalogue.clock, self._offline, lambda job: catalogue.logs.run_job(job)).start()

@@ -43,7 +43,7 @@ def replicas(
 
 
 class _Brokers:
-    """The fenced or the other brokers of one rack, taken in a circle. A partition gets each broker once at most."""
+    """The fenced, or the unfenced, brokers of one rack, taken in turn. A partition gets each broker once at most."""
 
     __slots__ = ("_dealt", "_number", "_offset", "brokers")
 
@@ -91,7 +91,7 @@ class _Stripes:
     def _next(self, factor: int) -> list[int]:
         racks, count = self._racks, len(self._racks)
         if self._number == self._usable and self._usable > 1:
-            # each broker was first once: another order, so that the same rows do not repeat
+            # each broker was first once: the order changes, so that the same rows do not repeat
             _shuffle(racks, self._draw)
             for unfenced, fenced in racks:
                 _shuffle(unfenced.brokers, self._draw)

@@ -291,7 +291,7 @@ def rebuilt_topics(
 def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequence[int], set[bytes]]]:
     """Yield the topics whose unknown partitions follow the known ones without a gap, and agree on the topic's id.
 
-    Each is (topic, partitions that the metadata log does not know, topic ids in their folders).
+    Each result is (topic, partitions that the metadata log does not know, topic ids in their folders).
     """
     for name, found in sorted(folders.items()):
         if name == METADATA_TOPIC or name in ADOPTED or name_fault(name) is not None:
@@ -321,7 +321,7 @@ Publish = Callable[[TopicsImage], object]
 
 
 def load_shared(catalogue: Catalogue, snapshot: Iterable[bytes], publish: Publish) -> None:
-    """Load a metadata log that other processes write too, after its `snapshot`. No partition is here yet."""
+    """Load a metadata log that other processes write too, after its `snapshot`. No partition is open yet."""
     log, _ = open_metadata_log(catalogue.logs)
     catalogue.metadata_log = MetadataLog(log)
     catalogue.metadata_log.replay(snapshot)

@@ -1,8 +1,8 @@
 """Folders of partitions that do not fit the metadata log, at a start or where a new topic is created.
 
-Folders of deleted topics, by the topic's id, are removed. So are folders that never held a record. All others keep
-their bytes. Each is served under its topic's id, or renamed to Kafka's name for strays, and reported. When the metadata
-log itself has lost records, nothing is removed.
+Folders of deleted topics, by the topic's id, are removed. Folders that never held a record are removed too. All other
+folders keep their bytes. Each of them is served under its topic's id, or renamed to Kafka's name for strays, and
+reported. When the metadata log itself has lost records, nothing is removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Strays:
     """Removes, renames or takes over folders that do not fit."""
 
     def __init__(self, logs: LogManager, state: MetadataState, *, lost: bool) -> None:
-        """`lost`: the metadata log has lost records."""
+        """`lost`: whether the metadata log has lost records."""
         self._logs = logs
         self._state = state
         self._lost = lost
@@ -73,7 +73,7 @@ class Strays:
             if topic_id is None or topic_id == topic.topic_id:
                 return
             if topic_id in self._state.topics_by_id:
-                return  # folders were exchanged: opening the log reports that, and it stays offline
+                return  # folders were exchanged: opening the log reports that, and the log stays offline
             if not self._was_deleted(name, topic_id):
                 self._adopt(name, index, topic_id, topic.topic_id)
                 return

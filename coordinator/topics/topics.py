@@ -67,7 +67,7 @@ class Topics:
         racks: Mapping[int, str | None] | None = None,
         shared_log: SharedMetadataLogWriter | None = None,
     ) -> None:
-        """`logs` is open already, and `identity` is its result. Nothing is read before `load`.
+        """`logs` is open already, and `identity` is the result of its `open`. Nothing is read before `load`.
 
         `racks`: see `Catalogue`. `shared_log`: the writer of a metadata log that other processes write too.
         `partitions_are_given`: whether an operator has set the partitions of __consumer_offsets or __transaction_state.
@@ -97,7 +97,7 @@ class Topics:
         self.moved: Callable[[], object] = lambda: None
         """Called when records of other nodes have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
-        """Called with each partition that this process no longer leads: when all know this, before the log closes."""
+        """Called, before the log closes, with each partition that this process no longer leads, as all nodes know by then."""
         self._producer_ids = range(0)
 
     @property
@@ -274,7 +274,7 @@ class Topics:
                 of_quotas(quotas)
 
     def applying_batches(self, data: bytes) -> Job[None]:
-        """Take in whole batches that other nodes wrote, which follow the known ones."""
+        """Take in whole batches that other nodes wrote, which follow the known batches."""
         metadata_log, state = self.metadata_log, self.state
         decoded = yield from decoding(data)
         metadata_log.apply_batches(data, decoded)

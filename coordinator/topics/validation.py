@@ -64,7 +64,7 @@ class Checked(NamedTuple):
 def first_batch(data: Buffer) -> BatchHeader | None:
     """Return the header of the first batch in a row of Produce; None without a whole batch v2.
 
-    Kafka checks it first (RequestUtils.flag). Raises CorruptBatch: the whole request is refused then.
+    Kafka checks this batch first (RequestUtils.flag). Raises CorruptBatch: the whole request is refused then.
     """
     if len(data) >= HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
@@ -195,7 +195,7 @@ def _fault(batch: Batch, header: BatchHeader, max_message_bytes: int) -> BatchEr
 
 
 def _too_large(header: BatchHeader, max_message_bytes: int) -> BatchTooLarge:
-    # as on Kafka, this also counts for a batch that was compressed again
+    # as on Kafka, the limit also counts for a batch that was compressed again
     return BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
 
 

@@ -19,12 +19,12 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
 
 CPU_SHARE = 0.2
-"""The share of one core that all threads together may use: then the event loop is hardly slower."""
+"""The share of one core for all compaction threads together, so that the event loop is hardly slower."""
 _logger = structlog.get_logger("muster.log")
 
 
 class Cleaner:
-    """Compacts the logs of a data directory: each `log.cleaner.backoff.ms`, and as long as a log is due."""
+    """Compacts the logs of a data directory, every `log.cleaner.backoff.ms`, until no log is due."""
 
     def __init__(self, manager: LogManager, clock: Clock, workers: SharedSync, *, cpu_share: float = CPU_SHARE) -> None:
         """`workers`: the cleaner's own threads, at least `log.cleaner.threads`; `stop` closes them."""
@@ -40,7 +40,7 @@ class Cleaner:
         self._stuck: set[Partition] = set()
         """Logs whose compaction failed, which are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction, and its offset. A log waits until its clean part can end after that offset."""
+        """Logs with an open transaction, and the transaction's offset. The log waits for its end."""
         self._due: list[tuple[float, int, Partition]] = []
         """A heap of the due logs of the last survey, the dirtiest first."""
         self._is_checking = self._check_again = False
@@ -48,7 +48,7 @@ class Cleaner:
         self._file = OffsetCheckpointFile(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._is_saving = False
         self._changes = self._saved = 0
-        """How often the offsets have changed, and the last change that was written."""
+        """How often the offsets in the checkpoint have changed, and the number of the last change that was written."""
 
     def start(self) -> None:
         """Begin to check the logs."""

@@ -26,14 +26,14 @@ SLICE_S = 0.001
 
 
 class Stopped(Exception):
-    """The server stops: the work must end."""
+    """Raised in a compaction that must end, because the server stops."""
 
 
 class Throttle:
-    """The pauses of one job. When `stop` is set, `spent` raises `Stopped`."""
+    """Makes the pauses of one compaction. When `stop` is set, `spent` raises `Stopped`."""
 
     def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
-        """`cpu_share`: of one core, up to 1 (no pauses). `bytes_per_second`: the limit of bytes read and written."""
+        """`cpu_share`: the share of a core, up to 1 (no pauses). `bytes_per_second`: for bytes read and written."""
         self._stop = stop
         self._pause_per_s = (1 - cpu_share) / cpu_share
         self._bytes_per_second = bytes_per_second
@@ -41,7 +41,7 @@ class Throttle:
         self._since_s = thread_cpu_s()
 
     def begin(self) -> None:
-        """Go on with the job, perhaps in another thread than before."""
+        """Go on with the compaction, perhaps in another thread than before."""
         self._since_s = thread_cpu_s()
 
     def spent(self, count: int) -> None:
@@ -66,7 +66,7 @@ class Part(NamedTuple):
     """One segment as it was when the compaction was planned."""
 
     name: str
-    """The path of its files without a suffix."""
+    """The path of the segment's files without a suffix."""
     base_offset: int
     next_base: int
     size: int
@@ -85,11 +85,11 @@ class Plan(NamedTuple):
     producers_since_ms: int
     """Producers without a batch since this time (wall ms) are forgotten."""
     last_record_of: LastRecordOf | None = None
-    """Returns what the log knows of a producer; None when the log has not loaded its producers."""
+    """Returns the last record of a producer. The function is None when the log has not loaded its producers."""
 
     @property
     def end_offset(self) -> int:
-        """The first offset that is left alone."""
+        """The first offset that the compaction leaves alone."""
         return self.parts[-1].next_base if self.parts else self.first_dirty
 
 
@@ -101,7 +101,7 @@ class Compaction:
         self.end_offset = plan.first_dirty
         self.groups: list[list[Part]] = []
         self.changed = False
-        """Whether the last written group differs from the old bytes."""
+        """Whether the last written group differs from the segments before."""
         self._met_old_format = False
         """Whether messages of an old format were written as batches v2."""
         self.bytes_written = 0
@@ -159,7 +159,7 @@ class Compaction:
                 while position < part.size:
                     data, used = file.pread(min(CHUNK_BYTES, part.size - position), position), 0
                     found = [(header, data[at : at + header.size]) for at, header in iterate(data)]
-                    for header, batch in found or [(read_header(data), b"")]:  # b"": larger than a chunk
+                    for header, batch in found or [(read_header(data), b"")]:  # b"": the batch is larger than a chunk
                         if header.producer_id >= 0:
                             yield header, read_marker(batch, header) if header.is_control else None
                         used += header.size
@@ -187,7 +187,7 @@ class Compaction:
     def _feed_old(
         self, file: File, position: int, data: bytes, process: Callable[[bytes], int], is_enough: Callable[[], bool]
     ) -> int:
-        """Pass the old messages at the start of `data` to `process`, as batches v2 under the same codec."""
+        """Pass the messages of an old format at the start of `data` to `process`, as batches v2."""
         used, start = whole_batches(data)[0], 0
         try:
             for start, end in runs(data[:used]):
@@ -202,7 +202,7 @@ class Compaction:
     # -- writing
 
     def write(self, group: list[Part]) -> CleanedFile:
-        """Write the records of a group that are kept. The file is complete and synced."""
+        """Write the kept records of a group; return the file, which is complete and synced."""
         first, interval = group[0], self.plan.config.index_interval_bytes
         out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
         self._filter.keep, self._filter.keep_aborted = out.keep, out.aborted.append
@@ -230,7 +230,7 @@ def _compressed(batch: bytes, codec: int) -> bytes:
 def grouped(parts: list[Part], config: LogConfig) -> list[list[Part]]:
     """Group neighbours that fit into one segment together (Kafka: Cleaner.groupSegmentsBySize)."""
     groups: list[list[Part]] = []
-    # an entry of the offset index takes 8 bytes, one of the time index 12. Each interval has one entry at most.
+    # an entry of the offset index takes 8 bytes, an entry of the time index 12. Each interval has one entry at most.
     interval = max(config.index_interval_bytes, HEADER_SIZE)
     max_bytes = min(config.segment_bytes, (config.segment_index_bytes // 12 - 1) * interval)
     size = 0

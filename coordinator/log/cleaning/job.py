@@ -55,7 +55,7 @@ class LogToClean(NamedTuple):
         return self.dirty_bytes > 0 and (self.is_overdue or self.cleanable_ratio > least)
 
     def plan(self, settings: LogSettings, wall_ms: int) -> Plan:
-        """Return the plan of its compaction."""
+        """Return the plan of the log's compaction."""
         segments = self.log.segments
         bases = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         return Plan(
@@ -134,7 +134,7 @@ class CleaningJob:
         self._throttle = throttle
         self._compaction = Compaction(manager.storage, found.plan(manager.settings, wall_ms), throttle)
         self.planned_end = self._compaction.plan.end_offset
-        """An open transaction may end the clean part earlier."""
+        """The planned end of the clean part. An open transaction may end the clean part earlier."""
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
@@ -177,7 +177,7 @@ class CleaningJob:
             self.stopped = True
         except (LogError, OSError) as error:
             self.failure = error
-        except Exception as error:  # a bug must end neither the thread silently nor the server
+        except Exception as error:  # a bug must neither end the thread without a report nor end the server
             _logger.exception("a log cannot be compacted", topic=self.log.topic, partition=self.log.partition)
             self.failure = LogError(repr(error))
         unfinished = self._cleaned or self._compaction.unfinished

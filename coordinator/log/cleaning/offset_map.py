@@ -33,7 +33,7 @@ from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Fact = tuple[BatchHeader, Marker | None]
-"""A batch of a producer, and its marker. The marker is None for data, and for an empty control batch."""
+"""The header of a producer's batch, and the batch's marker: None for data, and for an empty control batch."""
 LastRecordOf = Callable[[int], LastRecord | None]
 
 
@@ -54,10 +54,9 @@ class ProducersInLog:
     def __init__(
         self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int, last_record_of: LastRecordOf | None = None
     ) -> None:
-        """`read`: yields all batches with a producer id. `last_record_of`: what the log knows of a producer.
-
-        Without `last_record_of` the end of the part counts. A producer without a batch since `newest_before_ms` (wall)
-        is then forgotten (`producer.id.expiration.ms`).
+        """`read`: yields all batches with a producer id. `last_record_of`: returns the last record of a producer in the
+        log. The default looks only in the part, and forgets a producer without a batch since `newest_before_ms` (wall
+        time).
         """
         self._read = read
         self._newest_before_ms = newest_before_ms
@@ -77,7 +76,7 @@ class ProducersInLog:
             if header.is_control:
                 offsets, kinds = self._markers.setdefault(producer_id, ([], []))
                 offsets.append(offset)
-                # an empty marker ended a transaction without remaining records
+                # an empty control batch ended a transaction without remaining records
                 kinds.append(marker is None or marker.is_committed)
                 self._open_from.pop(producer_id, None)
                 if marker is not None:
@@ -105,7 +104,7 @@ class ProducersInLog:
         return not kinds[index]
 
     def aborted_at(self, offset: int) -> AbortedTransaction | None:
-        """Return the transaction that the marker at `offset` aborted, as in the transaction index."""
+        """Return the transaction that the marker at `offset` aborted, as an entry of the transaction index."""
         self._read_once()
         return self._aborted.get(offset)
 
@@ -145,7 +144,7 @@ def unpacked_records(batch: bytes, header: BatchHeader) -> list[LogRecord]:
 
 
 class OffsetMap:
-    """Key -> offset of its latest record, for keys written from some offset on."""
+    """The offset of the latest record of each key, for the records from `first_offset` on."""
 
     __slots__ = ("capacity", "end_offset", "first_offset", "is_full", "offsets", "producers", "tombstones")
 

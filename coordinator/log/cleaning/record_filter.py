@@ -2,8 +2,8 @@
 
 The latest record of each key is kept. The first compaction that keeps a tombstone gives its batch a delete horizon. The
 tombstone is removed `delete.retention.ms` later. Records without a key and records of aborted transactions are removed.
-So is the marker of a transaction without records. The last batch of a producer is kept, even if it is empty. Offsets
-never change.
+The marker of a transaction without records is removed too. The last batch of a producer is kept, even if it is empty.
+Offsets never change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Keep = Callable[[bytes, int, int, int, int], None]
 
 
 class RecordFilter:
-    """Takes batches in the order of the log, and passes those to keep to `keep`, which the caller sets first."""
+    """Takes batches in the order of the log, and passes those that stay to `keep`, which the caller sets first."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RecordFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        """`first_dirty`: `offset_map` knows the keys from this offset on. `now_ms`: wall."""
+        """`first_dirty`: `offset_map` knows the keys from this offset on. `now_ms`: wall time."""
         self._map = offset_map
         self._latest = offset_map.latest()
         self._producers = producers
@@ -54,7 +54,7 @@ class RecordFilter:
         self._horizon_ms = now_ms + delete_retention_ms
         self.keep: Keep
         self.keep_aborted: Callable[[AbortedTransaction], object]
-        """Called with each transaction that readers must know as aborted. The caller sets it first."""
+        """Called with each transaction that readers must know as aborted. The caller sets this function first."""
         self.rewritten = 0
         self._in_transaction: set[int] = set()
         """Producers with a batch of data in their present transaction."""
@@ -102,7 +102,7 @@ class RecordFilter:
         return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
 
     def _clean_stays(self, data: bytes, at: int, end: int, base: int, count: int) -> bool | None:
-        """What `_plain_stays` says, for a batch of the clean part. The dirty part may have newer records."""
+        """Answer as `_plain_stays`, for a batch of the clean part: the dirty part may have newer records."""
         offsets, gone = self._map.offsets, 0
         for record in records_of(data[at:end], base):
             if record.key is None or record.value is None:

@@ -38,10 +38,10 @@ class VerificationState:
         self.began_ms = began_ms
         self.guard = VerificationGuard()
         self.lowest_sequence = sequence
-        """No later sequence may be appended before this one."""
+        """The lowest sequence to verify: no later sequence may be appended before it."""
         self.epoch = epoch
         self.supports_epoch_bump = supports_epoch_bump
-        """Whether each end of a transaction raises the client's epoch: Produce 12, TxnOffsetCommit 5, and later."""
+        """Whether each end of a transaction raises the client's epoch, as from Produce 12 and TxnOffsetCommit 5 on."""
 
     def also(self, sequence: int, epoch: int) -> None:
         """Add another batch of the same producer."""
@@ -120,12 +120,12 @@ def check_epoch(producer: Producer | None, producer_id: int, epoch: int) -> None
 
 
 def is_in_transaction(producer: Producer | None, epoch: int) -> bool:
-    """Whether the producer has an open transaction here under this epoch."""
+    """Whether the producer has an open transaction in this log under this epoch."""
     return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
 
 
 def check_sequence(producer: Producer | None, header: BatchHeader, verified: VerificationState | None) -> None:
-    """Raises OutOfOrderSequence for a gap, or for an old batch. `verified`: the batches to verify."""
+    """Raises OutOfOrderSequence for a gap, or for an old batch. `verified`: the producer's verification."""
     producer_id, sequence = header.producer_id, header.base_sequence
     if verified is not None:
         if verified.supports_epoch_bump and sequence != 0 and (producer is None or not producer.batches):
@@ -154,7 +154,7 @@ def check_sequence(producer: Producer | None, header: BatchHeader, verified: Ver
 
 
 def check_verified(producer: Producer | None, epoch: int, is_verified: bool) -> None:
-    """Raises InvalidTxnState for a batch of a transaction that is neither open here nor verified."""
+    """Raises InvalidTxnState for a batch of a transaction that is neither open in this log nor verified."""
     if not (is_verified or is_in_transaction(producer, epoch)):
         raise InvalidTxnState("Record was not part of an ongoing transaction")
 

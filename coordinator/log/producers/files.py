@@ -1,8 +1,8 @@
 """The files of a log's producers: the index of aborted transactions of each segment, and snapshots of their state.
 
 As on Kafka, a snapshot is written where a segment begins and at a clean stop. All transaction indexes must be on the
-disk before. So the indexes have every transaction that was aborted before it. A start trusts both up to the newest
-snapshot, and reads the log from there on.
+disk before the snapshot is. So the indexes have every transaction that was aborted before the snapshot. A start trusts
+indexes and snapshot up to the newest snapshot's offset, and reads the log from that offset on.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.storage.interfaces import Entry, Storage
 
 FEW_PRODUCERS: Final = 100
-"""A larger snapshot is written in a thread."""
+"""A snapshot of more producers is written in a thread."""
 _logger = structlog.get_logger("muster.log")
 InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
 
 
 class ProducerFiles:
-    """The producers' files of one log. None of them is known before `find`."""
+    """The producers' files of one log. No file is known before `find`."""
 
     __slots__ = ("_in_background", "_pending", "_row_of", "_segments", "indexes", "snapshots")
 
@@ -52,7 +52,7 @@ class ProducerFiles:
     # -- at a start
 
     def find(self) -> Iterator[None]:
-        """Find the files, in steps. Remove those of no segment or of missing offsets, as Kafka does. Raises OSError."""
+        """Find the files, in steps. Remove files of missing segments and offsets, as Kafka does. Raises OSError."""
         segments = self._segments
         entries = self._storage.entries(segments.directory)
         bases = {segment.base_offset for segment in segments}
@@ -127,7 +127,7 @@ class ProducerFiles:
         index.append(transaction)
 
     def write_snapshot(self, producers: Producers, offset: int, *, wait: bool = False) -> None:
-        """Write the state at `offset`, unless it is written; without `wait` maybe in a thread. Raises OSError."""
+        """Write the snapshot at `offset`, unless it exists; without `wait` maybe in a thread. Raises OSError."""
         if self.snapshots and self.snapshots[-1] >= offset:
             return
         unsynced = [index for index in self.indexes.values() if not index.is_synced]
@@ -225,7 +225,7 @@ def _sync(storage: Storage, directory: str, indexes: Sequence[TransactionIndex])
     for index in indexes:
         index.sync()
     if indexes:
-        storage.sync_directory(directory)  # the names of new files
+        storage.sync_directory(directory)  # for the names of new files
 
 
 def _is_index(entry: Entry) -> bool:

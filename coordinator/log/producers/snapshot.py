@@ -30,7 +30,7 @@ def row_of(producer: Producer) -> bytes:
 
 
 def rows_of(producer: Producer) -> bytes:
-    """Encode a producer with a row for each remembered batch, for the next node of the log."""
+    """Encode a producer with a row for each remembered batch, for the next node that leads the log."""
     earlier = b"".join(_row(producer, batch, batch.timestamp_ms) for batch in producer.batches[:-1])
     return earlier + row_of(producer)
 

@@ -33,7 +33,7 @@ class LastRecord(NamedTuple):
     """The last batch and epoch of a producer in a log, which compaction must keep."""
 
     data_offset: int | None
-    """The offset of its newest batch of data; None when its newest epoch has only a marker."""
+    """The offset of the producer's newest batch of data; None when its newest epoch has only a marker."""
     epoch: int
 
 
@@ -75,7 +75,7 @@ class Producers:
         return len(self._by_id)
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """Add producers of a snapshot, which may have several entries with one batch each. `restored` ends it."""
+        """Add producers of a snapshot, which may have several entries with one batch each. Call `restored` after it."""
         for producer in producers:
             earlier = self._by_id.get(producer.producer_id)
             if earlier is not None:

@@ -92,7 +92,7 @@ class ProducerStateManager:
 
     @property
     def producers(self) -> Producers:
-        """The state at the log's end. It is loaded at once when it is not in memory (`loading` is the job for it)."""
+        """The state at the log's end. A state that is not in memory is loaded at once; `loading` is a job for this."""
         while not self.is_loaded:
             self._load_on()
         return self._producers
@@ -222,7 +222,7 @@ class ProducerStateManager:
         self._files.swap_ended(segment.base_offset)
 
     def cut(self) -> None:
-        """Note that the log was cut: the state may have too much. Raises OSError."""
+        """Note that the log was cut: the state may have producers of removed records. Raises OSError."""
         self._files.forget()
         self.verifications = Verifications()
         self._stop_loading()
@@ -248,7 +248,7 @@ class ProducerStateManager:
         """Check whether a client may append this batch. Returns the earlier append that the batch duplicates, or None.
 
         Raises InvalidProducerEpoch (fenced) or OutOfOrderSequence; InvalidTxnState for a transaction that is neither
-        open here nor verified, see `verification`.
+        open in this log nor verified, see `verification`.
         """
         producer = self.producers.get(header.producer_id)
         if (
@@ -259,7 +259,7 @@ class ProducerStateManager:
             and not header.attributes & TRANSACTIONAL
             and not self.verifications
         ):
-            return None  # the usual case: the checks below have the same result in four times the time
+            return None  # the usual case: the checks below give the same result in four times the time
         seen = earlier_append(producer, header)
         if seen is not None:
             return seen

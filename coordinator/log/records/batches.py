@@ -73,7 +73,7 @@ def build(
     compression: int = NO_COMPRESSION,
     log_append_time: bool = False,
 ) -> bytearray:
-    """Build one batch of `records`, at least one, all with the same timestamp, for `UnifiedLog.append`."""
+    """Build one batch of one or more `records` with the same timestamp, for `UnifiedLog.append`."""
     if not records:
         raise ValueError("a batch needs at least one record")
     builder = DefaultRecordBatchBuilder(
@@ -175,7 +175,7 @@ def plain(data: Buffer, header: BatchHeader, limits: Allowed) -> Plain:
 
 
 def _is_surely_small(size: int, records: int, limits: Allowed) -> bool:
-    """Whether so many bytes have no room for too many headers or a large record."""
+    """Whether a batch of `size` bytes has no room for too many headers or a large record."""
     if size <= UNCOUNTED_BYTES:
         return True
     room = size - HEADER_SIZE - records * _LEAST_RECORD
@@ -186,12 +186,12 @@ def _read(batch: Plain) -> Iterable[LogRecord]:
     if batch.has_large:
         # the reader below copies each record at once: 64 MB take 60 ms and hold up the event loop
         return cast(Iterable[LogRecord], views_of(batch.data, batch.header))
-    # it takes any buffer, but its annotation says bytes
+    # aiokafka's reader takes any buffer, but its annotation says bytes
     return cast(Iterable[LogRecord], DefaultRecordBatch(cast(bytes, batch.data)))
 
 
 def greatest_timestamp(batch: Plain) -> int:
-    """Return the greatest timestamp of all checked records in ms; -1 when none has one. Raises InvalidRecords."""
+    """Return the greatest timestamp of all checked records in ms; -1 when no record has one. Raises InvalidRecords."""
     greatest, expected = NO_TIMESTAMP, batch.header.base_offset
     with Reading(InvalidRecords, batch.header):
         for record in _read(batch):  # this loop repeats `checked_records`, whose use would take 15 % more time

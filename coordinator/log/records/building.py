@@ -28,7 +28,7 @@ from muster.protocol.wire import UVARINTS, uv
 
 _OUTSIDE = (0, NO_PRODUCER_ID, -1)
 _ONE_BYTE = 64
-"""A number below this one is one byte as a zigzag varint."""
+"""A number below this limit is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
 _SHORT = len(UVARINTS) // 2
 _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
@@ -38,7 +38,7 @@ _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
 def build_packed(
     records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None, base_sequence: int = 0
 ) -> bytearray:
-    """Build one batch of `records`, at least one, all with the same timestamp, for `UnifiedLog.append`.
+    """Build one batch of one or more `records` with the same timestamp, for `UnifiedLog.append`.
 
     Each record is given from the length of its key on. `producer`: id and epoch of the producer whose transaction has
     the batch. `base_sequence`: Kafka's group coordinator writes 0, its transaction coordinator -1.
@@ -86,7 +86,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_records(records: Sequence[LogRecord], header: BatchHeader) -> bytes:
-    """Return the records of a batch with this header, one after the other. As on Kafka their attributes are 0."""
+    """Return the records of a batch with this header, one after the other. Their attributes are 0, as on Kafka."""
     parts: list[bytes] = []
     for record in records:
         body = [

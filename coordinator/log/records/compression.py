@@ -27,7 +27,7 @@ UNPACKED_LIMIT: Final = 1 << 30
 BYTES_PER_RECORD: Final = 64
 """A batch may have one record or header per this many bytes of its limit for unpacked bytes."""
 REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
-"""The limit for all batches of one request together, if it has more than one."""
+"""The limit of unpacked bytes for all batches of a request together, if the request has more than one batch."""
 
 _FIRST_BYTES = 64 * 1024
 _MAPPED_BYTES = 1024 * 1024
@@ -50,7 +50,7 @@ class Allowed(NamedTuple):
 
 
 SMALL: Final = Allowed(1024 * 1024, 2_000)
-"""The limits for a batch that is read on the event loop: some two milliseconds."""
+"""The limits for a batch that is read on the event loop: the read takes some two milliseconds."""
 
 
 def allowed(max_message_bytes: int) -> Allowed:

@@ -1,7 +1,7 @@
 """The header of a record batch v2 (KIP-98): the only module that knows the layout of its 61 bytes.
 
-All fields are big-endian, in the order of `BatchHeader`. The length counts, and the CRC-32C covers, the bytes after it.
-A message of an old format (`protocol.message_sets`) is read as the header of a batch too.
+All fields are big-endian, in the order of `BatchHeader`. The length field counts the bytes after it, and the CRC-32C
+covers the bytes after it. Messages of old formats (`protocol.message_sets`) are read as headers too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER_SIZE = 61
 MIN_BATCH_SIZE = message_sets.MIN_SIZES[0]
 """The least size of a batch of any format."""
 LENGTH_OVERHEAD = 12
-"""Bytes before those that the length counts."""
+"""Bytes at the start of a batch that its length field does not count."""
 MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 UNKNOWN_COUNT = -1
 """The record count of a compressed message: it is known only after unpacking."""
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The producer's sequence of the last record; -1: none. Sequences begin again after 2^31 - 1 (KIP-98)."""
+        """The producer's sequence of the last record; -1 without one. Sequences begin again after 2^31 - 1 (KIP-98)."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
@@ -188,7 +188,7 @@ def whole_batches(data: Buffer) -> tuple[int, int, int]:
     """Return how many bytes of `data` are whole batches v2, the size of the next batch, and the next offset.
 
     The size is 0 when no batch can follow; the offset is -1 when no batch is whole. Where `data` begins with an old
-    message, the result is that for old messages.
+    message, the old messages are counted.
     """
     at, stop, last = 0, len(data), -1
     while stop - at >= HEADER_SIZE:
@@ -273,7 +273,7 @@ def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Bu
 
 
 def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
-    """Mark the records' timestamps as times of creation, set the greatest one, and update the CRC."""
+    """Mark the records' timestamps as times of creation, set the greatest timestamp, and update the CRC."""
     attributes = _ATTRIBUTES.unpack_from(buffer, CRC_START)[0] & ~LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)

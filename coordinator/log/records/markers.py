@@ -64,7 +64,7 @@ def build_marker(
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
-    """Read the marker in a control batch. None: of another kind, or empty after compaction. Raises CorruptBatch."""
+    """Read the marker in a control batch. None when the batch is of another kind, or empty. Raises CorruptBatch."""
     if header.record_count == 0:
         return None
     if len(data) == HEADER_SIZE + _RECORD.size:

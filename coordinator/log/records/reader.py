@@ -51,14 +51,14 @@ class LogRecord(Protocol):
 
     offset: int
     timestamp: int
-    """The time in ms: the append's when the batch says so."""
+    """The time in ms of the record's creation, or of its append when the batch says so."""
     key: bytes | None
     value: bytes | None
-    """None is a tombstone."""
+    """The value is None in a tombstone."""
     headers: Headers
 
 
-class Reading:  # as a generator it would take a third of the time of a small batch
+class Reading:  # as a generator, this class would take a third of the time of a small batch
     """Raises `kind` in place of the errors of the reader and the codecs."""
 
     __slots__ = ("_header", "_kind")

@@ -36,7 +36,7 @@ LEAVE_IT = "it is left as it is and not served"
 
 
 class Finding(NamedTuple):
-    """A difference from what a clean stop leaves."""
+    """A difference from the files that a clean stop leaves."""
 
     severity: str
     """DAMAGE, or NOTE for a difference that the next start repairs by itself."""
@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
     unknown_offset: int = -1
     """The offset of a batch of an unknown format, which may be valid; or -1."""
     is_misplaced: bool = False
-    """Whether it is a batch with a right CRC and an impossible offset."""
+    """Whether the stretch is a batch with a right CRC and an impossible offset."""
     is_torn: bool = False
     """Whether the stretch is at the end of the file and may be an append that a crash cut short."""
 
@@ -75,7 +75,7 @@ class SegmentFacts(NamedTuple):
 
     base_offset: int
     name: str
-    """The path of its files without a suffix."""
+    """The path of the segment's files without a suffix."""
     size: int
     batches: int
     next_offset: int

@@ -37,7 +37,7 @@ _SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), L
 
 
 def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> None:
-    """Remove what a crash left, and finish a swap that is valid. `absent`: base offsets of segments elsewhere."""
+    """Remove what a crash left, and finish a valid swap. `absent`: base offsets of segments not on this machine."""
     leftovers = _Leftovers(storage, directory, absent)
     if not leftovers.exist():
         for name in leftovers.remove_unmatched_indexes():
@@ -84,7 +84,7 @@ class _Leftovers:
         name = swap[:20]
         first = int(name)
         bases = {base_offset_of(file) for file in self._files if file.endswith(LOG_SUFFIX)}
-        # an empty one may have lost its batches, and replaces no existing segment
+        # an empty swap may have lost its batches, and replaces no existing segment
         whole_to = self._end_of(self._files[swap]) if self._files[swap].size else None
         if whole_to is None and first in bases:
             # the segments from which this one was made still exist, undamaged
@@ -105,7 +105,7 @@ class _Leftovers:
         self._storage.sync_directory(self._directory)
 
     def _remove_replaced(self, first: int, end: int) -> None:
-        # the oldest first: a tombstone must not be removed before the records that it removed
+        # the oldest segment first: a tombstone must not be removed before the records that it deletes
         for file in sorted(self._files):
             base_offset = base_offset_of(file)
             if base_offset is not None and first <= base_offset < end:

@@ -69,7 +69,7 @@ class LogLoader:
     wait_for_sync: bool = False
     engine: Engine | None = None
     absent: Sequence[SegmentFigures] = ()
-    """Segments that are part of the log and not on this machine; the newest one is always here."""
+    """Segments of the log that are not on this machine; the newest segment always is."""
     _segments: list[Segment] = field(default_factory=list, init=False)
 
     @property
@@ -95,7 +95,7 @@ class LogLoader:
         start_offset, doubtful_start = self._start(end_offset)
         self._report_lost_end(max(start_offset, end_offset))
         if start_offset > end_offset:
-            # the segments between were deleted on purpose, and the tail was lost: no offset may be given out twice
+            # the segments between were deleted on purpose, and the tail was lost: no offset may be used twice
             self._set_segments_aside(start_offset)
             end_offset = start_offset
         epochs.truncate_from_end(end_offset + 1)
@@ -156,7 +156,7 @@ class LogLoader:
         return not last_stop.was_clean and name.endswith(SNAPSHOT_SUFFIX) and offset > last_stop.recovery_point
 
     def _start(self, end_offset: int) -> tuple[int, int]:
-        """Return the start of the log; and again, if only a checkpoint puts it after existing segments, or else -1."""
+        """Return the start of the log, and the doubtful start of `LogSegments`, which is the same offset or -1."""
         segments, noted = self._segments, self.last_stop.start_offset
         if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
             # a deletion of records removes its segments before it writes the checkpoint
@@ -215,7 +215,7 @@ class LogLoader:
         return newest.base_offset
 
     def _report_lost_end(self, end_offset: int) -> None:
-        """Kafka serves the rest silently; an operator should know of the loss."""
+        """Report the loss of synced records to the operator. Kafka serves the remaining records silently."""
         recovery_point = self.last_stop.recovery_point
         if end_offset < recovery_point:
             _logger.error(
@@ -229,7 +229,7 @@ class LogLoader:
     # -- recovery
 
     def _recover(self, epochs: LeaderEpochs) -> int:
-        """Check everything behind the recovery point, note its epochs, cut a torn tail; return the log's end offset."""
+        """Check the log behind the recovery point, note the epochs, cut a torn tail; return the log's end offset."""
 
         def note(header: BatchHeader) -> None:
             if header.leader_epoch > epochs.latest:
@@ -294,8 +294,8 @@ class LogLoader:
                 "more",
             )
         elif later:
-            # A power cut: later segments reached the disk before this end did. So nothing of either was acknowledged as
-            # synced. The whole batches stay.
+            # A power cut: later segments reached the disk before this end did. So no record of this end or later was
+            # acknowledged as synced. The whole batches stay.
             _logger.error("a torn segment was cut off", **facts, lost_from_offset=checked.next_offset,
                           lost_before_offset=later[0].base_offset)  # fmt: skip
         elif reason:

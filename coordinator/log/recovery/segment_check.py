@@ -33,7 +33,7 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
 MAX_TORN_BYTES = 128 * 1024 * 1024
-"""The limit for a torn tail in bytes: no batch is so large."""
+"""The limit for a torn tail in bytes: no batch is that large."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
@@ -162,7 +162,7 @@ def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> b
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
-    """Check the batch at `at` of `data`, from whose start on the file has `left` bytes.
+    """Check the batch at `at` of `data`; the file has `left` bytes from its start on.
 
     Returns the header of a whole and valid batch, or None and the reason; "" when `data` ends too early.
     """

@@ -1,4 +1,4 @@
-"""Segments whose file is not on this machine (`durability.Engine`): reads of it raise `SegmentAbsent`."""
+"""Segments whose file is not on this machine (`durability.Engine`): reads of the file raise `SegmentAbsent`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`fetch(base_offset, then)` fetches a segment, then calls `then(None)` or `then(error)`. Its result ends the wait."""
+"""`fetch(base_offset, then)` fetches a segment, then calls `then(None)` or `then(error)`. The result ends the wait."""
 
 
 class SegmentFigures(NamedTuple):
@@ -20,7 +20,7 @@ class SegmentFigures(NamedTuple):
     base_offset: int
     size: int
     first_timestamp: int
-    """The timestamp of its first batch; -1 when that has none."""
+    """The timestamp of the first batch; -1 when that batch has none."""
     max_timestamp: int
     """The greatest timestamp; -1 when no record has one."""
     max_timestamp_offset: int
@@ -32,7 +32,7 @@ class AbsentFile:
     __slots__ = ("_base_offset", "_failure", "path")
 
     def __init__(self, path: str, base_offset: int, failure: LogError | None = None) -> None:
-        """`failure`: why it cannot be fetched either."""
+        """`failure`: why the segment cannot be fetched; None when it can."""
         self.path = path
         self._base_offset = base_offset
         self._failure = failure

@@ -7,7 +7,7 @@ moment leaves either the old segments or the new one.
 Steps 1 and 3 work on files, in a thread. Step 2 changes the log in memory, on the event loop:
 
 1. `commit_swap`: writes the indexes and the end offset of the replaced segments. Then `.log.cleaned` becomes
-   `.log.swap`. From here on a start finishes the swap (`leftovers`).
+   `.log.swap`. From then on a start finishes the swap (`leftovers`).
 2. `LogSegments.replace`: readers go on in the `.log.swap`, which is held open.
 3. `finish_swap`: the old files are removed, and the new files get their names. Then `Segment.end_swap`.
 """
@@ -144,7 +144,7 @@ def remove_cleaned(storage: Storage, cleaned: CleanedFile) -> None:
 
 
 def finish_swap(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
-    """Replace the files of the segments `replaced` by those of `name`, unless a start has. Under `files_lock`."""
+    """Replace the files of the segments `replaced` by those of `name`, unless a start has. Hold `files_lock`."""
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     names = {entry.name for entry in storage.entries(directory)}
     if swap_name not in names:

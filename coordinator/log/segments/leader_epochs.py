@@ -33,7 +33,7 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Begin `epoch` at `start_offset`. True when it is new. As on Kafka, contradicting entries are dropped."""
+        """Begin `epoch` at `start_offset`. True for a new epoch. As on Kafka, contradicting entries are dropped."""
         if epoch < 0:
             return False
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
@@ -72,7 +72,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget epochs before that of `start_offset`, which begins there now. True when an entry was changed."""
+        """Forget the epochs before the epoch of `start_offset`, and begin that epoch there. True after a change."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return False

@@ -84,7 +84,7 @@ class LogSegments(Sequence[Segment]):
         active = self.active
         return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
 
-    # -- beginning new ones
+    # -- beginning new segments
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
         """Whether a batch needs a new segment: the active one is too full, old or far. Raises RecordListTooLarge."""
@@ -96,7 +96,7 @@ class LogSegments(Sequence[Segment]):
             segment.created_ms = wall_ms
             waited_ms = 0
         elif segment.first_timestamp >= 0 and max_timestamp >= 0:
-            # by the records' own time if they have one, as on Kafka: replayed old data rolls as before
+            # measured by the records' own time if they have one, as on Kafka: replayed old data rolls as before
             waited_ms = max_timestamp - segment.first_timestamp
         else:
             waited_ms = wall_ms - segment.created_ms
@@ -161,7 +161,7 @@ class LogSegments(Sequence[Segment]):
         return count
 
     def cut_last(self, offset: int) -> int:
-        """Make the last segment active again, without `offset` and later; return its end. Waits for the disk."""
+        """Cut the last segment at `offset`, make it active again, and wait for the disk; return its end."""
         segment = self.active = self._segments[-1]
         self._sealed_bytes = -1
         where = segment.locate(offset)

@@ -191,7 +191,7 @@ class Segment:
 
     @property
     def is_index_full(self) -> bool:
-        """Whether no entry fits into `segment.index.bytes` (Kafka keeps one entry of the time index for the roll)."""
+        """Whether no further entry fits into `segment.index.bytes` (one entry of the time index is for the roll)."""
         limit = self.config.segment_index_bytes
         return len(self.index()) >= limit // OFFSET_ENTRY or len(self.time_index()) >= limit // TIME_ENTRY - 1
 

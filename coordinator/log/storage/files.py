@@ -187,7 +187,7 @@ class DiskFile:
             self._write_rest(parts, written, position)
 
     def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
-        # a short write: the next one raises the error (ENOSPC), or goes on after a signal or a limit
+        # a short write: the next write raises the error (ENOSPC), or goes on after a signal or a limit
         rest = memoryview(b"".join(parts))[written:]
         position += written
         while rest:
@@ -243,7 +243,7 @@ class DiskFile:
         return False
 
     def close(self) -> None:
-        """Close its descriptor, once no sync needs it any more."""
+        """Close the file's descriptor, once no sync needs it any more."""
         with self._guard:
             descriptor, self._descriptor = self._descriptor, -1
             self._is_closed_until_used = False
@@ -256,7 +256,7 @@ class DiskFile:
 
 
 def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Size and time of a directory's entry. None: it was removed, or is a symbolic link without a target."""
+    """Size and time of a directory's entry. None: the entry was removed, or is a symbolic link without a target."""
     try:
         return entry.stat()
     except FileNotFoundError:

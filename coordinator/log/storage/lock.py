@@ -49,6 +49,6 @@ class DirectoryLock:
 
 
 def _holder(descriptor: int) -> int | None:
-    """The pid that the holder has written; Kafka writes none."""
+    """The pid that the holder has written into the lock file; Kafka writes none."""
     text = os.pread(descriptor, 32, 0).strip()
     return int(text) if text.isdigit() else None

@@ -11,7 +11,7 @@ from muster.coordinator.log.storage.interfaces import Buffer, Entry
 
 
 class MemoryFile:
-    """A `storage.File` that is a bytearray. As an open file, it is used under any name until `close`."""
+    """A `storage.File` that is a bytearray. As on a disk, an open file stays the same after a rename, until `close`."""
 
     __slots__ = ("_files", "_open", "_path")
 

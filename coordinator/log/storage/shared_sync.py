@@ -1,7 +1,7 @@
 """Syncs that run in threads, never on the event loop; each serves all waiting callers.
 
 Logs make one of two promises. Page cache: bytes are durable once they are written. They survive a killed process, but
-not a power cut. Disk: bytes are durable once they are synced. A log makes the second one only with a `SharedSync`.
+not a power cut. Disk: bytes are durable once they are synced. A log makes the second promise only with a `SharedSync`.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class SharedSync:
         self._sync_all, self._clock = sync_all, clock
 
     def sync(self, begin: Callable[[], Sync], files: Callable[[], int] = lambda: 1) -> None:
-        """Sync files in a thread; one `sync_all` may serve many callers or many `files`. `begin`: the arguments of
-        `run`.
+        """Sync files in a thread; one `sync_all` may serve many callers or many `files`. `begin`: returns the arguments
+        of `run`.
 
-        A request during a round belongs to the next one, which first waits for more requests.
+        A request during a round belongs to the next round, which first waits for more requests.
         """
         if self._clock is None:
             self.run(*begin())
@@ -153,7 +153,7 @@ class SharedSync:
             failure = _outcome(job)
             self._outcomes.append((done, failure))
             if self._posted:
-                return  # an earlier result's call of the event loop is pending, and passes this one too
+                return  # a call for an earlier result is pending, and passes this result too
             self._posted = True
             try:
                 self._post(self._deliver)
@@ -164,7 +164,7 @@ class SharedSync:
         self._executor.submit(work)
 
     def _deliver(self) -> None:
-        # this comes first: a result that arrives from now on needs another call
+        # this assignment comes first: a result that arrives from now on needs another call
         self._posted = False
         outcomes = self._outcomes
         try:

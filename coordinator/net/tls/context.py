@@ -1,6 +1,6 @@
 """The `ssl` context of a listener, made from its settings: versions, cipher suites, keys, and the handshake's object.
 
-Java uses the standard's names of suites (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), OpenSSL its own ones
+Java uses the standard's names of suites (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), OpenSSL has its own names
 (ECDHE-RSA-AES256-GCM-SHA384).
 """
 
@@ -108,7 +108,7 @@ class ListenerSSLObject(ssl.SSLObject):
 
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""The supported versions. Java has disabled the older ones too."""
+"""The supported versions. Java has disabled the older versions too."""
 OLD: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 _ANY: Final = ("TLS", "SSL", "Default")
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -259,7 +259,7 @@ def _file(text: str) -> Iterator[str]:
 
 
 class ListenerTls:
-    """The present TLS of one listener. Changed files and properties are read again; if that fails, TLS stays."""
+    """The present TLS of one listener. Changed files and properties are read again; if that fails, nothing changes."""
 
     def __init__(self, listener: str, settings: TlsSettings) -> None:
         self._listener = listener
@@ -286,7 +286,7 @@ class ListenerTls:
         log.info("certificates were read anew", listener=self._listener, subject=subject(self.now.certificate))
 
     def check(self, settings: TlsSettings) -> None:
-        """Check whether these may be the settings from now on. Raises TlsError with Kafka's reasons (SslFactory)."""
+        """Check whether the listener may use these settings. Raises TlsError with Kafka's reasons (SslFactory)."""
         if settings == self._settings and _stamps(settings) == self._seen:
             return
         new, old = build(settings), self.now

@@ -1,6 +1,6 @@
 """The start of a TLS connection: its plain socket until the TLS handshake is complete.
 
-A connection counts, waits and is refused before its handshake, so limits include clients that never finish one.
+A connection counts, waits and is refused before its handshake, so limits include unfinished handshakes.
 
 A handshake costs the server 1.3 ms, and begins when the client has sent bytes. One iteration of the event loop does
 only some steps of handshakes. So the requests of others are handled in between.
@@ -36,7 +36,7 @@ MAX_HANDSHAKES: Final = 1_000
 MAX_STEPS_AT_ONCE: Final = 10
 """The most steps of handshakes in one iteration of the event loop. A step is a start, or received bytes."""
 _TLS_RECORD: Final = b"\x16"
-"""The first byte of every TLS connection. No request of Kafka's begins with it: its size would be 369 MB."""
+"""The first byte of every TLS connection. No Kafka request begins with this byte: the request would have 369 MB."""
 
 
 class Handshakes:
@@ -69,7 +69,7 @@ class Handshakes:
             await allowed
 
     def may_step(self, allowed: Callable[[], object]) -> bool:
-        """Whether a step may be done now. If not, `allowed` is called when it may."""
+        """Whether a step may be done now. If not, `allowed` is called when it may be done."""
         if self._done >= MAX_STEPS_AT_ONCE:
             self._waiting.append(allowed)
             return False
@@ -140,7 +140,7 @@ class PlainSocket:
             self._may_step = False
 
     async def serve(self, connection: Connection, tls: ListenerTls, handshakes: Handshakes, clock: Clock) -> None:
-        """Begin TLS as soon as `connection` is admitted, and give it the transport. End it if that fails."""
+        """Begin TLS as soon as `connection` is admitted, and give it the transport. Close `connection` if TLS fails."""
         loop = asyncio.get_running_loop()
         connection.connection_made(self)  # type: ignore[arg-type]  # as much of a transport as it needs until then
         if not await self._may_establish:

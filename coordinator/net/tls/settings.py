@@ -14,7 +14,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Kafka's defaults. Printing this shows no passwords, keys or certificates."""
+    """Kafka's defaults. Printed settings show no passwords, keys or certificates."""
 
     ssl_keystore_type: str = "JKS"
     ssl_keystore_location: str | None = None

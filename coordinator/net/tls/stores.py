@@ -24,7 +24,7 @@ class BadStore(ValueError):
 
 
 class JavaKeyStore(NamedTuple):
-    """A store. `keys`: (protected key, chain in DER), in order. `trusted`: certificates in DER."""
+    """A Java key store. `keys`: (protected key, chain in DER), in order. `trusted`: certificates in DER."""
 
     keys: tuple[tuple[bytes, tuple[bytes, ...]], ...]
     trusted: tuple[bytes, ...]
@@ -281,7 +281,7 @@ def _java_trusted(data: bytes, password: str | None, where: str) -> tuple[bytes,
     store = _pkcs12(data, password, where, "ssl.truststore.password")
     others = [other.certificate for other in store.additional_certs]
     if store.cert is not None:
-        # of a key's own chain only the first certificate, and all certificates outside of the chain
+        # trusted are the first certificate of a key's own chain, and all certificates outside of the chain
         chain = {store.cert.certificate.issuer}
         for _ in others:
             chain |= {other.issuer for other in others if other.subject in chain}

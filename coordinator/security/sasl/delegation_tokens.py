@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48): short-lived credentials that a user creates for programs that work in the user's name.
 
-A token's id is a SCRAM user. The password is an HMAC of the id with the servers' secret, in base64. A client with both
-acts as the token's owner. Only the token's record is stored, in the metadata log.
+A token's id is a SCRAM user. The password is an HMAC of the id with the servers' secret, in base64. A client with id
+and password acts as the token's owner. Only the token's record is stored, in the metadata log.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Exchange(Protocol):
     """Whether the client has presented a delegation token."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Handle the client's next token, and return the server's. Raises AuthenticationFailed."""
+        """Handle the client's next token, and return the server's token. Raises AuthenticationFailed."""
 
 
 class Refused:
@@ -50,8 +50,8 @@ class Refused:
 class SaslListener(NamedTuple):
     """The SASL settings of a listener. `mechanisms`: functions that begin an exchange, by Kafka's name.
     `max_reauth_ms`: after how long clients of a mechanism re-authenticate; 0: never. `failure_delay_ms`: how long a
-    rejected client waits for the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: whether
-    clients may use delegation tokens.
+    rejected client waits for the answer. `max_receive_bytes`: the largest request of an authentication. `has_tokens`:
+    whether clients may use delegation tokens.
     """
 
     mechanisms: Mapping[str, Callable[[], Exchange]]

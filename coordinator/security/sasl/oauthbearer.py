@@ -112,7 +112,7 @@ _MAX_SKEW_MS: Final = (1 << 31) - 1
 
 
 class BadOption(ValueError):
-    """An option of the login module is invalid. The text names it."""
+    """An option of the login module is invalid. The text names the option."""
 
 
 class UnsecuredOptions(NamedTuple):

@@ -31,7 +31,7 @@ class ScramMechanism(NamedTuple):
     algorithm: str
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """HMAC."""
+        """Return the HMAC of the data."""
         return hmac.digest(key, data, self.algorithm)
 
     def hash(self, data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """The brokers of one process: which of them are live, and the actions on them. `leader_changes` moves leaders.
 
 A node that stops hands over each partition, and then closes its connections. A killed node is cut off, and its state is
-lost. A paused node does nothing. As on Kafka, others lead after `broker.session.timeout.ms`.
+lost. A paused node does nothing. As on Kafka, other nodes lead its partitions after `broker.session.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger("muster.nodes")
 
 
 class Cluster:
-    """See the module. `nodes`: the nodes by id. `states`: the state of each."""
+    """See the module. `nodes`: the nodes by id. `states`: the state of each node."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Cluster:
             raise failures[0]
 
     async def stop_node(self, node_id: int) -> None:
-        """Controlled shutdown: others lead at once, and then its connections end. Raises WrongNode or `ApiError`."""
+        """Controlled shutdown: others lead at once, then the node's connections end. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "stop")
         try:
             if node_id in self._topics.state.brokers:

@@ -32,7 +32,7 @@ class LeadershipSettings:
     """The broker properties that this package uses."""
 
     broker_session_timeout_ms: int = 9_000
-    """How long after its death a broker is treated as dead: then others lead its partitions."""
+    """How long after its death a broker is treated as dead: then other brokers lead its partitions."""
     auto_leader_rebalance_enable: bool = True
     """Whether leadership periodically moves back to the preferred replicas."""
     leader_imbalance_check_interval_seconds: int = 300
@@ -121,14 +121,14 @@ class SharedByNodes(NamedTuple):
     authorizer: Authorizer | None
     open_dispatcher: Callable[[Node], Dispatcher]
     observe: Callable[[int], Any]
-    """Makes the observer of a partition of groups, which all nodes share."""
+    """Makes the observer for the groups of a partition. All nodes share the observer."""
     observe_transactions: Callable[[int], Any]
     transaction_history: str | None
     transactions_loaded: Callable[[], object]
     rack: str | None
     """The rack of the first node."""
     is_bounded: bool
-    """Whether the number of the process's files is limited."""
+    """Whether the number of the process's open files is limited."""
     group_leader_shards: ByPartition[GroupShard] | None
     """The shards of the nodes that lead. None means that the process has one node."""
     transaction_leader_shards: ByPartition[Any] | None

@@ -25,7 +25,7 @@ MAX_BYTES: Final = 1_000
 
 
 def _shortest(path: Path) -> str:
-    """The absolute or the relative path, whichever is shorter: the path of a socket may have some 100 bytes."""
+    """The absolute or the relative path, whichever is shorter: the system allows a socket's path some 100 bytes."""
     return min(str(path), os.path.relpath(path), key=len)
 
 
@@ -41,7 +41,7 @@ class Control:
     async def start(self) -> None:
         """Listen. If that is impossible, only the program itself can control nodes."""
         try:
-            self._path.unlink(missing_ok=True)  # a killed process has left the socket; the directory is ours
+            self._path.unlink(missing_ok=True)  # a killed process has left the socket: the directory is locked
             bound = socket.socket(socket.AF_UNIX)
             before = os.umask(0o177)
             try:

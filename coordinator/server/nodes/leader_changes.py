@@ -48,7 +48,7 @@ class LeaderChanges:
         states: Mapping[int, NodeState],
         renew: Callable[[str, int], object],
     ) -> None:
-        """`nodes`, `states`: live views. `renew(topic, index)`: a history partition has another log or leader."""
+        """`nodes`, `states`: as in `Cluster`. `renew(topic, index)`: a history partition has another log or leader."""
         self._topics = topics
         self._cluster_id = cluster_id
         self._nodes = nodes
@@ -95,7 +95,7 @@ class LeaderChanges:
                     self._renew(name, index)
 
     def _flush(self, topic: str, index: int) -> None:
-        """Write what a shard has collected, while its leader still leads."""
+        """Write the records that a shard has collected, while its leader still leads."""
         for node in self._nodes.values():
             routing = node.routing if topic == GROUP_OFFSETS_TOPIC else node.transactions.routing
             if index < len(routing.shards):
@@ -108,7 +108,7 @@ class LeaderChanges:
         *,
         anew: bool = False,
     ) -> Job[None]:
-        """Change these partitions, some in each step. `decide` is called for each just before its change."""
+        """Change these partitions, some in each step. `decide` is called for each partition just before its change."""
         some: list[Message] = []
         for place in places:
             if self._topics.state.topics_by_id.get(place.topic.topic_id) is not place.topic:
@@ -126,7 +126,7 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Give the partitions of this broker to others, coordinators first. It leaves all in-sync replicas."""
+        """Give the partitions of this broker to others, coordinators first. The broker leaves all in-sync replicas."""
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:

@@ -1,6 +1,6 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-Afterwards they wait as long as the pause was, at most `GRACE_MS`: requests that have arrived are read first.
+Afterwards the timers wait as long as the pause was, at most `GRACE_MS`: requests that have arrived are read first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NodeClock:
 
     @property
     def machine(self) -> NodeClock:
-        """See `Clock`. It pauses with the node."""
+        """See `Clock`. This clock pauses with the node."""
         return self._machine
 
     def pause(self) -> None:

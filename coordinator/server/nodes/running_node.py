@@ -146,7 +146,7 @@ class RunningNode:
         )
 
     def _transaction_settings(self) -> Any:
-        # imported here: most servers have no transactions, and making the class takes longer than all the rest
+        # imported here: most servers have no transactions, and making the class takes longer than the rest of the start
         from muster.coordinator.transactions.commands import TransactionSettings
 
         return self.config.settings(TransactionSettings)
@@ -194,7 +194,7 @@ class RunningNode:
             yield from (one.socket_descriptor for one in self.limits.connections)
 
     async def listen(self) -> None:
-        """Accept connections at the configured ports; after a restart, at the previous ones. Raises OSError."""
+        """Accept connections at the configured ports; after a restart, at the previous ports. Raises OSError."""
         common = self._common
         settings = self.config.settings(NetSettings, self.live.value)
         PROCESS_FILES.join(self)
@@ -273,7 +273,7 @@ class RunningNode:
     # ---- its end
 
     def stop_accepting(self) -> None:
-        """Accept no new connections. Open ones stay open."""
+        """Accept no new connections. Open connections stay open."""
         for listener in self._listeners:
             listener.close()
         if self._next_check is not None:

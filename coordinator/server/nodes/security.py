@@ -45,7 +45,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 def make_delegation_tokens(
     config: Config, topics: Topics, clock: Clock, job_queue: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
-    """Give these nodes delegation tokens, if a key is configured. Returns what stops the expiry."""
+    """Give these nodes delegation tokens, if a key is configured. Returns a function that stops their expiry."""
     secret = config.value("delegation.token.secret.key")
     if not secret:
         return None
@@ -65,7 +65,7 @@ def make_delegation_tokens(
 
 
 class ListenerSecurity:
-    """The security of one node's listeners. `renewals`: each reads certificates or users again when they changed."""
+    """The security of one node's listeners. `renewals`: functions that read changed certificates or users again."""
 
     def __init__(
         self,

@@ -232,7 +232,7 @@ class JobQueue:
         if running.is_behind:
             self._enter_behind(running)
         elif self._is_running:
-            # not within another job's step: each step could deliver the result of the next, without end
+            # the job does not go on within another job's step: each step could deliver the next result, without end
             self._new.append(running)
             self._schedule()
         else:

@@ -56,7 +56,7 @@ _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 class Levels:
     """The level of each logger, which requests for broker loggers (KIP-412) change until the process ends.
 
-    The hierarchy is not the process's own, in which libraries have their levels.
+    These loggers are not those of the process, in which libraries have their levels.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Levels:
         self._hierarchy = root.manager = logging.Manager(root)
 
     def logger(self, name: str) -> logging.Logger:
-        """The logger of Python that says whether lines are enabled. It gets no line."""
+        """The logger of Python that says whether lines are enabled. That logger gets no line."""
         return self._hierarchy.root if name == ROOT else self._hierarchy.getLogger(name)
 
     def name(self, logger: str) -> str:

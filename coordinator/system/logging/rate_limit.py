@@ -2,8 +2,8 @@
 
 Lines of one cause have the same logger, text, subject and reason, without the numbers in the reason. In a window,
 `MAX_OF_A_CAUSE` lines of a cause are logged, and `MAX_OF_A_KIND` of a text. The others are counted, and one line for
-each cause gives their number. Lines about a file or a partition have no limit by kind, and debug lines none. Any thread
-may call the limiter.
+each cause gives their number. Lines about a file or a partition have no limit by kind, and debug lines have no limit.
+Any thread may call the limiter.
 """
 
 from __future__ import annotations

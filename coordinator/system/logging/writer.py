@@ -34,7 +34,7 @@ class LineWriter:
     ) -> None:
         """The thread calls `lost` with the number of lost lines, when lines flow again.
 
-        It calls `tick` after each write, which returns in how many seconds to call it again, or None.
+        After each write it calls `tick`, which returns in how many seconds the next call is due, or None.
         """
         self._write = write
         self._report_lost = lost
@@ -122,7 +122,7 @@ class LineWriter:
 
 
 def writer(stream: Any) -> Write:
-    """Return what writes to a text stream (or None), without its buffer: a thread in there could not end."""
+    """Return a function that writes to a text stream (or None) past its buffer: the buffer could hang a thread."""
     if stream is None:
         return lambda _: None
     try:
