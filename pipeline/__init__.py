@@ -1,5 +1,5 @@
-"""The data pipeline: what the groups did, from a group log. It runs on Spark; reading and decoding work without it.
+"""The data pipeline reads a group log, and shows what the groups did.
 
-It imports only protocol, assignors and coordinator.groups of Muster. It needs `pip install 'muster-kafka[spark]'`;
-nothing of the server imports it.
+It runs on Spark; reading and decoding work without Spark. Of Muster the pipeline imports only protocol, assignors and
+coordinator.groups. It needs `pip install 'muster-kafka[spark]'`; the server never imports it.
 """

@@ -1,4 +1,7 @@
-"""An analysis from end to end. `run` is for programs, `main` for the command line and spark-submit (`submit.py`)."""
+"""A whole analysis, from the source to the page.
+
+`run` is for programs, `main` for the command line and spark-submit (`submit.py`).
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,11 @@ class Analysis(NamedTuple):
 
     about: About
     tables: Mapping[str, DataFrame]
-    """The tables by name, as they are in `out`."""
+    """The tables by their names, as they are written in `out`."""
     chosen: Chosen
-    """What of them fits on a page."""
+    """The rows of the tables that the page shows."""
     page: str | None
-    """The place of the first page; None if it was not requested."""
+    """The path of the first page; None if no page was requested."""
 
 
 def run(
@@ -81,9 +84,9 @@ def run(
 ) -> Analysis:
     """Analyse a source, and write tables and page into the folder `out`, which must stay while the analysis is used.
 
-    `settings`: of the what-if; None: the default grid; empty: none. `compare`: the folder of an earlier analysis, or a
-    time (ms) that divides this one. Raises NotUsable (`out`), NoSource, ClusterError, BadArgument (`compare`),
-    BadOption, ValueError (no Kafka rows), and Spark's own errors.
+    `settings`: the settings of the what-if. None means the default grid, and an empty list means no what-if. `compare`:
+    the folder of an earlier analysis, or a time (ms) that divides this one. Raises NotUsable (`out`), NoSource,
+    ClusterError, BadArgument (`compare`), BadOption, ValueError (no Kafka rows), and Spark's own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
     check_place(spark, out)
@@ -112,13 +115,13 @@ class _Run:
         self._formats = formats
         self._progress = progress
         self._stage = _stage_of(out)
-        # the tables are read more than once, so they are always kept as Parquet, if only for this run
+        # the tables are read several times, so they are always written as Parquet, if only for this run
         self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
         self._tables: dict[str, DataFrame] = {}
 
     def run(self, wanted: Wanted, settings: Sequence[Setting] | None, compare: str | int | None) -> Analysis:
         self._progress.steps = len(TABLES) + 3
-        # before the work: an argument without sense is reported at once
+        # this comes before the work, so that a wrong argument is reported at once
         against = earlier(self._spark, compare) if isinstance(compare, str) else compare
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
@@ -162,7 +165,7 @@ class _Run:
         return Analysis(about, self._tables, chosen, page)
 
     def _keep(self, name: str, rows: DataFrame) -> None:
-        """Write a table, and read it back."""
+        """Write a table, and return its rows as they are read from its files."""
         self._progress.begin(f"table {name}")
         folder = self._folder(name)
         write_table(published(rows, name), folder, (PARQUET,))
@@ -188,12 +191,12 @@ class _Run:
 
 
 def summary(analysis: Analysis, width: int = WIDTH) -> str:
-    """The summary for a terminal of so many columns."""
+    """The summary for a terminal with `width` columns."""
     return text(analysis.chosen, width)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command for spark-submit, and for `python -m muster.pipeline.analyze`; returns the exit status."""
+    """The command of spark-submit and of `python -m muster.pipeline.analyze`. Returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="analyze", description=args.ABOUT, epilog=args.EXAMPLES, formatter_class=form)
     args.add_options(parser)
@@ -201,7 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def analyze(options: argparse.Namespace, prog: str) -> int:
-    """Run an analysis and print its result; the exit status: 1 failed, 2 options without sense, 130 interrupted."""
+    """Run an analysis and print its result.
+
+    The exit status is 1 if it failed, 2 for wrong options, and 130 if it was interrupted.
+    """
     try:
         asked = args.read(options)
         settings = _settings(asked.what_if)
@@ -248,7 +254,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
             compare=asked.compare,
         )  # fmt: skip
         print(summary(analysis, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1))
-        # without Parquet the tables were there until now
+        # without Parquet among the formats, the tables were in this folder until now
         remove(spark, _stage_of(asked.out))
         if analysis.page is not None:
             print(f"page: {analysis.page}")
@@ -260,7 +266,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
 
 
 def _settings(text: str) -> Sequence[Setting] | None:
-    """The settings of the what-if; None: the default ones. Raises BadSetting."""
+    """The settings of the what-if; None means the default settings. Raises BadSetting."""
     if text == args.DEFAULT:
         return None
     if text == args.NONE:

@@ -1,4 +1,4 @@
-"""The options of an analysis, and of `--follow`. Needs nothing of Spark, so the help works without Spark."""
+"""The options of an analysis, and of `--follow`. This module does not import Spark, so `--help` works without Spark."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ CSV: Final = "csv"
 JSON: Final = "json"
 DELTA: Final = "delta"
 FORMATS: Final = (HTML, PARQUET, CSV, JSON)
-"""The formats that an analysis writes. Tables of Delta are read, and followers write them."""
+"""The formats that an analysis writes. Tables of Delta are only read by it; a follower (`--follow`) writes them."""
 
 
 KEEP_ALL: Final = "all"
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _OWN: Final = {"trigger": None, "once": False, "keep": None, "page_every": None, "table_format": None}
-"""Options that need --follow, and their values if they were not given."""
+"""The options that need --follow, with their default values."""
 
 
 class Follow(NamedTuple):
-    """How to follow, checked."""
+    """The checked options of `--follow`."""
 
     trigger_ms: int
     once: bool
     keep_ms: int | None
-    """None: everything is kept."""
+    """For how long the log is kept; None means for ever."""
     page_every: int
     table_format: str
 
 
 def add_follow_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options to a parser."""
+    """Add the options of `--follow` to a parser."""
     group = parser.add_argument_group("following a live cluster")
     group.add_argument("--follow", action="store_true", help="keep tables and page up to date until it is ended")
     group.add_argument("--trigger", metavar="TIME", help="so often it is read on (default: 10s)")
@@ -49,7 +49,7 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_follow_options(options: argparse.Namespace) -> Follow | None:
-    """Check the options; None: do not follow. Raises ValueError with a sentence."""
+    """Check the options; the result is None without --follow. Raises ValueError with a sentence for the user."""
     if not options.follow:
         for name, default in _OWN.items():
             if getattr(options, name) != default:
@@ -93,7 +93,7 @@ OUT: Final = "muster-report"
 DEFAULT: Final = "default"
 NONE: Final = "none"
 _FIRST_YEAR: Final = 1971
-"""Nothing was logged before, in any time zone."""
+"""No record was logged before this year, in any time zone."""
 BOOTSTRAP: Final = "bootstrap.servers"
 
 EXAMPLES: Final = """\
@@ -113,33 +113,33 @@ examples:
 
 
 class BadArgument(ValueError):
-    """A value on the command line without meaning; the message names it, what was expected and what to do."""
+    """A wrong value on the command line. The message names the value, what was expected and what to do."""
 
 
 class Arguments(NamedTuple):
-    """The arguments, checked."""
+    """The checked arguments."""
 
     path: str | None
     kafka: dict[str, str]
-    """Options of the client, `bootstrap.servers` among them; empty for a path."""
+    """The options of the Kafka client, with `bootstrap.servers`; empty if the source is a path."""
     out: str
     formats: tuple[str, ...]
     master: str | None
-    """None: as spark-submit says."""
+    """The URL of Spark's master; None means the master that spark-submit chose."""
     what_if: str
-    """DEFAULT, NONE, or settings as text."""
+    """DEFAULT, NONE, or the settings of the what-if as text."""
     since_ms: int | None
     until_ms: int | None
     groups: tuple[str, ...]
     verbose: bool
     compare: str | int | None = None
-    """The folder of an earlier analysis, or a time (ms) that divides this one; None: compare nothing."""
+    """The folder of an earlier analysis, or a time (ms) that divides this one; None means no comparison."""
     follow: Follow | None = None
-    """None: analyse only the present log."""
+    """The options of `--follow`; None means that the log is analysed once, as it is now."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options to a parser."""
+    """Add the options of an analysis to a parser."""
     parser.add_argument(
         "source",
         nargs="?",
@@ -198,7 +198,7 @@ def read(options: argparse.Namespace) -> Arguments:
     since_ms, until_ms = _times(options)
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
-    # its imports would be loaded with `muster serve` too, which has these options in its help
+    # at the top of the module, `muster serve` would load Spark's checks too: its help has these options
     from muster.pipeline import preflight
 
     try:
@@ -206,7 +206,7 @@ def read(options: argparse.Namespace) -> Arguments:
         follow = read_follow_options(options)
     except ValueError as error:
         raise BadArgument(str(error)) from None
-    # spark-submit has started the JVM already, with its master
+    # spark-submit has already started the JVM, with its own master
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = options.master or (None if submitted else "local[*]")
     groups = tuple(options.group)
@@ -250,7 +250,7 @@ def _compare(options: argparse.Namespace, since_ms: int | None, until_ms: int | 
             f"--compare {given}: it is neither a folder, the --out of an earlier analysis, nor a time such as "
             "2026-01-31T12:00 (UTC)"
         ) from None
-    assert at_ms is not None  # it was given
+    assert at_ms is not None  # the option --compare was given
     if (since_ms is not None and at_ms <= since_ms) or (until_ms is not None and at_ms >= until_ms):
         raise BadArgument(f"--compare {given}: a time between --since and --until was expected")
     return at_ms
@@ -303,7 +303,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def _what_if(text: str) -> str:
-    """The settings, or the text of the file with the settings."""
+    """The settings of the what-if: the option's text, or the text of the file that it names."""
     if text in (DEFAULT, NONE):
         return text
     file = Path(text)

@@ -1,4 +1,4 @@
-"""The present time, after which no record was logged."""
+"""The present time. No record of a log is later than this time."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970."""
+    """The present time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

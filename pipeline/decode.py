@@ -1,15 +1,15 @@
-"""The decoder: raw rows of __consumer_offsets in, decoded rows out, both as Arrow.
+"""The decoder makes decoded rows of the raw rows of __consumer_offsets. Both are Arrow batches.
 
-numpy decodes offset commits here, all rows of a batch at once. These are key types 0 and 1, value versions 0 to 4, and
-tombstones. Nearly every row of a log looks like that. `decode_records` reads every other row by `protocol`, record by
-record, and reports what is wrong with it. Such a row is another record, a damaged one, or a rare form. Rare forms are
-metadata beyond 16 KB and unknown tagged fields. The numpy code need not explain failures, but it must read what
-`protocol` would read. Each row that is given is returned, of whatever kind it is.
+numpy decodes the offset commits of a batch, all at once. They have key types 0 and 1, and value versions 0 to 4 or a
+tombstone. Nearly every row of a log is an offset commit. `decode_records` reads every other row by `protocol`, record
+by record, and reports what is wrong with it. Such a row is another kind of record, a damaged record, or a commit of a
+rare form. A rare form has metadata beyond 16 KB, or unknown tagged fields. The numpy code need not explain failures,
+but it must read what `protocol` would read. The decoder returns each row that it gets, whatever its kind is.
 
 The key has type int16, group string, topic string, partition int32 (strings: length int16 and UTF-8). The value has
-version int16, offset int64, from version 3 on leader epoch int32, metadata string, commit timestamp int64. Version 1
-has an expire timestamp int64. In version 4 the metadata has a compact length. Tagged fields follow, the topic's id as
-tag 0.
+version int16, offset int64, leader epoch int32 (from version 3 on), metadata string, commit timestamp int64. Version 1
+also has an expire timestamp int64. In version 4 the metadata has a compact length, and tagged fields stand at the end.
+Tag 0 is the topic's id.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MAX_TYPE: Final = 1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 _ID_TAG_SIZE: Final = 19
-"""Count of tags, tag, size, 16 bytes."""
+"""The size of a topic id among the tagged fields: count of tags, tag, size, and 16 bytes."""
 
 
 def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Array]]:
-    """Which rows are offset commits of the usual form, and their columns (KEYED and COMMIT of the schema).
+    """Find the offset commits of the usual form, and read their columns (KEYED and COMMIT of the schema).
 
-    The columns have the length of the batch; their values in the other rows mean nothing.
+    The columns have as many values as the batch has rows. The values in all other rows mean nothing.
     """
     taken, key_type, group, topic, partition = _keys(keys)
     has_value = values.valid
@@ -67,7 +67,10 @@ def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Arr
 
 
 def _keys(keys: Binary) -> tuple[Mask, Ints, tuple[Ints, Ints], tuple[Ints, Ints], Ints]:
-    """Which keys are whole and of an offset commit; their type, bounds of group and topic, partition."""
+    """Find the complete keys of offset commits.
+
+    For each, read its type, the bounds of group and topic, and the partition.
+    """
     data, start, end = keys.data, keys.starts, keys.ends
     key_type = integers(data, start, 2)
     taken = keys.valid & (end - start >= 10) & (key_type >= 0) & (key_type <= MAX_TYPE)
@@ -85,7 +88,7 @@ def _keys(keys: Binary) -> tuple[Mask, Ints, tuple[Ints, Ints], tuple[Ints, Ints
 
 
 class _Values:
-    """The fields of the values of the requested rows; `fits` says where they were read."""
+    """The fields of the values of the requested rows. `fits` is true for each row whose fields could be read."""
 
     def __init__(self, values: Binary, key_type: Ints, asked: Mask) -> None:
         data, start, end = values.data, values.starts, values.ends
@@ -111,9 +114,9 @@ class _Values:
 
 
 def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
-    """Size (below 0: not read here) and start of the metadata.
+    """The size and the start of the metadata. The length is an int16, or a compact length of one or two bytes.
 
-    Its length is int16, or compact of one or two bytes.
+    A size below 0 means that the metadata is not read here.
     """
     size, start = integers(data, at, 2), at + 2
     if not compact.any():
@@ -126,7 +129,7 @@ def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
 
 
 def _topic_id(values: Binary, at: Ints, compact: Mask) -> tuple[Ints, Mask, Mask]:
-    """The position of the topic's id, whether it exists, and whether the tagged fields are none or only the id."""
+    """The position of the topic's id, and whether the id exists. Also whether no other tagged field exists."""
     if not compact.any():
         return at, compact, compact
     at = np.where(compact, at, 0)
@@ -143,7 +146,7 @@ _RAW_NAMES = {"log_partition": "partition", "log_offset": "offset", "log_timesta
 
 
 def decode_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode batch by batch, as `mapInArrow` wants it."""
+    """Decode one batch after the other, for Spark's `mapInArrow`."""
     for batch in batches:
         yield from decode(batch)
 
@@ -151,8 +154,8 @@ def decode_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
     """Decode a batch of `schema.RAW` into up to two batches of `schema.DECODED`.
 
-    The first has the commits that numpy read, the second the rest, each in the order of `raw`. The columns from
-    `producer_id` on may be missing. Raises KeyError if another column is missing.
+    The first batch has the commits that numpy read, and the second all other rows. Both are in the order of `raw`. The
+    columns from `producer_id` on may be missing. Raises KeyError if another column is missing.
     """
     if raw.num_rows == 0:
         return []

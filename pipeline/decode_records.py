@@ -1,4 +1,4 @@
-"""Records one by one, by `protocol`: all but offset commits of usual forms. It says why a row cannot be read."""
+"""Decodes single records with `protocol`: all but offset commits of usual forms. An unreadable row gets a reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_KEY: Final = "the record has no key, of which its type is part"
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Row:
-    """The columns that a record fills, with its `kind`; see docs/pipeline-spark.md. Raises nothing."""
+    """The columns that a record fills, and its `kind`; see docs/pipeline-spark.md. It raises no exception."""
     if key is None:
         return {"kind": MALFORMED, **_raw(NO_KEY, None, value)}
     row: Row = {"is_tombstone": value is None}
@@ -47,7 +47,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> Row:
         row["value_version"] = int.from_bytes(value[:2], "big", signed=True)
     try:
         kind, message = OFFSETS.decode_key(key)
-        # the group is filled in also if the value is unreadable: it shows whose record it was
+        # the group is filled in even if the value is unreadable, so that the row shows its group
         row["group"] = getattr(message, "group", None) or getattr(message, "group_id", "")
         version, content = (0, None) if value is None else OFFSETS.decode_value(kind, value)
         return row | _columns(kind, message, version, content)
@@ -62,7 +62,7 @@ def _raw(reason: str, key: bytes | None, value: bytes | None) -> Row:
 
 
 def kind_of(record_name: str) -> str:
-    """The kind of table for a record with this name."""
+    """The kind (of schema.KINDS) of a record with this name."""
     return next(kind for prefix, kind in _PREFIXES if record_name.startswith(prefix))
 
 

@@ -1,6 +1,6 @@
-"""Read fields at computed positions of one buffer, for all rows at once (numpy and Arrow). It knows no format.
+"""Reads fields at computed positions of one buffer, for all rows at once (numpy and Arrow).
 
-Positions are int64 arrays. The caller makes sure that they are in the buffer.
+This module knows no format. Positions are int64 arrays. The caller makes sure that the positions are in the buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 Octets = NDArray[np.uint8]
 
 PAD: Final = 32
-"""Zeros after a small buffer, so that a field can be read before it is known to exist."""
+"""The number of zeros that are added to a small buffer. So a field can be read before it is known to exist."""
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -26,7 +26,7 @@ _TYPES: Final = {2: ">i2", 4: ">i4", 8: ">i8"}
 
 
 class Binary:
-    """A binary column as one buffer with the start and end of each row; a null row is empty."""
+    """A binary column as one buffer, with the start and the end of each row. A null row is empty."""
 
     __slots__ = ("data", "ends", "starts", "valid")
 
@@ -51,19 +51,22 @@ class Binary:
 
 
 def integers(data: Octets, positions: Ints, width: int) -> Ints:
-    """Big-endian signed integers of 2, 4 or 8 bytes; a position too near the end reads the last bytes."""
+    """Big-endian signed integers of 2, 4 or 8 bytes. A position too near the end of the buffer reads the last bytes."""
     # an integer begins at every byte: one array over the same memory
     everywhere: Ints = np.ndarray((len(data) - width + 1,), _TYPES[width], data, 0, (1,))
     return everywhere[np.minimum(positions, len(data) - width)].astype(np.int64)
 
 
 def octets(data: Octets, positions: Ints) -> Ints:
-    """Single bytes, unsigned; a position past the end reads the last byte."""
+    """Single bytes, unsigned. A position past the end of the buffer reads the last byte."""
     return data.take(positions, mode="clip").astype(np.int64)
 
 
 def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints, and the positions after them: far outside the buffer after one with more than ten bytes."""
+    """Zigzag varints, and the position after each of them.
+
+    After a varint of more than ten bytes that position is far outside the buffer.
+    """
     last = octets(data, positions)
     value = last & 127
     after = positions + 1
@@ -84,8 +87,8 @@ def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
 def byte_slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
     """A binary column of data[start:end] for each row, null where not `valid`.
 
-    Valid rows follow each other in the order of the rows. Python reads no byte. The rows and the gaps between them are
-    one Arrow array over the buffer, and Arrow takes every second element.
+    Valid rows follow each other in the order of the rows. No byte is read in Python. The rows and the gaps between them
+    make one Arrow array over the buffer, and Arrow takes every second element.
     """
     rows = len(starts)
     bounds = np.empty(2 * rows + 1, np.int64)
@@ -101,7 +104,10 @@ def byte_slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array
 
 
 def texts(column: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """A binary column as strings; rows without valid UTF-8 become null and the mask has them (None: all are valid)."""
+    """A binary column as strings, and a mask.
+
+    Rows that are not valid UTF-8 are null, and the mask is true for them. The mask is None if all rows are valid.
+    """
     try:
         return column.cast(pa.string()), None
     except pa.ArrowInvalid:
@@ -121,10 +127,10 @@ def _is_utf8(row: bytes | None) -> bool:
 
 
 def uuids(data: Octets, positions: Ints, valid: Mask) -> pa.Array:
-    """Kafka's text form (URL-safe base64, 22 letters) of the 16 bytes at each position; null where not `valid`."""
+    """The 16 bytes at each position in Kafka's text form (URL-safe base64, 22 letters); null where not `valid`."""
     inside = np.clip(np.where(valid, positions, 0), 0, len(data) - 16)
     ids = np.ascontiguousarray(sliding_window_view(data, 16)[inside]).view(np.uint64)
-    # few topics have many commits: each id is written once, unless two ids have the same hash
+    # few topics have many commits: each id becomes text once, unless two ids have the same hash
     mixed = ids[:, 0] * _MIX ^ ids[:, 1]
     _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
     if (ids[first][which] != ids).any():
@@ -149,12 +155,12 @@ def _as_text(ids: Octets) -> pa.Array:
 
 
 def numbers(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
-    """An integer column, null where not `valid`."""
+    """An integer column that is null where not `valid`."""
     narrow = values.astype(kind.to_pandas_dtype())
     return pa.array(narrow, kind) if valid is None or valid.all() else pa.array(narrow, kind, mask=~valid)
 
 
 def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """The given columns, and null for the others."""
+    """A batch with all columns of a schema: those in `columns`, and null for the others."""
     arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,7 +1,7 @@
-"""Tables in Parquet files, read by Arrow in this process: a batch at a time, only the requested columns.
+"""Tables in Parquet files, read by Arrow in this process: a batch at a time, and only the requested columns.
 
-The page needs little. Each read of a table by Spark costs a plan and a job. So of a small log the page was a seventh of
-the whole analysis. Files on other machines are read through Hadoop.
+The page needs few rows. Each read of a table by Spark costs a plan and a job. With Spark, the page took a seventh of
+the whole analysis of a small log. Files on other machines are read through Hadoop.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from pyspark.sql import SparkSession
 from muster.pipeline.output import file_system, is_local, plain
 
 ROWS: Final = 65_536
-"""Rows of one batch."""
+"""The number of rows of one batch."""
 NESTED_ROWS: Final = 1_024
-"""Rows of one batch if a row has lists."""
+"""The number of rows of one batch if a row has lists."""
 
 Open = Callable[[], "str | HadoopFile"]
 
 
 class ParquetTable(NamedTuple):
-    """A table: its own columns, and its files in their order."""
+    """A table: the columns of its own schema, and its files in their order."""
 
     schema: pa.Schema
     files: Sequence[Open]
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
-        """All rows, some columns."""
+        """All rows with some columns, batch by batch."""
         for file in self._opened():
             with file:
                 yield from self._of(file, columns, None)
 
     def rows(self, numbers: Sequence[int], *columns: str) -> Iterator[pa.RecordBatch]:
-        """Some rows by their numbers (ascending), counted from 0 in the order of `batches`."""
+        """The rows with these numbers (ascending). The numbers count from 0 in the order of `batches`."""
         wanted = np.asarray(numbers, dtype=np.int64)
         begin = 0
         for file in self._opened():
@@ -76,7 +76,7 @@ def _picked(batches: Iterator[pa.RecordBatch], numbers: np.ndarray[Any, Any]) ->
 def kept(
     spark: SparkSession, folders: Mapping[str, Sequence[str]], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, ParquetTable]:
-    """Tables by name, each in some folders of Parquet files."""
+    """Tables by their names. Each table consists of the Parquet files in some folders."""
     return {
         name: ParquetTable(schemas[name], [file for folder in of for file in _files(spark, folder)])
         for name, of in folders.items()
@@ -84,7 +84,7 @@ def kept(
 
 
 def of_folder(folder: Path, schema: pa.Schema) -> ParquetTable:
-    """A table in a folder of this machine."""
+    """The table in a folder of this machine."""
     return ParquetTable(schema, [partial(str, file) for file in sorted(folder.glob("*.parquet"))])
 
 
@@ -98,7 +98,7 @@ def _files(spark: SparkSession, folder: str) -> Sequence[Open]:
 
 
 class HadoopFile:
-    """A file of one of Hadoop's file systems, to read, with the methods of Python's files."""
+    """A file in one of Hadoop's file systems, opened for reading. It has the methods of Python's files."""
 
     closed = False
 
@@ -108,12 +108,15 @@ class HadoopFile:
         self._stream: Any = system.open(where)
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes from the current position, fewer at the end."""
+        """Read `size` bytes from the current position, or fewer at the end of the file."""
         wanted = self._length - self.tell() if size < 0 else size
         return bytes(self._stream.readNBytes(wanted))
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Move to a position: counted from the beginning (0), from here (1), from the end (2)."""
+        """Move to a position.
+
+        `place` counts from the begin of the file (0), the current position (1), or the end (2).
+        """
         self._stream.seek(place + (0, self.tell(), self._length)[whence])
         return self.tell()
 
@@ -122,19 +125,19 @@ class HadoopFile:
         return int(self._stream.getPos())
 
     def seekable(self) -> bool:
-        """Yes."""
+        """A Hadoop file can be read from any position."""
         return True
 
     def readable(self) -> bool:
-        """Yes."""
+        """A Hadoop file can be read."""
         return True
 
     def writable(self) -> bool:
-        """No."""
+        """A Hadoop file of this class cannot be written."""
         return False
 
     def flush(self) -> None:
-        """Nothing to do."""
+        """Do nothing: the file is never written."""
 
     def close(self) -> None:
         """Close the file."""

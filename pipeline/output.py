@@ -1,7 +1,7 @@
-"""Write the results of an analysis, tables and page, through Hadoop's file systems: anywhere that Spark can write.
+"""Writes the results of an analysis, tables and page, with Hadoop's file systems: anywhere that Spark can write.
 
-Delta Lake needs its jar. It is a source, and a format of a follower's tables: each version is a transaction. A failure
-in Spark becomes one sentence, without the places in Java, Scala and Python.
+A Delta Lake table can be a source, and the format of a follower's tables: each version is a transaction. Delta Lake
+needs its jar. A failure in Spark becomes one sentence, without names of modules in Java, Scala and Python.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from muster.pipeline.arguments import CSV, JSON, PARQUET
 from muster.pipeline.preflight import NotUsable, check_out
 
 _CAUSE: Final = "Caused by: "
-"""How Java names the cause of an error."""
+"""The words before the cause of an error in Java's texts."""
 _OURS: Final = re.compile(r"^(?:.*: )?muster\.pipeline\.[\w.]+: (.+)$")
-"""How Python shows an error of a source of the pipeline in a worker.
+"""The form in which Python shows an error of a source of the pipeline in a worker.
 
 It stands at the end of a traceback, or in its place.
 """
 
 
 def reason(error: Exception) -> str:
-    """The error and its last cause. If the pipeline itself raised it in a worker, only that."""
+    """The error and its last cause. If the pipeline itself raised the error in a worker, only that error."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
@@ -44,19 +44,22 @@ def reason(error: Exception) -> str:
 
 
 EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
-"""The settings with which a session must start."""
+"""The settings with which a session must start to use Delta Lake."""
 _FEW: Final = "spark.databricks.delta.snapshotPartitions"
-"""In how many parts the log of a table is read. The default of 50 is slow for tables with few files."""
+"""The setting for the number of parts in which Delta's log of a table is read.
+
+Its default of 50 is slow for tables with few files.
+"""
 _PARTS: Final = "2"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 
 
 class NoDelta(ValueError):
-    """Delta Lake is missing; the message says how to get it."""
+    """Delta Lake is missing. The message says how to get it."""
 
 
 def prepare(spark: SparkSession, what: str) -> None:
-    """Prepare a session that was started with EXTENSION. Raises NoDelta; `what` needs Delta."""
+    """Prepare a session that was started with EXTENSION. Raises NoDelta, with the text that `what` needs Delta."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:
@@ -73,16 +76,16 @@ def prepare(spark: SparkSession, what: str) -> None:
 
 
 def write_delta(table: DataFrame, folder: str) -> None:
-    """Replace the rows of a table. Readers see the old rows or the new ones."""
+    """Replace the rows of a Delta table. Readers see either all old rows or all new rows."""
     table.write.format("delta").mode("overwrite").save(folder)
 
 
 LARGE: Final = ("commits",)
-"""Tables as long as the log. Each text format of the others is one file."""
+"""Tables that have about as many rows as the log. In a text format, every other table is one file."""
 
 
 def check_place(spark: SparkSession, out: str) -> None:
-    """Check that a folder can be written into, wherever it is. It leaves nothing behind. Raises NotUsable."""
+    """Check that a folder can be written into, on any file system. Nothing is left in the folder. Raises NotUsable."""
     probe = f"{out.rstrip('/')}/.probe"
     try:
         if is_local(spark, out):
@@ -95,15 +98,15 @@ def check_place(spark: SparkSession, out: str) -> None:
 
 
 def is_local(spark: SparkSession, path: str) -> bool:
-    """Whether a path is in this machine's file system, for Spark."""
+    """Whether Spark understands a path as one in this machine's file system."""
     return str(file_system(spark, path)[0].getScheme()) == "file"
 
 
 def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large: bool = False) -> None:
     """Write a table: Parquet into `folder`, text into FOLDER.csv and FOLDER.json beside it.
 
-    Existing ones are replaced. Text is one file on this machine, unless the table is `large`; elsewhere it is a folder
-    of files.
+    An existing table is replaced. On this machine text is one file, unless the table is `large`. Otherwise it is a
+    folder of files.
     """
     if CSV in formats:
         flat = _gathered(_flat(table), large)
@@ -119,7 +122,7 @@ def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large:
 
 
 def _make_one(folder: Path) -> None:
-    """Put the one file of a folder in its place."""
+    """Put the only file in a folder in place of the folder."""
     part = next(folder.glob("part-*"), None)
     aside = folder.with_name(f"{folder.name}.part")
     if part is None:
@@ -135,7 +138,7 @@ def _gathered(table: DataFrame, large: bool) -> DataFrame:
 
 
 def _flat(table: DataFrame) -> DataFrame:
-    """Nested columns as JSON, because CSV has none; bytes in base64."""
+    """The rows with nested columns as JSON, and bytes as base64: CSV has neither."""
     return table.select(
         *(
             F.to_json(field.name).alias(field.name)
@@ -149,7 +152,7 @@ def _flat(table: DataFrame) -> DataFrame:
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> str:
-    """Write a small file, replacing the old one; returns its place."""
+    """Write a small file in place of the old one. Returns its path."""
     if is_local(spark, path):
         local = Path(plain(path))
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -165,9 +168,9 @@ def write_text(spark: SparkSession, path: str, text: str) -> str:
 
 
 def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: Callable[[str, str], object]) -> str:
-    """Write pages by the names of their files, the first one last, because it links to the others.
+    """Write pages under the names of their files. The first page is written last, because it links to the others.
 
-    Further pages of an earlier time, with more groups, are removed. Returns the place of the first page.
+    Old pages with higher numbers are removed: an earlier analysis had more groups. Returns the path of the first page.
     """
     first, *others = pages
     for name in (*others, first):
@@ -181,13 +184,13 @@ def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: 
 
 
 def _names(spark: SparkSession, folder: str) -> list[str]:
-    """The names in a folder."""
+    """The names of files in a folder."""
     system, where = file_system(spark, folder)
     return [str(one.getPath().getName()) for one in system.listStatus(where)]
 
 
 def remove(spark: SparkSession, path: str) -> None:
-    """Remove a file, or a folder and all in it; harmless if it does not exist."""
+    """Remove a file, or a folder with its content. Nothing happens if it does not exist."""
     if is_local(spark, path):
         local = Path(plain(path))
         if local.is_file():
@@ -200,7 +203,7 @@ def remove(spark: SparkSession, path: str) -> None:
 
 
 def plain(path: str) -> str:
-    """A path of this machine, given as a URL or not, in Python's form."""
+    """A path on this machine in Python's form. `path` may be a URL."""
     return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
 
 

@@ -21,11 +21,11 @@ _LARGEST_PORT: Final = 65535
 
 
 class NotUsable(RuntimeError):
-    """Something has a valid name but cannot be used; the message says what was tried and what to do."""
+    """An address or a folder has a valid form but cannot be used. The message says what was tried and what to do."""
 
 
 def check_names(bootstrap: str | None, master: str | None, out: str) -> None:
-    """Check the form of the addresses of brokers, the URL of a master, and a folder. Raises ValueError."""
+    """Check the form of three arguments: brokers' addresses, a master's URL, and a folder. Raises ValueError."""
     for one in () if bootstrap is None else bootstrap.split(","):
         if not _is_place(_BROKER.fullmatch(one.strip())):
             raise ValueError(f"--bootstrap-server '{bootstrap}': HOST:PORT was expected, as in broker.example:9092")
@@ -43,7 +43,7 @@ def _is_place(match: re.Match[str] | None) -> bool:
 
 
 def check_master(url: str | None) -> None:
-    """Check that a standalone master listens: Spark would try for over a minute. Raises NotUsable."""
+    """Check that a standalone master listens, because Spark would try for over a minute. Raises NotUsable."""
     match = None if url is None else _MASTER.fullmatch(url)
     if match is None or match["places"] is None:
         return
@@ -61,8 +61,9 @@ def check_master(url: str | None) -> None:
 
 
 def check_out(out: str) -> None:
-    """Check that a folder on this machine can be created and written into. It leaves nothing behind. Raises
-    NotUsable.
+    """Check that a folder on this machine can be created and written into. Nothing is left in the folder.
+
+    Raises NotUsable.
     """
     if "://" in out and not out.startswith("file://"):
         return
@@ -80,7 +81,7 @@ def check_out(out: str) -> None:
 
 @contextmanager
 def _made(place: Path, there: Path) -> Iterator[None]:
-    """A temporary folder; `there`: the part of its path that exists already."""
+    """A temporary folder in `place`. `there` is the part of the path that exists already."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         yield

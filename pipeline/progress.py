@@ -1,4 +1,7 @@
-"""The progress of an analysis: a bar on stderr, on a terminal only, so that a pipe gets plain text."""
+"""The progress of an analysis: a bar on stderr.
+
+The bar is only shown on a terminal, so that a pipe gets plain text.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from typing import Final
 
 WIDTH: Final = 24
 _QUERIES: Final = "DataFrameQueryContextLogger"
-"""The logger in which pyspark also logs every error that it raises."""
+"""The name of the logger in which pyspark also logs every error that it raises."""
 
 
 class Progress:
-    """Some steps, one after the other. `steps`: how many there will be, at least."""
+    """The progress over several steps, one after the other. `steps`: the number of steps, at least."""
 
     def __init__(self, steps: int, *, on: bool | None = None) -> None:
-        """`on` None: if stderr is a terminal."""
+        """`on` says whether the bar is shown. None means: only if stderr is a terminal."""
         self.steps = steps
         self._done = 0
         self._on = sys.stderr.isatty() if on is None else on
 
     def begin(self, what: str) -> None:
-        """The next step begins."""
+        """Begin the next step."""
         if self._on:
             filled = WIDTH * min(self._done, self.steps) // max(self.steps, 1)
             bar = "#" * filled + "-" * (WIDTH - filled)
@@ -33,14 +36,14 @@ class Progress:
         self._done += 1
 
     def end(self) -> None:
-        """All steps are done, or have failed."""
+        """End the progress: all steps are done, or one has failed."""
         if self._on:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def quiet(verbose: bool) -> Iterator[None]:
-    """Silence a JVM that starts in this block; its errors are raised anyway."""
+    """Hide the output of a JVM that starts in this block. Its errors are raised as exceptions."""
     if verbose:
         yield
         return

@@ -1,7 +1,7 @@
-"""Tables as users get them: with `group_id`, times as TIMESTAMP, and comments.
+"""Tables in the form for users: with `group_id`, with times as TIMESTAMP, and with comments.
 
-Inside the pipeline times are ms since 1970 and the group is `group`. Both stay; columns that are easier for SQL stand
-beside them.
+Inside the pipeline a time is in ms since 1970, and the column of the group is `group`. The written tables have these
+columns too, and beside them the columns that are easier for SQL.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ MOMENTS: Final = {
     "start_latest_ms": "start_latest_time",
     "silent_from_ms": "silent_from_time",
 }
-"""Columns that are times, and their names as a TIMESTAMP; others that end in `_ms` are durations."""
+"""The columns that are times, and their names as a TIMESTAMP. Other columns that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"
 _SAME_AS: Final[dict[str, tuple[str, ...]]] = {GROUP_ID: ("group",)} | {
     comments: tuple(name for name, other in MOMENTS.items() if other == comments) for comments in MOMENTS.values()
 }
-"""The columns that have a second name."""
+"""The columns that also have a second name."""
 _OF_SPARK: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""The key of Spark's own schema, with comments, in a Parquet file."""
+"""The key under which a Parquet file has Spark's own schema, with comments."""
 
 
 def published(rows: DataFrame, table: str) -> DataFrame:
-    """The rows of a table, with the columns for users after its own. Columns that are never null say so."""
+    """The rows of a table, with the columns for users after its own columns.
+
+    The schema says which columns are never null.
+    """
     kinds = {field.name: field.dataType for field in rows.schema.fields}
     own = {name: _sure(F.col(name), table, name, kinds[name]) for name in rows.columns}
     also = {MOMENTS[name]: F.timestamp_millis(own[name]) for name in rows.columns if name in MOMENTS}
@@ -55,7 +58,7 @@ def published(rows: DataFrame, table: str) -> DataFrame:
 
 
 def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
-    """Every column that a table is written with, and its meaning."""
+    """All columns with which a table is written, each with its meaning."""
     more: list[tuple[str, str | None]] = [
         (MOMENTS[name], f"{comment(table, name) or name} (UTC)") for name in columns if name in MOMENTS
     ]
@@ -65,12 +68,12 @@ def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
 
 
 def is_sure(table: str, column: str) -> bool:
-    """Whether a column that a table is written with is never null."""
+    """Whether a column of a written table is never null."""
     return any(name in NEVER_NULL[table] for name in _SAME_AS.get(column, (column,)))
 
 
 def empty(table: str) -> pa.Table:
-    """A table without rows, with all facts about its columns."""
+    """A table without rows, with all comments and other facts about its columns."""
     own = from_arrow_schema(TABLES[table])
     kinds = {field.name: field.dataType for field in own.fields}
     kinds |= {MOMENTS[name]: TimestampType() for name in own.names if name in MOMENTS}
@@ -85,14 +88,14 @@ def empty(table: str) -> pa.Table:
 
 
 def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
-    """The column; Spark knows that a never-null column has no null, and a null fails."""
+    """The column, marked for Spark as never null. A null in it is an error."""
     if not is_sure(table, name):
         return value
     typed = kind.simpleString()
     failed = f"cast(raise_error('the table {table} has a row without {name}') as {typed})"
     something = "array()" if isinstance(kind, ArrayType) else "''" if isinstance(kind, StringType) else "0"
-    # the unreachable last value proves it to Spark: an error alone may be null. As text, because columns are a dozen
-    # calls of Java
+    # the unreachable last value proves to Spark that the result is never null: an error alone may be null. It is a
+    # text, because columns cost a dozen calls into Java
     return F.expr(f"coalesce(`{name}`, {failed}, cast({something} as {typed}))")
 
 

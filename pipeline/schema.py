@@ -1,4 +1,4 @@
-"""The Arrow schemas of raw and decoded rows, and the kinds of decoded rows; explained in docs/pipeline-spark.md."""
+"""The Arrow schemas of raw and decoded rows, and the kinds of decoded rows. docs/pipeline-spark.md explains them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 SOURCE_LOG: Final = "log"
 SOURCE_INFERRED: Final = "inferred"
 SOURCE_EVENTS: Final = "events"
-"""Values of the columns `source`.
+"""The values of the columns `source`:
 
-* log: the log alone (generations, memberships, transactions)
-* inferred: what the offsets log lets one infer (rebalances)
-* events: `__group_events` or `__transaction_events`
+* log: a row is known from the log alone (generations, memberships, transactions)
+* inferred: a row is inferred from the offsets log (rebalances)
+* events: a row is known from `__group_events` or `__transaction_events`
 """
 
 PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
@@ -35,13 +35,16 @@ Columns = tuple[tuple[str, pa.DataType], ...]
 
 
 def columns(text: str, **types: pa.DataType) -> Columns:
-    """Names and types of columns, from `name type, name type …`, with Spark's names of types or the given ones."""
+    """The names and types of columns, from a text `name type, name type …`.
+
+    A type is one of Spark's names, or a name that the caller defines.
+    """
     known = _TYPES | types
     return tuple((name, known[kind]) for name, kind in (one.split() for one in text.split(",")))
 
 
 def structs(text: str, **types: pa.DataType) -> pa.DataType:
-    """The type of a list of structs with these columns."""
+    """The type of a list of structs that have these columns."""
     return pa.list_(pa.struct(columns(text, **types)))
 
 
@@ -51,7 +54,9 @@ RAW: Final = pa.schema(
         "producer_id long, producer_epoch short, is_transactional boolean, damage string"
     )
 )
-"""A row of a source; only segment files have the producer. `damage`: what could not be read, else null."""
+"""A row of a source. Only rows of segment files have the producer. `damage` says what could not be read; it is null
+otherwise.
+"""
 
 MEMBER: Final = pa.struct(
     columns(
@@ -60,13 +65,15 @@ MEMBER: Final = pa.struct(
         "rack string, assigned partitions"
     )
 )
-"""A member of a classic group; consumers embed the last four fields, null if they cannot be read as such."""
+"""A member of a classic group. The last four fields come from the consumer's embedded metadata; null: it cannot be
+read.
+"""
 
 LOGGED: Final = columns(
     "log_partition int, log_offset long, log_timestamp_ms long, producer_id long, producer_epoch short, "
     "is_transactional boolean"
 )
-"""Where and when a row was logged: in every table."""
+"""The place and the time at which a row was logged: columns of every table."""
 
 KEYED: Final = columns("key_type short, value_version short, is_tombstone boolean, group string")
 
@@ -81,10 +88,10 @@ CLASSIC: Final = columns(
 )
 
 RECORD: Final = columns("record_name string, key_json string, value_json string")
-"""Every record that is no offset commit, in Kafka's JSON form."""
+"""A record that is not an offset commit, in Kafka's JSON form."""
 
 RAW_BYTES: Final = columns("reason string, raw_key binary, raw_value binary")
-"""What could not be decoded, and why."""
+"""A row that could not be decoded, with the reason."""
 
 DECODED: Final = pa.schema([("kind", pa.string()), *LOGGED, *KEYED, *COMMIT, *CLASSIC, *RECORD, *RAW_BYTES])
 
@@ -99,7 +106,7 @@ KINDS: Final = (OFFSET_COMMIT, CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP, STREA
 
 
 def table_columns(kind: str) -> list[str]:
-    """The columns of DECODED that rows of a kind fill, in the order of the schema, without `kind` itself."""
+    """The columns of DECODED that rows of a kind fill, in the order of the schema, without the column `kind`."""
     own: Columns = RECORD
     if kind == OFFSET_COMMIT:
         own = COMMIT

@@ -1,8 +1,8 @@
-"""A Spark session for the pipeline: quiet, its workers on this interpreter, format("muster") registered.
+"""A Spark session for the pipeline: it prints little, and it knows format("muster").
 
-It needs fewer calls from Python into Java, because it keeps what PySpark requests again and again. For each column
-PySpark requests the same classes and methods by name. Java searches every jar for them: a quarter of the time of
-planning the tables.
+Its workers run on the same interpreter as this process. The session needs fewer calls from Python into Java, because it
+keeps what PySpark requests again and again. For each column PySpark requests the same classes and methods by their
+names. Java searches every jar for them. That was a quarter of the time for planning the tables.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ CLASSES: Final = (
     "org.apache.spark.sql.expressions.Window",
     "org.apache.spark.sql.types.Metadata",
 )
-"""Their names in PySpark. If a later version uses other names, it simply requests them each time."""
+"""The classes that are kept, by the names that PySpark uses. If a later version uses other names, PySpark requests the
+classes each time.
+"""
 
 
 class _Methods:
-    """A Java class; each of its methods is looked up once."""
+    """A Java class that finds each of its methods only once."""
 
     def __init__(self, of: Any) -> None:
         self._of = of
@@ -46,7 +48,7 @@ class _Methods:
 
 
 def cache_classes(spark: SparkSession) -> None:
-    """Keep these classes for a session."""
+    """Keep these classes for the time of a session."""
     jvm = spark.sparkContext._jvm
     held = vars(jvm)
     for name in CLASSES:
@@ -55,9 +57,9 @@ def cache_classes(spark: SparkSession) -> None:
 
 
 def keep_objects(spark: SparkSession) -> None:
-    """Keep what Python made in Java until the session ends.
+    """Keep the objects that Python made in Java until the session ends.
 
-    A call reports each object that is no longer needed: two of five calls that plans need.
+    Otherwise a call reports each object that is no longer needed. Two of five calls for a plan were such calls.
     """
     spark.sparkContext._gateway.gateway_property.enable_memory_management = False  # type: ignore[union-attr]
 
@@ -72,73 +74,78 @@ LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
-    # the code of all plans of an analysis, so that the next one in the same session finds it. Spark's default is a
-    # hundred. With a million commits their table took 15 s of the JVM's CPU the second time instead of 19
+    # Spark keeps the code of all plans of an analysis, so that the next analysis in the session finds it. Spark's
+    # default is the code of a hundred plans. With a hundred, the table of a million commits took 19 s of CPU the second
+    # time instead of 15
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.enabled": "false",
-    # not visible anyway: plans of a thousand queries fill a quarter of the memory
+    # nobody sees these plans, and plans of a thousand queries fill a quarter of the memory
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
-    # each query is written as text, with the queries of all kept tables that it starts from. That is more than the
-    # memory holds
+    # each query is written as text, together with the queries of all kept tables that it reads. The memory cannot hold
+    # all of these texts
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "8000",
 }
-"""On one machine, unless the caller gives other settings."""
+"""Spark's settings on one machine, unless the caller gives other settings."""
 
 UNSEEN_PLANS: Final = {
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "100",
     "spark.sql.debug.maxToStringFields": "2",
 }
-"""For a session in which nobody asks Spark for its plans.
+"""Settings for a session in which nobody asks Spark for its plans.
 
-Spark writes each plan as text, for a page that is not served. With a small log that is a seventh of the time of plans.
+Spark writes each plan as text, for a page that is not served. With a small log, that is a seventh of the time for
+plans.
 """
 
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # other programs than Spark read this too
+    # other programs than Spark read these times too
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    # records may be large: a worker gets so many bytes at once
+    # records may be large, so a worker gets at most this many bytes at once
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
 
 
 _FOR_A_BATCH: Final = (
-    # pauses do not matter here
+    # pauses of this collector do not matter here
     "-XX:+UseParallelGC",
-    # an analysis runs much code that is hot for a second or two. With four times Java's thresholds the second compiler
-    # does not take the core that the work needs
+    # an analysis runs much code that is hot for a second or two. With four times Java's thresholds, the second compiler
+    # does not use the core that the work needs
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
-    # the code that Spark writes for a plan may be one long method
+    # for a plan, Spark may write code with one long method
     "-XX:-DontCompileHugeMethods",
 )
-"""Options of Java. In a new JVM all tables of a million commits take a fifth less CPU with them."""
+"""Options of Java for an analysis in a new JVM.
+
+With them, all tables of a million commits take a fifth less CPU.
+"""
 
 
 _MANY_NAMES: Final = (
     "-XX:+UnlockExperimentalVMOptions",
-    # Java's table of the names in classes has space for 32,768, and Spark has many more. Searching its full places took
-    # 6 % of the time. It grows late
+    # Java's table of the names in classes has space for 32,768 names, and Spark has many more. The searches in the full
+    # table took 6 % of the time. The table grows too late
     "-XX:SymbolTableSize=524288",
 )
 _FOR_LITTLE: Final = (
     "-XX:TieredStopAtLevel=1",
-    # with that Java keeps space for only a fifth of the code, which is too little
+    # with a larger cache, Java keeps space for only a fifth of the code, which is too little
     "-XX:ReservedCodeCacheSize=240m",
-    # so much is loaded and made in any case. With space for it from the beginning the collector does not visit all of
-    # it again and again
+    # so many objects are made in any case. With space for all of them, the collector does not visit all of them again
+    # and again
     "-XX:MetaspaceSize=256m",
     "-Xmn300m",
-    # as large as it may become, from the beginning (Java takes no more than that). Each time that the old generation
-    # had grown, Java visited all of it
+    # the old generation gets its largest size at the start (Java takes no more memory than that). Otherwise Java
+    # visited the whole old generation each time it had grown
     "-XX:InitialRAMPercentage=50",
     *_MANY_NAMES,
     "-XX:+UseSerialGC",
@@ -150,10 +157,10 @@ LITTLE: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.python.daemon.module": "muster.pipeline.worker_daemon",
 }
-"""For a log so small that preparation costs more than the work.
+"""Settings for a log so small that preparation costs more than the work.
 
-Spark writes no code for each plan, and does not compile well; nothing is spread over tasks. An analysis of 14,000 rows
-takes half the CPU time (98 s to 49 s, both under much other load).
+Spark writes no code for each plan and does not compile well, and nothing is spread over tasks. An analysis of 14,000
+rows takes 49 s of CPU instead of 98 s (both with much other load).
 """
 _FIRST: Final = (
     *("spark-catalyst", "scala-library", "spark-core", "spark-sql", "scala-reflect", "spark-sql-api", "parquet-column"),
@@ -161,10 +168,11 @@ _FIRST: Final = (
     *("spark-network-common", "hadoop-client-runtime", "parquet-format-structures", "netty-common", "parquet-hadoop"),
     *("antlr4-runtime", "netty-transport", "jackson-core", "spark-common-utils", "netty-buffer", "log4j-api", "py4j"),
 )
-"""The jars with most classes, by name.
+"""The names of the jars that have most of the needed classes.
 
-Java searches one jar after the other for each class. Of Spark's 280 these are far behind by their names. That is 1.5 s
-of CPU of a start and a first small query. It was 17.3 to 15.8 s, three beside each other under much other load.
+Java searches one jar after the other for each class. Among Spark's 280 jars these come late by their names. A start
+with a small query takes 15.8 s of CPU instead of 17.3 s if they are first. (Three such starts ran beside each other,
+with much other load.)
 """
 _FOR_SOME: Final = (
     *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-DontCompileHugeMethods", *_MANY_NAMES),
@@ -175,19 +183,19 @@ ONE_CORE: Final = "local[1]"
 
 
 SMALL_BYTES: Final = 8 << 20
-"""A log with fewer bytes is small, some hundred thousand rows: starting costs more than the work."""
+"""A log with fewer bytes, some hundred thousand rows, is small: the start costs more than the work."""
 MIDDLING_BYTES: Final = 64 << 20
-"""The work for a log with fewer bytes ends before it pays that Java compiles well.
+"""With fewer bytes than this, the work ends before Java's better compiler pays off.
 
-With 220,000 rows that spares a third of all CPU time: 144 s to 100 s, both under much load.
+Without that compiler, 220,000 rows take 100 s of CPU instead of 144 s (both with much load).
 """
 
 
 def settings_for(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
-    """Master and settings for a log of that size (None: not known).
+    """Spark's master and settings for a log with `log_bytes` (None: not known).
 
-    A small log gets one core: each core would have its own Python workers, which import the same modules. A user who
-    names a master other than this machine's cores gets that one.
+    A small log gets one core. With several cores, each would have its own Python workers, which all import the same
+    modules. If a user names a master that is not this machine, that master is used.
     """
     if master != ALL_CORES or log_bytes is None or log_bytes >= MIDDLING_BYTES:
         return master, {}
@@ -197,7 +205,7 @@ def settings_for(master: str | None, log_bytes: int | None) -> tuple[str | None,
 
 
 def _java(options: tuple[str, ...]) -> dict[str, str]:
-    """The setting of Java's options. The last of these options is the collector."""
+    """The setting with these options of Java. The last option must be the one that chooses the collector."""
     return {"spark.driver.defaultJavaOptions": " ".join(options if _collector_is_free() else options[:-1])}
 
 
@@ -208,11 +216,11 @@ def open_session(
     knows_format: bool = True,
     keeps_objects: bool = False,
 ) -> SparkSession:
-    """The existing session, or a new one on `master`; None: as spark-submit says. Raises NoJava.
+    """The existing session, or a new session on `master` (None: the master that spark-submit chose). Raises NoJava.
 
-    The workers of a new session run on this interpreter unless PYSPARK_PYTHON is set, and it logs only errors.
+    The workers of a new session run on this interpreter, unless PYSPARK_PYTHON is set. A new session logs only errors.
     `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress). `knows_format`: whether format("muster")
-    is needed: to register it Spark starts its own Python. `keeps_objects`: see `keep_objects`.
+    is needed. To register it, Spark starts a Python process. `keeps_objects`: see `keep_objects`.
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -239,7 +247,7 @@ def traceback_setting(verbose: bool) -> dict[str, str]:
 
 
 def _prepare(master: str) -> None:
-    """Set what Spark reads only from the environment."""
+    """Set what Spark reads only from environment variables."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home = java_home()
     if home is not None:
@@ -249,19 +257,19 @@ def _prepare(master: str) -> None:
 
 
 def new_session_settings(*, local: bool) -> dict[str, str]:
-    """The settings of a session that is created here."""
-    # a regular expression searches long exception texts, in threads with small stacks
+    """The settings of a session that is created here. `local`: whether it runs on this machine."""
+    # the threads have small stacks, and a regular expression that searches long exception texts needs a large one
     java = "-Xss8m"
-    if _QUIET.is_file():  # the file does not exist if Muster is read from a zip
+    if _QUIET.is_file():  # the file does not exist if Muster is read from a zip archive
         java += f' "-Dlog4j2.configurationFile={_QUIET}"'
     return {
         "spark.driver.defaultJavaOptions": " ".join(_FOR_A_BATCH if _collector_is_free() else _FOR_A_BATCH[1:]),
         "spark.driver.extraJavaOptions": java,
-        # the place in Python of each column is a third of the time of plans
+        # to find the place in Python of each column took a third of the time for plans
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # the error of a source is a sentence, and its place in Python says no more
+        # the error of a source is a sentence, and its place in Python adds nothing
         _HIDE_TRACEBACK: "true",
-        # muster analyze draws its own bar
+        # muster analyze shows its own progress bar
         "spark.ui.showConsoleProgress": "false",
         **(LOCAL | _class_path() if local else {}),
     }
@@ -270,7 +278,7 @@ def new_session_settings(*, local: bool) -> dict[str, str]:
 def _class_path() -> dict[str, str]:
     """The setting that makes Java search the jars of `_FIRST` first.
 
-    It is empty if a file gives Spark settings, because the file may have such a setting.
+    It is empty if a file gives Spark its settings, because the file may have this setting.
     """
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     folder = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
@@ -278,7 +286,7 @@ def _class_path() -> dict[str, str]:
         return {}
     jars: dict[str, str] = {}
     for jar in sorted((home / "jars").glob("*.jar")):
-        # NAME-1.2.jar, or with the version of Scala: NAME_2.13-1.2.jar
+        # a jar is called NAME-1.2.jar, or NAME_2.13-1.2.jar with the version of Scala
         name = re.match(r"(.+?)(?:_[0-9.]+)?-[0-9]", jar.name)
         if name is not None:
             jars.setdefault(name[1], str(jar))
@@ -287,7 +295,7 @@ def _class_path() -> dict[str, str]:
 
 
 def _collector_is_free() -> bool:
-    """Whether no garbage collector is set for every Java here: Java does not start with two."""
+    """Whether the environment sets no garbage collector for every Java. Java does not start with two collectors."""
     return not any(
         "GC" in os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
     )

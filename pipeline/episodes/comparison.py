@@ -1,8 +1,9 @@
 """Before and after a change: is the difference of two counts more than chance? Pure.
 
-docs/pipeline-episodes.md explains it. Incidents that occur at random with a steady rate are Poisson distributed. If
-their number in both spans is known, each lies in the first span with the share of its time. That is a binomial
-distribution, and an exact test. Rebalances of one episode are not independent, so incidents are counted.
+docs/pipeline-episodes.md explains the test. Incidents that occur at random with a steady rate are Poisson distributed.
+If the number of all incidents is known, the number in the first span has a binomial distribution. Its probability is
+the share of the first span in the whole time. So the binomial test is exact. Rebalances of one episode are not
+independent, so incidents are counted.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 
 LIKELY: Final = 0.05
-"""A difference is significant if chance makes it at most so often, divided by the number of tested groups."""
+"""The significance level. It is divided by the number of tested groups; a difference below it is significant."""
 LEAST: Final = 5
-"""A group with fewer incidents in both spans is not judged."""
+"""A group that has fewer incidents than this in both spans together is not judged."""
 LONG: Final = 0.5
-"""Loops that lasted for this share of their span have a rate: each departure counts. A shorter loop is one incident."""
+"""If loops lasted for at least this share of their span, each departure counts as an incident. Otherwise a loop is one
+incident.
+"""
 HOUR_MS: Final = 3_600_000
 
 ONE_SIDE: Final = "one_side"
@@ -27,42 +30,42 @@ TOO_FEW: Final = "too_few"
 CHANCE: Final = "chance"
 SIGNIFICANT: Final = "significant"
 JUDGEMENTS: Final = (SIGNIFICANT, CHANCE, TOO_FEW, ONE_SIDE)
-"""The judgements of a difference."""
+"""The possible judgements of a difference."""
 
 _OUT_AND_BACK: Final = 2
 _LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
 _CLOSE: Final = 1e-7
-"""Probabilities that differ by less are equal."""
+"""Logarithms of probabilities that differ by less than this are equal."""
 
 
 class Episode(NamedTuple):
-    """The compared facts of an episode."""
+    """The facts of an episode that are compared."""
 
     kind: str
     rebalances: int
     cost_ms: int
     lasted_ms: int
-    """How long it lasted in this span."""
+    """How long the episode lasted in this span."""
 
 
 class Span(NamedTuple):
     """One group in one of the two spans."""
 
     observed_ms: int
-    """For how long the log covers the group."""
+    """For how long the log has the group."""
     rebalances: int
     episodes: int
     departures: int
-    """As `episodes`, but of a loop each departure of a member counts."""
+    """The number of episodes, where a loop counts as many times as members departed in it."""
     looped_ms: int
-    """How long loops lasted."""
+    """How long all loops together lasted."""
     cost_ms: int
     kinds: tuple[str, ...]
-    """`2 rolling_restart`, …"""
+    """The number of episodes of each kind, as in `2 rolling_restart`."""
 
 
 def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
-    """The sums. A first formation is no incident: it is where the log begins."""
+    """The sums over the episodes of a span. A first formation is no incident: the log only begins with it."""
     counted_episodes = [one for one in episodes if one.kind != model.FORMATION]
     counted = Counter(one.kind for one in counted_episodes)
     return Span(
@@ -77,14 +80,15 @@ def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
 
 
 def departures(episode: Episode) -> int:
-    """An episode counts once; of a loop each departure of a member counts."""
+    """The number of incidents that an episode counts as: the departures of members in a loop, otherwise one."""
     return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
 
 
 def happenings(before: Span, after: Span) -> tuple[int, int]:
     """The number of incidents in both spans, counted in the same way.
 
-    By departures, if loops lasted long in the span that has more of them; otherwise by episodes.
+    Departures are counted if loops lasted long in the span with more departures an hour. Otherwise episodes are
+    counted.
     """
     worse = max(before, after, key=lambda one: one.departures / max(one.observed_ms, 1))
     if worse.looped_ms < LONG * worse.observed_ms:
@@ -93,9 +97,9 @@ def happenings(before: Span, after: Span) -> tuple[int, int]:
 
 
 def judgement(before: Span, after: Span) -> str:
-    """ONE_SIDE or TOO_FEW; or CHANCE, if the group can be tested.
+    """The judgement of one group alone: ONE_SIDE, TOO_FEW, or CHANCE if the group can be tested.
 
-    With the number of tested groups it is known which are SIGNIFICANT.
+    Whether a tested group is SIGNIFICANT depends on the number of tested groups.
     """
     if not before.observed_ms or not after.observed_ms:
         return ONE_SIDE
@@ -103,9 +107,9 @@ def judgement(before: Span, after: Span) -> str:
 
 
 def chance(before: Span, after: Span) -> float | None:
-    """The probability of such a difference of incidents, or a greater one, if nothing has changed.
+    """The probability that chance makes this difference of incidents, or a greater one.
 
-    It is None if a span has no time.
+    The probability is None if a span has no time.
     """
     if not before.observed_ms or not after.observed_ms:
         return None
@@ -114,7 +118,7 @@ def chance(before: Span, after: Span) -> float | None:
 
 
 def _two_sided(seen: int, count: int, share: float) -> float:
-    """The exact binomial test: all outcomes that are no likelier than the real one."""
+    """The p-value of the exact binomial test, over all outcomes that are at most as likely as the real one."""
     logs = [
         lgamma(count + 1)
         - lgamma(one + 1)

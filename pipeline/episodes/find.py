@@ -1,6 +1,7 @@
-"""Episodes of one group: rules take changes of members one after the other, each at most once (`rules`).
+"""Finds the episodes of one group.
 
-What is left are rebalances without a change of members. The order of the given rows does not matter.
+The rules (`rules`) apply one after the other, and each takes some changes of members. A later rule does not get changes
+that an earlier rule has taken. The remaining rebalances have no change of members. The input rows may have any order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from muster.pipeline.episodes.rules import RULES
 
 
 def episodes(stays: Iterable[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment] = ()) -> list[Episode]:
-    """All episodes of a group, by time. `Episode.numbers` are places in `rebalances`.
+    """All episodes of a group, in the order of time. `Episode.numbers` are indexes in `rebalances`.
 
     `moments`: when members of several groups were lost.
     """
@@ -48,7 +49,7 @@ class _Finder:
         self._found: list[Episode] = []
 
     def run(self) -> list[Episode]:
-        """Apply all rules, then find rebalances in which no member joined or left."""
+        """Apply all rules, then find the rebalances in which no member joined or left."""
         picked: list[tuple[str, list[Change]]] = []
         for rule in RULES:
             for kind, some in rule(self._of):
@@ -83,7 +84,7 @@ class _Finder:
         if exchanges and all(one.back_ms is not None for one in exchanges):
             back_ms = max((one.back_ms or 0) - one.gone_ms for one in exchanges)
         if kind == model.STOP:
-            # any member that joins the empty group counts as back, though it may belong to another episode
+            # any member that joins the empty group ends the stop, though the member may belong to another episode
             empty_ms = max(one.gone_ms for one in exchanges)
             back_ms = min((one.start_ms - empty_ms for one in self._of.stays if one.start_ms > empty_ms), default=None)
         return Episode(
@@ -106,7 +107,10 @@ class _Finder:
         )
 
     def _attach_second_rounds(self) -> None:
-        """A rebalance with the same members, just after another one, is its second round."""
+        """Add second rounds to their episodes.
+
+        A rebalance with the same members, soon after another one, is its second round.
+        """
         by_number = {number: at for at, one in enumerate(self._found) for number in one.numbers}
         for number in sorted(self._free):
             one = self._of.rebalances[number]
@@ -129,7 +133,7 @@ class _Finder:
         )
 
     def _without_members(self) -> None:
-        """Rebalances in which nobody joined or left, by their cause."""
+        """Make episodes of the rebalances in which nobody joined or left, by their causes."""
         by_kind: dict[str, list[int]] = defaultdict(list)
         for number in sorted(self._free):
             by_kind[self._kind(number)].append(number)
@@ -169,4 +173,4 @@ _SURE: Final = {
     model.FLAPPING: 0.9,
     model.OTHER: 0.5,
 }
-"""How sure a kind is if its rebalances are certain; 0.95 for other kinds."""
+"""How sure each kind of episode is, if its rebalances are certain. Other kinds have 0.95."""

@@ -1,4 +1,4 @@
-"""The events of one group (docs/events.md) as members and rebalances, without Spark: for `muster groups`."""
+"""Makes members and rebalances of the events of one group (docs/events.md), without Spark, for `muster groups`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = Mapping[str, Any]
 
 _HOW: Final = {events.MEMBER_LEFT: LEFT, events.MEMBER_EXPIRED: EXPIRED, events.MEMBER_REMOVED: REMOVED}
 _BEFORE_MS: Final = 3_600_000
-"""Members that were there before the first event count as members since so long before."""
+"""Members from before the first event count as members since this long before the first event."""
 _SHARES: Final = ("kept", "moved", "gained")
 
 
@@ -23,11 +23,11 @@ class EventEpisodes(NamedTuple):
 
     episodes: list[Episode]
     verdict: Verdict | None
-    """None: the events show nothing."""
+    """The verdict about the group; None if the events show nothing."""
 
 
 def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
-    """The episodes and the verdict of one group, from its events in their order."""
+    """The episodes and the verdict of one group, made from its events in their order."""
     reader = _Reader()
     for value in values:
         reader.feed(value)
@@ -46,7 +46,7 @@ class _Reader:
         self._started: Value | None = None
         self._partitions = 0
         self._epoch: Value | None = None
-        """The epoch that is not reached yet."""
+        """The latest epoch, until all members have reached it."""
 
     def all_stays(self) -> list[Stay]:
         return [*self._over, *self.stays.values()]
@@ -80,7 +80,7 @@ class _Reader:
             self._over.append(stay._replace(end_ms=at_ms, how=how))
 
     def _epoch_ends(self, value: Value, at_ms: int) -> None:
-        """An epoch of a KIP-848 group ends when all members have reached it, or with the next epoch."""
+        """End an epoch of a KIP-848 group: all members have reached the epoch, or the next epoch begins."""
         epoch, self._epoch = self._epoch, None
         if epoch is not None:
             self._partitions = value.get("partitions", self._partitions)
@@ -114,14 +114,14 @@ class _Reader:
         began, took_ms = self._started or {}, value.get("took_ms") or 0
         members, before = value.get("members") or [], value.get("before")
         for member in members:
-            if member["member"] not in self.stays:  # its join is not among these events
+            if member["member"] not in self.stays:  # the events do not include the join of this member
                 was_there = before is None or member["member"] in before
                 self._begins(member, at_ms - took_ms - (_BEFORE_MS if was_there else 0))
         moves = value.get("moves") or []
         after = sum(one[name] for one in moves for name in _SHARES)
         trigger = value.get("trigger") or began.get("trigger") or {}
         cooperative = "cooperative" in (value.get("protocol") or "")
-        # of a cooperative group, the events do not show what was given up in the round before
+        # in a cooperative group, the events do not show which partitions were given up in the round before
         unread = sum(one["gained"] for one in moves) if cooperative else after
         self.rebalances.append(
             Rebalance(

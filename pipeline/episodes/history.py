@@ -1,4 +1,4 @@
-"""One group's members and rebalances, as the rules of `rules` need them."""
+"""One group's members and rebalances, in the form that the rules of `rules` need."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Mom
 from muster.pipeline.episodes.places import Change, changes
 
 NEAR_MS: Final = 60_000
-"""A member joins or goes at most so long before its rebalance begins."""
+"""A member joins or leaves at most this long before its rebalance begins."""
 _AFTER_MS: Final = 5_000
-"""The event of a member comes at most so long after its rebalance ended."""
+"""The event of a member is at most this long after the end of its rebalance."""
 
 
 class History:
@@ -37,10 +37,10 @@ class History:
                 self._by_before[one.before_generation].append(number)
         self._came = {number: self._rebalance_of_coming(one) for number, one in enumerate(stays)}
         self._went = {number: self._rebalance_of_going(one) for number, one in enumerate(stays)}
-        # a member that was there when the log begins did not join then
+        # a member that exists when the log begins did not join then
         known = [one for one in changes(stays) if one.gone is not None or self._came[one.came or 0] is not None]
         self.left = [one for one in known if self.numbers([one]) or one.how == REPLACED]
-        """The changes that no rule has taken yet, by time."""
+        """The changes that no rule has taken yet, in the order of time."""
         self._clients: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         for stay in stays:
             self._clients[stay.who.client_id or ""].add(stay.who.slot)
@@ -50,7 +50,7 @@ class History:
     def _rebalance_of_coming(self, stay: Stay) -> int | None:
         known = [] if stay.first_generation is None else self._by_generation[stay.first_generation]
         number = self._nearest(known, stay.start_ms) if known else self._around(stay.start_ms)
-        # nobody knows who joined with the first record of a log
+        # nobody knows which members joined with the first record of a log
         return None if number is not None and is_unknown(self.rebalances[number]) else number
 
     def _rebalance_of_going(self, stay: Stay) -> int | None:
@@ -76,13 +76,16 @@ class History:
         return min(near, key=lambda one: (self._away_ms(one, ms), one), default=None)
 
     def numbers(self, some: Iterable[Change]) -> set[int]:
-        """The rebalances of changes."""
+        """The rebalances of some changes, as indexes in `rebalances`."""
         numbers_found = {self._went[one.gone] for one in some if one.gone is not None}
         numbers_found |= {self._came[one.came] for one in some if one.came is not None}
         return numbers_found - {None}  # type: ignore[return-value]  # None is taken out
 
     def owners(self, picked: Sequence[tuple[str, list[Change]]]) -> dict[int, int]:
-        """The episode of each rebalance: that of the member that caused it, or else of the first member in it."""
+        """The episode of each rebalance: the episode of the member that caused the rebalance.
+
+        If no episode has that member, it is the episode of the first member in the rebalance.
+        """
         claims: dict[int, list[tuple[bool, int, int]]] = defaultdict(list)
         for at, (_, some) in enumerate(picked):
             for one in some:
@@ -98,7 +101,10 @@ class History:
 
     @staticmethod
     def chains(some: Sequence[Change], most_ms: int, *, distinct: bool = False) -> Iterator[list[Change]]:
-        """Changes that follow each other within this time; `distinct`: each place once."""
+        """Groups of changes that follow each other within `most_ms`.
+
+        `distinct`: a group has each place at most once.
+        """
         chain: list[Change] = []
         for one in some:
             last_ms = max((each.until_ms for each in chain), default=0)
@@ -122,7 +128,7 @@ class History:
         }
 
     def was_slow(self, one: Change) -> bool | None:
-        """Did a member not poll in time? True: the log says so; None: its commits show it."""
+        """Did a member not poll in time? True means that the log says so, and None that its commits suggest it."""
         number = None if one.gone is None else self._went[one.gone]
         if one.gone is None:
             return False
@@ -139,10 +145,7 @@ class History:
         return None if is_slow(silent_ms, patience_ms) else False
 
     def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
-        """Do commits alone show that members were slow so many times?
-
-        A dead member is silent for its session too.
-        """
+        """Do commits alone show that members were slow often enough? A dead member is silent for its session too."""
         stays = [self.stays[one.gone] for one in some if one.gone is not None]
         patient = all(
             one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in stays
@@ -155,19 +158,20 @@ class History:
             return False
         times = [lost_ms]
         if one.died and (number := self._went[one.gone]) is not None:
-            # each death has a rebalance: its last sign of life was a session before, though it had nothing to commit
+            # each death has a rebalance. The last sign of life was a session before the rebalance, even if the member
+            # had nothing to commit
             times.append(self.rebalances[number].start_ms - (self.stays[one.gone].session_ms or 0))
         silent_ms = self.stays[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
-            times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # its last commit
+            times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # this is the time of its last commit
         return any(since <= ms <= until for ms in times for since, until in self.moments)
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
-        """Did it begin when members of several groups had just been lost?"""
+        """Did this rebalance begin when members of several groups had just been lost?"""
         return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in self.moments)
 
     def empty_times(self) -> list[int]:
-        """The times at which the last member went."""
+        """The times at which the last member left the group."""
         steps = sorted(
             [(one.start_ms, 1) for one in self.stays]
             + [(one.end_ms, 0) for one in self.stays if one.end_ms is not None],
@@ -181,7 +185,7 @@ class History:
         return found
 
     def name(self, who: Who) -> str:
-        """The name of a member for people: with the host only if another member has the same client id."""
+        """The name of a member for people. It has the host only if another member has the same client id."""
         if who.instance_id:
             return who.instance_id
         if not who.client_id:
@@ -202,5 +206,5 @@ def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def is_unknown(one: Rebalance) -> bool:
-    """The log does not have the state before it."""
+    """Does the log lack the state before this rebalance?"""
     return one.before_generation is None and one.members_before is None and one.cause is None

@@ -1,4 +1,4 @@
-"""The input of episodes, and the episodes."""
+"""The input of the episodes, and the episodes themselves."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ LEFT: Final = "left"
 EXPIRED: Final = "expired"
 REMOVED: Final = "removed"
 REPLACED: Final = "replaced"
-"""How a stay ends (`memberships.end_cause`)."""
+"""The ways in which a stay ends (`memberships.end_cause`)."""
 DEATHS: Final = frozenset({EXPIRED, REMOVED})
 
 Moment = tuple[int, int]
-"""From when to when (ms) members of several groups were last heard of, and then lost."""
+"""The time (from, to; ms) in which members of several groups were last heard of before they were lost."""
 
 
 class Who(NamedTuple):
-    """A member."""
+    """The ids of a member."""
 
     member_id: str
     instance_id: str | None
@@ -51,29 +51,32 @@ class Who(NamedTuple):
 
     @property
     def slot(self) -> tuple[str, ...]:
-        """What a process keeps when it returns under another member id."""
+        """What stays the same when a process returns under another member id."""
         if self.instance_id is not None:
             return ("instance", self.instance_id)
         return ("client", self.client_id or "", self.host or "")
 
 
 def is_slow(silent_ms: int, patience_ms: int) -> bool:
-    """Does a member with such a time since its last commit look like one that did not poll in time?"""
+    """Was the member silent so long that it may not have polled in time?
+
+    `silent_ms`: the time since its last commit.
+    """
     return SLOW_SHARE * patience_ms <= silent_ms <= SLOW_MAX * patience_ms
 
 
 class Stay(NamedTuple):
-    """One member id, from its beginning to its end: a row of `memberships`."""
+    """The time of one member id in the group, from its join to its end: a row of `memberships`."""
 
     who: Who
     start_ms: int
     end_ms: int | None
     how: str | None
-    """How the stay ended. None: it has not ended, or its end is not known."""
+    """How the stay ended. None means that it has not ended, or that its end is not known."""
     first_generation: int | None = None
     last_generation: int | None = None
     silent_ms: int | None = None
-    """The time since its last commit when it went, if it had ever committed."""
+    """The time from the member's last commit to its end; None if it never committed."""
     patience_ms: int | None = None
     """Its rebalance timeout."""
     session_ms: int | None = None
@@ -81,11 +84,14 @@ class Stay(NamedTuple):
 
     @property
     def lost_ms(self) -> int | None:
-        """Its last sign of life, if it was removed, or silent for a session before it went; None: neither."""
+        """The time of the last sign of life of a lost member; None for other members.
+
+        A member is lost if it was removed, or was silent for a session before its end.
+        """
         if self.end_ms is None:
             return None
         session_ms, silent_ms = self.session_ms or 0, self.silent_ms or 0
-        if self.how in DEATHS:  # KIP-848 groups do not log how long a session is
+        if self.how in DEATHS:  # the log of a KIP-848 group does not have the session timeout
             return self.end_ms - (session_ms or silent_ms)
         return self.end_ms - silent_ms if session_ms <= silent_ms <= LOST_SESSIONS * session_ms and silent_ms else None
 
@@ -104,50 +110,48 @@ class Rebalance(NamedTuple):
     members_before: int | None = None
     members_after: int | None = None
     partitions: int = 0
-    """The partitions that had an owner before or have one now."""
+    """The number of partitions that had an owner before, or have an owner after the rebalance."""
     cost_ms: int = 0
-    """How long partitions were unread because of it, added up."""
+    """The time for which partitions were unread because of the rebalance, summed over the partitions."""
     confidence: float = 1.0
 
 
 class Episode(NamedTuple):
-    """Rebalances that belong together. `cost_ms`: partitions times ms."""
+    """Rebalances that belong together. `cost_ms`: the unread time, summed over the partitions."""
 
     kind: str
     from_ms: int
     until_ms: int
     members: tuple[str, ...]
-    """The names of the members, in their order."""
+    """The names of the members, in the order of their changes."""
     rebalances: int
     cost_ms: int
     confidence: float
     partitions: int = 0
-    """The most partitions of the group meanwhile."""
+    """The largest number of partitions that the group had during the episode."""
     numbers: tuple[int, ...] = ()
-    """Places of its rebalances in the list that `find.episodes` got."""
+    """The indexes of its rebalances in the list that `find.episodes` got."""
     static: bool = False
-    """Its members returned under their instance ids without a rebalance."""
+    """Whether the members returned under their instance ids without a rebalance."""
     died: bool = False
-    """The coordinator removed the members; none sent a LeaveGroup."""
+    """Whether the coordinator removed all of the members, so that no member sent a LeaveGroup."""
     back_ms: int | None = None
-    """Of a whole stop, a restart or a death: how long nobody was in the place. It is None if nobody returned."""
+    """How long nobody was in the place, after a whole stop, a restart or a death. It is None if nobody returned."""
     times: int = 0
-    """How often a member went; of several members, of the one that went most often."""
+    """How often a member left. Of several members, this counts the one that left most often."""
     any_died: bool = False
-    """The coordinator removed at least one member."""
+    """Whether the coordinator removed at least one member."""
     by_instance: bool = False
-    """The members that went were static.
-
-    They send no LeaveGroup, so nobody knows whether they died.
+    """Whether the members that left were static. Static members send no LeaveGroup, so nobody knows whether they died.
     """
     size: int = 0
-    """How many members; more than `members` if several have one name."""
+    """The number of members. It is larger than the length of `members` if several members have one name."""
     is_midst: bool = False
-    """It is only the begin of the log, in the middle of the group's life."""
+    """Whether this is only the begin of the log, while the group was already running."""
 
 
 TIMEOUTS: Final[Mapping[str, str]] = {
     events.JOIN_TIMEOUT: "it did not join again within the rebalance timeout",
     events.SYNC_TIMEOUT: "it did not sync within the rebalance timeout",
 }
-"""Causes that mean that a member was too slow."""
+"""The causes which mean that a member was too slow, and their words."""

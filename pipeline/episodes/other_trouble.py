@@ -1,6 +1,6 @@
-"""What a verdict mentions besides rebalances: stalled partitions, and commits or a clock that went back. Pure.
+"""What a verdict mentions besides rebalances: stalled partitions, commits that went back, and a clock that went back.
 
-`verdict` puts these into the sentence about the group; docs/pipeline-episodes.md has the rules.
+Pure. `verdict` puts these into the sentence about the group; docs/pipeline-episodes.md has the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.pipeline.wording import MINUTE, plural
 STALLED: Final = "stalled"
 SECOND_APPLICATION: Final = "second_application"
 ZOMBIE: Final = "zombie"
-"""The kinds of trouble; the last two are causes of the table `regressions`."""
+"""The kinds of trouble. ZOMBIE and SECOND_APPLICATION are also causes in the table `regressions`."""
 OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE)
 _ON_PURPOSE: Final = {
     "reset": ("reset of offsets", "resets of offsets"),
@@ -29,18 +29,18 @@ _NAMED: Final = 3
 
 
 class Stall(NamedTuple):
-    """A time in which a partition stalled: of the table `stalls`, with status STALL or STOP."""
+    """A time in which a partition stalled: a row of the table `stalls` with status STALL or STOP."""
 
     topic: str
     partition: int
     from_ms: int
     until_ms: int | None
-    """None: it still stalled at the end of the log."""
+    """The end of the stall; None means that the partition still stalled at the end of the log."""
     lag: int | None
 
 
 class Back(NamedTuple):
-    """Commits that went back: of the table `regressions`."""
+    """Commits that went back: a row of the table `regressions`."""
 
     cause: str
     from_ms: int
@@ -49,20 +49,20 @@ class Back(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """Something that nobody wanted."""
+    """An incident that nobody wanted."""
 
     kind: str
     is_on: bool
-    """It lasted to the end of the log, or to an hour before."""
+    """Whether the trouble lasted until the end of the log, or until at most an hour before the end."""
     text: str
 
 
 When = Callable[[int, int], str]
-"""A time or a range of times in words."""
+"""A function that puts a time, or a range of times, into words."""
 
 
 def troubles(stalled: Sequence[Stall], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
-    """All trouble by commits, the worst first."""
+    """All trouble that the commits show, the worst first."""
     still = [one for one in stalled if one.until_ms is None]
     over = [one for one in stalled if one.until_ms is not None]
     found = [Trouble(STALLED, True, _stalls_now(still, end_ms, when))] if still else []
@@ -78,7 +78,7 @@ def troubles(stalled: Sequence[Stall], back: Sequence[Back], end_ms: int, when: 
 
 
 def on_purpose(back: Sequence[Back]) -> list[str]:
-    """`1 reset of offsets`, `2 rewinds`: what somebody wanted."""
+    """The incidents that somebody wanted, as in `1 reset of offsets` or `2 rewinds`."""
     counted = Counter(one.cause for one in back)
     return [plural(counted[cause], *words) for cause, words in _ON_PURPOSE.items() if counted[cause]]
 
@@ -98,7 +98,10 @@ def _stalled_before(some: Sequence[Stall], when: When) -> str:
 
 
 def _places(some: Sequence[Stall]) -> str:
-    """`orders-3 and orders-5`; of many partitions their number."""
+    """The names of the partitions, as in `orders-3 and orders-5`.
+
+    Of many partitions it gives the number, and some names.
+    """
     names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
     if len(names) > _NAMED:
         return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"
@@ -118,22 +121,23 @@ _WORDS: Final[dict[str, Callable[[int, int], str]]] = {SECOND_APPLICATION: _seco
 
 
 LEAST_MS: Final = MINUTE
-"""Clocks of brokers differ by less."""
+"""A smaller step back is no trouble: the clocks of brokers differ by less than this."""
 
 
 class Fall(NamedTuple):
-    """The largest step back of the clock."""
+    """The largest step with which the clock of the brokers went back."""
 
     at_ms: int
-    """The time that the clock had reached before."""
+    """The time that the clock had reached before it went back."""
     by_ms: int
 
 
 def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
-    """A step back of the clock: a generation ended long before the generation that it followed.
+    """The largest step back of the clock. None means that no such step is known.
 
-    None: the clock is not known to have gone back. Records more than a day off are corrected before
-    (`tables/log_times.py`); of a smaller step nobody knows which side is right.
+    The clock went back if a generation ended long before the generation that it followed. Records that are more than a
+    day off are corrected before (`tables/log_times.py`). After a smaller step back, nobody knows whether the times
+    before it or after it are right.
     """
     some = list(rebalances)
     ends: dict[int, list[int]] = defaultdict(list)
@@ -141,7 +145,7 @@ def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
         ends[one.generation].append(one.end_ms)
     found: list[Fall] = []
     for one in some:
-        # a group that was deleted and created again has several generations of one number
+        # a group that was deleted and created again may have several generations with the same number
         before = ends.get(one.before_generation) if one.before_generation is not None else None
         if before and min(before) - one.end_ms > LEAST_MS:
             found.append(Fall(min(before), min(before) - one.end_ms))

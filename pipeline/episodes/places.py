@@ -1,8 +1,8 @@
-"""Which member replaced which: members that went and members that joined, as exchanges.
+"""Finds which member replaced which: members that left and members that joined, as exchanges.
 
-A member returns under another id, and perhaps from another host (a pod). It may return before the old member has gone
-(a deploy that overlaps). Several members may have the same client id and host. Then their order distinguishes the
-places.
+A member may return under another id, and from another host (a pod). It may return before the old member has left (a
+deploy that overlaps). Several members may have the same client id and host. Then the order of their joins and
+departures distinguishes their places.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _FAR: Final = 2**62
 
 
 class Change(NamedTuple):
-    """A member went, joined, or went and returned. Numbers are places in the list of stays."""
+    """A member left, joined, or left and was replaced. `gone` and `came` are indexes in the list of stays."""
 
     gone: int | None
     came: int | None
     gone_ms: int
-    """When it went, or joined if it did only that."""
+    """When the member left; if it only joined, when it joined."""
     back_ms: int | None
-    """When somebody was in its place again. It is None if nobody was."""
+    """When a member was in its place again. It is None if nobody replaced the member."""
     how: str | None
     place: int
-    """The same for all members that were in one place, one after the other."""
+    """The number of the place. All members that were in one place, one after the other, have the same number."""
 
     @property
     def overlaps(self) -> bool:
-        """The new member joined before the old one had gone."""
+        """Whether the new member joined before the old member had left."""
         return self.gone is not None and self.back_ms is not None and self.back_ms < self.gone_ms
 
     @property
     def died(self) -> bool:
-        """The coordinator removed it."""
+        """Whether the coordinator removed the member that left."""
         return self.how in DEATHS
 
     @property
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
 
 def changes(stays: Sequence[Stay]) -> list[Change]:
-    """All changes, by time. `stays` in the order in which they began."""
+    """All changes, in the order of time. `stays` must be in the order in which they began."""
     followed = _Linker(stays).run()
     place_of: dict[int, int] = {}
     for number in range(len(stays)):
@@ -78,16 +78,16 @@ class _Linker:
         self._stays = stays
         self._followed: dict[int, int] = {}
         self._away: list[int] = []
-        """Members that went and were not replaced."""
+        """Indexes of the members that left and are not replaced."""
         self._new: list[int] = []
-        """Members that joined and replaced nobody."""
+        """Indexes of the members that joined and replaced nobody."""
         self._alive: dict[tuple[str, ...], int] = defaultdict(int)
         self._starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, stay in enumerate(stays):
             self._starts[stay.who.slot].append(number)
 
     def run(self) -> dict[int, int]:
-        """From a stay to the stay that replaced it."""
+        """Returns which stay replaced which: the index of the old stay, and that of the new stay."""
         steps = [(stay.start_ms, 1, number) for number, stay in enumerate(self._stays)]
         steps += [(stay.end_ms, 0, number) for number, stay in enumerate(self._stays) if stay.end_ms is not None]
         for _, kind, number in sorted(steps):
@@ -113,13 +113,13 @@ class _Linker:
         return old.who.instance_id is None and stay.start_ms - (old.end_ms or 0) > limits.RETURN_MS
 
     def _rank(self, gone: int, stay: Stay) -> tuple[int, int] | None:
-        """How well a member that went fits the one that joins; None: not at all."""
+        """How well a member that joins fits the place of a member that left. None means that it does not fit."""
         old = self._stays[gone]
         ms = stay.start_ms - (old.end_ms or 0)
         if old.who.slot == stay.who.slot:
             return 3, old.end_ms or 0
         if old.who.instance_id is not None or stay.who.instance_id is not None:
-            return None  # static members keep their own places
+            return None  # a static member is only replaced by a member with the same instance id
         if old.who.client_id == stay.who.client_id and ms <= limits.TOGETHER_MS:
             return 2, -(old.end_ms or 0)
         if ms <= (limits.RETURN_MS if old.how in DEATHS else limits.EXCHANGE_MS):
@@ -139,7 +139,7 @@ class _Linker:
         self._away.append(number)
 
     def _took_over(self, gone: int, came: int) -> bool:
-        """Did a member join before the one that it replaces left?"""
+        """Did the new member (`came`) join before the old member (`gone`) left, and replace it?"""
         old, new = self._stays[gone], self._stays[came]
         if came == gone or new.start_ms <= old.start_ms or (new.end_ms or _FAR) <= (old.end_ms or 0):
             return False
@@ -147,9 +147,9 @@ class _Linker:
         if not same and (old.who.instance_id is not None or new.who.instance_id is not None):
             return False
         if same and old.how in DEATHS:
-            return True  # a process may return before its old session is over
+            return True  # a process may return before its old session has ended
 
-        # a member that joined just after it, and long before its end, joined beside it
+        # if the old member stayed for long after the new one joined, both worked side by side
         is_near = (old.end_ms or 0) - new.start_ms < new.start_ms - old.start_ms
         return old.how not in DEATHS and is_near
 

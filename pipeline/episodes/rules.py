@@ -1,7 +1,8 @@
-"""Which changes of members belong together: a function for each kind, in the order in which they apply (`RULES`).
+"""Rules for which changes of members belong together: one function for each kind of episode.
 
-Each function yields kinds and the changes of one episode, from the changes that no rule before has taken. The page
-docs/pipeline-episodes.md explains each rule.
+`RULES` has the functions in the order in which they apply. Each function yields kinds of episodes, each with the
+changes of one episode. It gets the changes that no earlier rule has taken. The page docs/pipeline-episodes.md explains
+each rule.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Found = Iterator[tuple[str, list[Change]]]
 
 
 def _formation(of: History) -> Found:
-    """The first members of a new group."""
+    """Find the first members of a new group."""
     first = of.rebalances[0] if of.rebalances else None
     if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.stays):
         return
@@ -32,14 +33,14 @@ def _formation(of: History) -> Found:
 
 
 def _trouble(of: History) -> Found:
-    """Members of several groups were lost at the same moment."""
+    """Find members that were lost at the same moment as members of other groups."""
     common = [one for one in of.left if of.is_common(one)]
     for chain in of.chains(sorted(common, key=lambda one: one.gone_ms), 3 * limits.MOMENT_MS):
         yield model.TROUBLE, chain
 
 
 def _whole_stop(of: History) -> Found:
-    """The last member left, and others with it; or nobody joined for long."""
+    """Find times at which the last member left: members that left soon before, and members that joined then."""
     ended = sorted((one for one in of.left if one.gone is not None), key=lambda one: one.gone_ms)
     times = [one.gone_ms for one in ended]
     came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
@@ -50,9 +51,9 @@ def _whole_stop(of: History) -> Found:
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
             if bisect_right(starts, one.gone_ms) < bisect_left(starts, ms) or _is_replaced_before(one, ms):
-                break  # somebody joined after it, or replaced it: it was no stop yet
+                break  # another member joined later, or replaced this one: no stop yet
             since_ms = (gone[-1].gone_ms if gone else ms) - one.gone_ms
-            # a member that died is not stopped with others that leave later
+            # a dead member does not belong to a stop in which the other members left later
             is_other = bool(gone) and one.died != gone[-1].died and since_ms > limits.MOMENT_MS
             if one in taken or since_ms > limits.STOP_MS or is_other:
                 break
@@ -67,7 +68,7 @@ def _whole_stop(of: History) -> Found:
         for one in after:
             if back and (one.back_ms or 0) - (back[-1].back_ms or 0) > limits.FORM_MS:
                 break
-            # an exchange of another member is no return, nor is a replacement much later
+            # an exchange of another member is no return, and neither is a replacement much later
             if one.gone is None or one in gone:
                 back.append(one)
         some = [one for one in dict.fromkeys([*reversed(gone), *back]) if one not in taken]
@@ -80,7 +81,7 @@ def _is_replaced_before(one: Change, ms: int) -> bool:
 
 
 def _slow(of: History) -> Found:
-    """A member that polls too slowly, and is removed or leaves."""
+    """Find members that poll too slowly, and therefore are removed or leave."""
     for runs in of.runs().values():
         for run in runs:
             slow = [one for one in run if of.was_slow(one) is not False]
@@ -88,19 +89,19 @@ def _slow(of: History) -> Found:
             if sure or of.is_sure_of_slowness(slow):
                 first, last = run.index(slow[0]), run.index(slow[-1])
                 between = run[first : last + 1]
-                # what happened to it meanwhile is most likely the same, only less visible
+                # between slow changes, the others most likely have the same cause, though it is less visible
                 yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
 
 
 def _without_autoscaling(of: History) -> Found:
-    """Members that leave together and return together again and again, while others stay.
+    """Split exchanges of members that leave together and return together, several times, while other members stay.
 
-    They do not fail in turn, and it is no restart: somebody scales in and out.
+    This is no loop and no restart: somebody scales the group in and out.
     """
     together: dict[frozenset[int], list[list[Change]]] = defaultdict(list)
     for chain in _gone_together(of):
         backs = [one.back_ms for one in chain if one.back_ms is not None]
-        # the last time they may not have returned
+        # after the last departure the members may not have returned
         if len(chain) > 1 and (not backs or (len(backs) == len(chain) and max(backs) - min(backs) <= limits.MOMENT_MS)):
             together[frozenset(one.place for one in chain)].append(chain)
     apart = {one for chains in together.values() if len(chains) >= limits.LOOPS for chain in chains for one in chain}
@@ -123,14 +124,14 @@ def _gone_together(of: History) -> Iterator[list[Change]]:
 
 
 def _are_at_once(some: Sequence[Change]) -> bool:
-    """Had all gone, at the same moment, before the first of them was back?"""
+    """Did all members leave at the same moment, before the first of them was back?"""
     gone = [one.gone_ms for one in some]
     back = min((one.back_ms for one in some if one.back_ms is not None), default=max(gone))
     return max(gone) - min(gone) <= limits.MOMENT_MS and back >= max(gone)
 
 
 def _halves(one: Change) -> tuple[Change, ...]:
-    """The departure and the join of a false exchange."""
+    """The two changes that a false exchange consists of: the departure and the join."""
     if one.came is None:
         return (one,)
     came_ms = one.back_ms or 0
@@ -138,7 +139,7 @@ def _halves(one: Change) -> tuple[Change, ...]:
 
 
 def _loops(of: History) -> Found:
-    """A member that goes and returns again and again, or two that do so in turn."""
+    """Find members that leave and return several times, and pairs of members that do so in turn."""
     runs = [(place, run) for place, several in of.runs().items() for run in several if len(run) > 1]
     runs.sort(key=lambda one: one[1][0].from_ms)
     used: set[int] = set()
@@ -166,14 +167,14 @@ def _loops(of: History) -> Found:
 def _kind_of_loop(of: History, run: Sequence[Change]) -> str:
     if _is_shared(of, run):
         return model.FLAPPING
-    # the only member that always sends a LeaveGroup is perhaps a job that runs now and then
+    # if the only member always sends a LeaveGroup, it may be a job that runs now and then
     emptied = set(of.empty_times())
     is_job = all(one.how == model.LEFT and one.gone_ms in emptied for one in run)
     return model.RESTART if is_job else model.CRASH_LOOP
 
 
 def _is_shared(of: History, run: Sequence[Change]) -> bool:
-    """Two processes with different hosts or client ids that take one instance id from each other in turn."""
+    """Do two processes with different hosts or client ids take one instance id from each other in turn?"""
     numbers = [run[0].gone, *(one.came for one in run)]
     whos = [of.stays[one].who for one in numbers if one is not None]
     return len({(one.client_id, one.host) for one in whos}) == 2 and all(
@@ -182,7 +183,7 @@ def _is_shared(of: History, run: Sequence[Change]) -> bool:
 
 
 def _rolling(of: History) -> Found:
-    """Members that restarted, one after the other."""
+    """Find members that restarted, one after the other."""
     some = [one for one in of.left if one.gone is not None and one.came is not None and not one.died]
     for chain in of.chains(some, limits.TOGETHER_MS, distinct=True):
         if len(chain) > 1 and _are_at_once(chain) and all(one.how != model.REPLACED for one in chain):
@@ -193,9 +194,9 @@ def _rolling(of: History) -> Found:
 
 
 def _without_lone_overlaps(of: History) -> Found:
-    """A member that joined, and one with another name that left later, without a deploy around them.
+    """Split exchanges whose two members have different names and overlap, if no deploy took place at that time.
 
-    That is no exchange.
+    Such an exchange is false: one member joined, and another one left later.
     """
     left: list[Change] = []
     for one in of.left:
@@ -213,7 +214,7 @@ def _is_called_alike(of: History, one: Change) -> bool:
 
 
 def _scaled(of: History) -> Found:
-    """Members that joined, or left, without an exchange. The other direction ends the episode."""
+    """Find members that joined, or left, without an exchange. A change in the other direction ends the episode."""
     kind, some = "", list[Change]()
     for one in of.left:
         if one.gone is None:

@@ -1,5 +1,6 @@
-"""One sentence about a group: does it need help, what happened, what did it cost? docs/pipeline-episodes.md has
-rules.
+"""The verdict: one sentence about a group. Does the group need help? What happened, and what did it cost?
+
+docs/pipeline-episodes.md has the rules.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from muster.pipeline.episodes.other_trouble import Back, Fall, Stall, on_purpose
 from muster.pipeline.wording import DAY, duration, moment, plural
 
 HELP: Final = "help"
-"""Something is wrong with it, and was still at the end of the log, or an hour before."""
+"""The group is in trouble at the end of the log, or was in trouble at most an hour before."""
 LOOK: Final = "look"
-"""Something was wrong, and is over; or a member died, and the others have its work."""
+"""The group was in trouble, and this is over. Or a member died, and the other members have its partitions."""
 FINE: Final = "fine"
 LEVELS: Final = (HELP, LOOK, FINE)
-"""The worst first."""
+"""The levels of verdicts, the worst first."""
 
 _NAMED: Final = 3
 _LONGEST: Final = 64
-"""Characters of a name."""
+"""A name is cut to this number of characters."""
 _TROUBLES: Final = 2
-"""A sentence names so many troubles, and the number of the others."""
+"""A verdict names at most this many troubles, and the number of the others."""
 
 
 class Verdict(NamedTuple):
@@ -36,11 +37,10 @@ class Verdict(NamedTuple):
     level: str
     text: str
     kind: str | None
-    """The kind of the worst trouble: an episode's, or one of `other_trouble`. It is None without trouble."""
+    """The kind of the worst trouble: a kind of episode, or one of `other_trouble`. It is None without trouble."""
     trouble_ms: int
-    """The cost of trouble, partitions times ms, stalled partitions too.
-
-    Formations, restarts, scaling and stops on purpose are no trouble.
+    """The unread time because of trouble, summed over the partitions, with stalled partitions. Formations, restarts,
+    scaling and stops on purpose are no trouble.
     """
 
 
@@ -52,9 +52,9 @@ def verdict(
     back: Sequence[Back] = (),
     fall: Fall | None = None,
 ) -> Verdict:
-    """The verdict of one group. `end_ms`: the end of the log; `score`: of the table `flapping`.
+    """The verdict of one group. `end_ms`: the end of the log; `score`: the score in the table `flapping`.
 
-    `stalled`, `back`: what its commits show; `fall`: the broker's clock went back.
+    `stalled` and `back`: what the group's commits show. `fall`: the largest step back of the broker's clock.
     """
     found = _by_episodes(episodes, end_ms, score, stalled, back)
     if fall is None:
@@ -81,7 +81,7 @@ def _by_episodes(
         some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
         count = sum(one.rebalances for one in some)
         if score is not None and score >= limits.UNSTABLE_SCORE and count >= limits.UNSTABLE_MIN:
-            # what somebody did on purpose is a reason
+            # an episode that somebody wanted explains its rebalances
             unexplained = sum(one.rebalances for one in some if one.kind not in _WANTED)
             level, why = (HELP, ", for no single reason") if unexplained >= limits.UNSTABLE_MIN else (
                 LOOK, f": {', '.join(_kinds(some))}"
@@ -93,7 +93,7 @@ def _by_episodes(
         _TroubleText(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
         for kind, some in _merged(bad)
     ]
-    # what still lasts comes first; then what the rebalances show, which has a cost
+    # trouble that still lasts comes first. Of trouble that is over, episodes come before commits: they have a cost
     sentences = sorted(
         [*(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
          *(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
@@ -113,7 +113,7 @@ class _TroubleText(NamedTuple):
 
 
 def is_trouble(one: Episode) -> bool:
-    """Is it something that nobody wanted?"""
+    """Is the episode something that nobody wanted?"""
     again = one.kind == model.RESTART and one.times >= limits.LOOPS
     return one.kind in _BAD or again or (one.kind == model.STOP and one.died)
 
@@ -129,7 +129,7 @@ _WANTED: Final = frozenset({model.ROLLING, model.OVERLAPPED, model.SCALE_OUT, mo
 
 
 def _is_wrong(one: Episode, end_ms: int) -> bool:
-    """Does it still need help? A death alone does not, once others have the work."""
+    """Does the group still need help because of this episode? A death alone needs no help."""
     recent = end_ms - one.until_ms <= limits.AGAIN_MS
     is_lost = one.kind == model.TROUBLE or (one.kind == model.STOP and not one.by_instance)
     return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
@@ -140,7 +140,7 @@ def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
 
 
 def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
-    """Deaths are described together, and so are loops of the same members."""
+    """Groups of episodes that one sentence describes: all deaths, or all loops of the same members."""
     found: dict[tuple[object, ...], list[Episode]] = {}
     for one in bad:
         key = (one.kind,) if one.kind in (model.DIED, model.TROUBLE, model.STOP) else (one.kind, one.members)
@@ -174,7 +174,7 @@ def _all(one: Episode) -> str:
 
 
 def count_of_kind(kind: str, count: int) -> str:
-    """So many episodes of a kind: `2 scale-outs`."""
+    """The number of episodes of a kind, in words: `2 scale-outs`."""
     return plural(count, *_TITLES[kind])
 
 
@@ -198,18 +198,18 @@ _TITLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def title(kind: str) -> str:
-    """The name of a kind."""
+    """The name of a kind of episodes."""
     return _TITLES[kind][0]
 
 
 class _Clause(NamedTuple):
-    """Episodes of one kind that are described together."""
+    """Episodes of one kind that one sentence describes."""
 
     kind: str
     some: Sequence[Episode]
     names: str
     over: bool
-    """It has not happened again for so long that it is over."""
+    """Whether the episodes are over: nothing has happened again for long enough."""
 
 
 def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
@@ -287,7 +287,7 @@ def _stopped(clause: _Clause) -> str:
 _PERHAPS: Final = "(perhaps the coordinator or the network)"
 _STATIC: Final = "(static members do not say which)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
-"""What somebody did, or saw."""
+"""The kinds of episodes whose sentence names members with `by`: they changed or noticed something."""
 _OUT_AND_BACK: Final = 2
 _WORDS: Final[Mapping[str, Callable[[_Clause], str]]] = {
     model.CRASH_LOOP: _loops,
@@ -300,7 +300,7 @@ _WORDS: Final[Mapping[str, Callable[[_Clause], str]]] = {
 
 
 def _costs(rebalances: int, cost_ms: int, partitions: int) -> str:
-    """`38 rebalances, 12 min of 6 partitions unread`."""
+    """A cost in words: `38 rebalances, 12 min of 6 partitions unread`."""
     count = plural(rebalances, "rebalance") if rebalances else "no rebalance"
     if not cost_ms:
         return count
@@ -320,19 +320,19 @@ def _when(some: Sequence[Episode], end_ms: int) -> str:
 
 
 def _times(some: Sequence[Episode]) -> int:
-    """How often something happened in them."""
+    """How many times something happened in these episodes."""
     return sum(one.times or one.rebalances for one in some)
 
 
 def _is_over(from_ms: int, until_ms: int, end_ms: int, times: int) -> bool:
-    """Has what happened so many times not happened again for long?"""
+    """Is something that happened `times` times over: has it not happened again for long enough?"""
     usual_ms = (until_ms - from_ms) / max(times - 1, 1)
     overdue_ms = max(limits.MINUTE, limits.GOES_ON * usual_ms if times > 1 else 0)
     return end_ms - until_ms > min(overdue_ms, limits.AGAIN_MS)
 
 
 def _between(from_ms: int, until_ms: int, end_ms: int, times: int = 1) -> str:
-    """` since 09:14`, or ` from 09:14 to 09:20` if it is over."""
+    """A time in words: ` since 09:14`, or ` from 09:14 to 09:20` if it is over."""
     begin = _clock(from_ms, from_ms, end_ms)
     if until_ms - from_ms < limits.MINUTE:
         return f" at {begin}"
@@ -341,7 +341,7 @@ def _between(from_ms: int, until_ms: int, end_ms: int, times: int = 1) -> str:
 
 
 def _clock(ms: int, first_ms: int, end_ms: int) -> str:
-    """Hours and minutes; with the day if it is more than one day before the end of the log."""
+    """A time as hours and minutes. It has the day if it is at least one day before the end of the log."""
     return moment(ms, day=end_ms - min(first_ms, ms) >= DAY, seconds=False)
 
 

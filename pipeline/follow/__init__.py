@@ -1,4 +1,5 @@
-"""Tables that are kept up to date from a live cluster. A stream appends the log exactly once.
+"""Keeps tables up to date from a live cluster.
 
-The functions of `tables` make the tables of the touched groups again, and all of them are replaced at once.
+A stream copies each record of the log exactly once. The functions of `tables` make the tables of the groups with new
+records again. All new tables replace the old ones in one step.
 """

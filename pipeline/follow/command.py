@@ -1,4 +1,4 @@
-"""`muster analyze --follow`: a session, a follower in it, a status line, and a clean end on SIGINT and SIGTERM."""
+"""`muster analyze --follow`: it starts Spark and a follower, shows a status line, and ends on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.pipeline.wanted import Wanted
 
 
 def follow(asked: Arguments, how: Follow) -> int:
-    """Follow until a signal, or, with `once`, until all is read; returns the exit status.
+    """Follow until a signal arrives, or with `once` until the whole log is read. Returns the exit status.
 
     Raises NoJava, NotUsable, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
     """
@@ -40,7 +40,7 @@ def follow(asked: Arguments, how: Follow) -> int:
             if how.table_format == DELTA:
                 prepare(spark, "--table-format delta")
             follower = Follower(spark, _following(asked, how), report_status=line, stopped=stopped)
-            # Spark has its own handler by now
+            # Spark has set its own signal handler before this
             with ends_on_signals(stopped):
                 follower.run()
             line.end()
@@ -51,7 +51,7 @@ def follow(asked: Arguments, how: Follow) -> int:
 
 
 def _reach(kafka: dict[str, str]) -> None:
-    """Check that the cluster answers, before Spark starts; a cluster without groups is no error."""
+    """Check that the cluster answers, before Spark starts. A cluster without groups is no error."""
     check_reachable(kafka)
     with suppress(NoSource):
         bounds(kafka, Reading())
@@ -72,7 +72,7 @@ def _following(asked: Arguments, how: Follow) -> Following:
 
 @contextmanager
 def ends_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set an event; a second signal of a kind ends the process at once."""
+    """Let SIGINT and SIGTERM set an event. A second signal of the same kind ends the process at once."""
 
     def stop(number: int, _: FrameType | None) -> None:
         stopped.set()
@@ -87,15 +87,15 @@ def ends_on_signals(stopped: threading.Event) -> Iterator[None]:
 
 
 class StatusLine:
-    """The last line of a terminal; elsewhere nothing is printed."""
+    """A status in the last line of the terminal. If the output is no terminal, nothing is printed."""
 
     def __init__(self, *, on: bool | None = None) -> None:
-        """`on` None: if stderr is a terminal."""
+        """`on` says whether the status is shown. None means: only if stderr is a terminal."""
         self._on = sys.stderr.isatty() if on is None else on
         self._last = ""
 
     def __call__(self, text: str) -> None:
-        """Show a text in place of the one before."""
+        """Show a new status in place of the last one."""
         if self._on and text != self._last:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             self._last = text

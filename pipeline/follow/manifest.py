@@ -1,7 +1,7 @@
-"""What a follower has: the folders of the staged log and of the tables, and the place in the stream. Pure.
+"""The manifest says what a follower has: its folders, and its position in the stream. Pure.
 
-It is one small file that is replaced as a whole. So each step has happened completely or not at all, whenever the
-process dies. Every step is a function from one manifest to the next.
+The folders hold the staged log and the tables. The manifest is one small file that is replaced as a whole. So each step
+has happened completely or not at all, even if the process dies. Every step is a function from one manifest to the next.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 FORMAT: Final = 3
-"""The version of the file, and of the streams that are followed."""
+"""The version of the file's format, and of the streams that a follower reads."""
 BUCKETS: Final = 16
-"""Groups are kept in so many parts by a hash of their names. A part is made again as a whole."""
+"""Groups are split into this many buckets by a hash of their names. The tables of a bucket are made as a whole."""
 WHOLE: Final = "whole"
-"""In place of a bucket: of a table that is made again as a whole."""
+"""Stands in place of a bucket, for a table that is not split into buckets."""
 LOG: Final = "log"
-"""In place of a table: the staged log."""
+"""Stands in place of the name of a table, for the staged log."""
 RUN: Final = 8
-"""So many chunks of one level are merged into one of the next."""
+"""This many chunks of one level are merged into one chunk of the next level."""
 
 
 class NotOurs(ValueError):
-    """A folder has other data than what is to be followed; the message says what to do."""
+    """A folder has the data of something else than what is to be followed. The message says what to do."""
 
 
 class Chunk(NamedTuple):
-    """Some of the staged log."""
+    """A part of the staged log."""
 
     name: str
     level: int
-    """0: as a batch wrote it; each level up has about RUN times as much."""
+    """A batch writes a chunk of level 0. A chunk of the next level has about RUN times as many rows."""
     rows: int
 
 
@@ -39,40 +39,42 @@ class Manifest(NamedTuple):
     """The whole state of a follower."""
 
     asked: Mapping[str, Any]
-    """What is followed: if a restart asked for anything else, the folder would have a mixture."""
+    """What the follower follows. A restart must ask for the same, or else the folder would have a mixture."""
     batch: int = -1
-    """The last batch of the stream that is staged."""
+    """The number of the last batch of the stream that is staged."""
     chunks: tuple[Chunk, ...] = ()
     rows: Mapping[str, int] = {}
-    """Rows staged so far, by kind."""
+    """The number of staged rows, by their kind."""
     last_ms: int | None = None
-    """The latest time at which any of it was logged."""
+    """The latest time at which a staged record was logged."""
     since_ms: int | None = None
-    """Older records are not kept any more; None: all are kept."""
+    """Records that were logged before this time are not kept; None means that all are kept."""
     version: int = 0
-    """How often the tables were made again."""
+    """How many times the tables were made again."""
     shown: int = 0
-    """The version that readers see."""
+    """The version of the tables that readers see."""
     built: int = -1
-    """The batch that the tables include."""
+    """The last batch that the tables include."""
     judged: int = -1
-    """The batch whose commits the tables of lag have: an older one while groups commit between two requests."""
+    """The last batch that the tables of lag include. It is older while groups commit between two requests to the
+    cluster.
+    """
     dirty: Mapping[int, int] = {}
-    """Buckets whose tables are older than their log, each with the last batch that touched it."""
+    """The buckets whose tables are older than their log, each with the last batch that has rows of the bucket."""
     tables: Mapping[str, Mapping[str, str]] = {}
-    """The folders of each table, by bucket or WHOLE; a bucket without rows has none."""
+    """The folders of each table, by bucket or WHOLE. A bucket without rows has no folder."""
     has_ends: bool = False
-    """Whether the ends of the topics were known to the tables."""
+    """Whether the ends of the topics were known when the tables were made."""
 
 
 def to_text(manifest: Manifest) -> str:
-    """The file of a manifest."""
+    """The text of the file of a manifest."""
     fields = manifest._asdict() | {"chunks": [list(one) for one in manifest.chunks], "format": FORMAT}
     return json.dumps(fields, indent=1, sort_keys=True)
 
 
 def of_text(text: str) -> Manifest:
-    """The manifest in a file. Raises NotOurs if it is no manifest, or a newer one's."""
+    """Read the manifest from the text of its file. Raises NotOurs if it is no manifest, or one of a newer version."""
     try:
         fields = json.loads(text)
         if fields.pop("format") != FORMAT:
@@ -94,9 +96,9 @@ def appended(
     last_ms: int | None,
     buckets: Iterable[int],
 ) -> Manifest:
-    """The manifest after a batch was staged; nothing changes if it was staged before.
+    """The manifest after a batch was staged; it stays the same if the batch was staged before.
 
-    `chunk` None: it had no wanted row.
+    `chunk` is None if the batch had no wanted row.
     """
     if batch <= before.batch:
         return before
@@ -119,7 +121,7 @@ def rebuilt(
     has_ends: bool = False,
     judged: int = -1,
 ) -> Manifest:
-    """The manifest after the tables of some buckets were made from the log up to `batch`, in these folders."""
+    """The manifest after the tables of some buckets were made from the log up to `batch`, in the folders `tables`."""
     fresh = set(buckets)
     found: dict[str, dict[str, str]] = {}
     for name in {*before.tables, *tables}:
@@ -138,7 +140,10 @@ def rebuilt(
 
 
 def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
-    """The chunks to merge into one: RUN or more of the lowest level with so many. It is empty if nothing is due."""
+    """The chunks to merge into one: all of the lowest level that has at least RUN chunks.
+
+    The result is empty if no level has.
+    """
     for level in sorted({chunk.level for chunk in manifest.chunks}):
         found = tuple(chunk for chunk in manifest.chunks if chunk.level == level)
         if len(found) >= RUN:
@@ -149,19 +154,22 @@ def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
 def merged(before: Manifest, old: Iterable[Chunk], new: Chunk | None, since_ms: int | None) -> Manifest:
     """The manifest after some chunks became one, and records from before `since_ms` were dropped.
 
-    The new chunk is None if nothing in them is kept.
+    The new chunk is None if none of their records is kept.
     """
     gone = set(old)
     kept = tuple(chunk for chunk in before.chunks if chunk not in gone)
     dirty = before.dirty
     if since_ms != before.since_ms:
-        # records that became older than that must leave the tables, too
+        # records that are now too old must leave the tables too
         dirty = {**dict.fromkeys(range(BUCKETS), before.batch), **before.dirty}
     return before._replace(chunks=kept if new is None else (new, *kept), since_ms=since_ms, dirty=dirty)
 
 
 def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
-    """The time from which the log is kept. It moves in large steps: a cut costs as much as the whole log."""
+    """The time from which on the log is kept.
+
+    It moves in large steps: to drop records costs as much as to write the whole log.
+    """
     if keep_ms is None or manifest.last_ms is None:
         return manifest.since_ms
     wanted_ms = manifest.last_ms - keep_ms
@@ -170,6 +178,6 @@ def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
 
 
 def folders(manifest: Manifest) -> set[tuple[str, str]]:
-    """All folders in use: the table (or LOG), and the name."""
+    """All folders in use, each by its table (or LOG) and its name."""
     parts = ((name, part) for name, buckets in manifest.tables.items() for part in buckets.values())
     return {(LOG, chunk.name) for chunk in manifest.chunks} | set(parts)

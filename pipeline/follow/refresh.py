@@ -1,7 +1,7 @@
-"""Make tables again that are older than the staged log, by the functions of `tables`.
+"""Makes tables again that are older than the staged log, with the functions of `tables`.
 
 Tables about single groups are made for the buckets with new rows. Tables that depend on the time are made for all
-groups. Ends of topics are compared with the staged log once all commits up to then are staged.
+groups. The ends of the topics are used once all commits up to the request for them are staged.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from muster.pipeline.tables.transactions import transactions
 
 
 class ClusterState(NamedTuple):
-    """The state of a cluster at one request."""
+    """The state of a cluster at the time of one request."""
 
     reach: Reach
     logged: Offsets
-    """How far the offsets log reached a moment later, with records of transactions that were still open."""
+    """The ends of the offsets log a moment later, including records of open transactions."""
 
     def is_in(self, staged: Offsets) -> bool:
-        """Whether all that groups had committed by then was staged."""
+        """Whether all commits of groups up to this state are staged."""
         return all(staged.get(partition, 0) >= end for partition, end in self.logged.items())
 
     def is_all_of(self, staged: Offsets) -> bool:
-        """Whether nothing was staged that was logged later."""
+        """Whether no record that was logged after this state is staged."""
         return all(self.logged.get(partition, 0) >= end for partition, end in staged.items())
 
 
@@ -57,21 +57,24 @@ def request_state(kafka: Mapping[str, str]) -> ClusterState:
 
 
 class Watch:
-    """Requests the state of the cluster, and knows the newest state whose commits are all staged."""
+    """Requests the state of the cluster, and keeps the newest state whose commits are all staged."""
 
     def __init__(self, request_state: Callable[[], ClusterState]) -> None:
         self._request = request_state
         self._waiting: ClusterState | None = None
         self._known: ClusterState | None = None
         self.places: Collection[tuple[str, int]] | None = None
-        """The topics and partitions that matter; None: not known yet."""
+        """The topics and partitions with commits; None until they are known."""
 
     def begin(self) -> None:
-        """Request the state, before anything more is staged."""
+        """Request the state of the cluster, before more of the log is staged."""
         self._waiting = self._request()
 
     def newest(self, staged: Offsets) -> ClusterState | None:
-        """The newest state that may be used if the offsets log was staged so far. It is None without such a state."""
+        """The newest state that may be used if the offsets log is staged up to `staged`.
+
+        It is None if no state may be used.
+        """
         now = self._request()
         if now.is_in(staged):
             self._known, self._waiting = now, None
@@ -80,7 +83,7 @@ class Watch:
         return self._known
 
     def has_grown(self, staged: Offsets) -> bool:
-        """Whether a state may be used now, and partitions that matter have another end than at the newest state."""
+        """Whether the present state may be used, and shows other ends of partitions with commits than the last one."""
         now, known = self._request(), self._known
         if not now.is_in(staged):
             return False
@@ -90,7 +93,7 @@ class Watch:
 
 
 def committed_by_then(commits: DataFrame, seen: ClusterState) -> DataFrame:
-    """The rows of the table `commits` that had been logged at that request."""
+    """The rows of the table `commits` that were logged before the request for `seen`."""
     ends = [one for partition, end in sorted(seen.logged.items()) for one in (F.lit(partition), F.lit(end))]
     if not ends:
         return commits.limit(0)
@@ -98,24 +101,24 @@ def committed_by_then(commits: DataFrame, seen: ClusterState) -> DataFrame:
 
 
 OF_LAG: Final = ("stalls", "lag", "progress")
-"""Tables whose rows may all change when a topic grows, even without a record of the group."""
+"""Tables in which all rows may change when a topic grows, even without a record of a group."""
 OF_ALL: Final = "transactions"
 """The table that belongs to no group."""
 OF_NOW: Final = (*OF_LAG, "flapping", "episodes", "verdicts")
-"""Tables whose rows may all change as time passes."""
+"""Tables in which all rows may change as time passes."""
 
 Folders = dict[str, dict[str, str]]
 
 
 def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
-    """Make old tables again; returns the manifest with the new tables, which all apply at once.
+    """Make old tables again. Returns the manifest with the new tables, which all become valid in one step.
 
     Tables OF_LAG use the newest ends of the topics whose commits are all staged. Raises ClusterError.
     """
     manifest = store.manifest
     logged = reached(store, manifest.batch)
     seen = watch.newest(logged)
-    # an empty cluster has tables too
+    # at first the tables are made for all buckets, because an empty cluster has tables too
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))
     try:
         folders: Folders = {}
@@ -172,7 +175,7 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
 def _ends(
     store: Store, kafka: Mapping[str, str], seen: ClusterState, commits: DataFrame, watch: Watch
 ) -> DataFrame | None:
-    """How far the topics with commits reached then; `watch` learns which topics these are."""
+    """The ends of the topics with commits in the state `seen`; `watch` learns which topics and partitions these are."""
     rows = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
     watch.places = places = {(row["topic"], row["partition"]) for row in rows}
     found = ends_of_cluster(kafka, seen.reach, places) if places else None

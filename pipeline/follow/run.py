@@ -1,6 +1,7 @@
-"""A running follower. The stream appends; beside it one thread makes tables, merges the log and writes the page.
+"""A running follower.
 
-The thread works for at most about half of the time. The follower can be ended at any time without loss.
+The stream appends to the staged log. At the same time one thread makes tables, merges chunks and writes the page. The
+thread works for at most about half of the time. The follower can be ended at any time without loss of data.
 """
 
 from __future__ import annotations
@@ -35,40 +36,42 @@ from muster.pipeline.write import many_files
 
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
-"""The stream starts again so long after each failure of the cluster in a row."""
+"""The pauses before the stream starts again, after the first, second, … failure of the cluster in a row."""
 _MAX_FAILURES_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
-"""The text of an error of the stream that a new try does not repair."""
+"""A part of the text of an error of the stream that a new try does not repair."""
 _LATE_WORKER: Final = "Python worker failed to connect back"
-"""The text of Spark's error if the Python of a stream needed more than 10 s to start.
+"""A part of the text of Spark's error after a stream's Python process needed more than 10 s to start.
 
-That happens on a busy machine. Spark has no setting for this time, and does not use its daemon for streams.
+That happens on a busy machine. Spark has no setting for these 10 s, and does not use its daemon for streams.
 """
 
 
 class Following(NamedTuple):
-    """What to follow, and how."""
+    """The options of a follower."""
 
     kafka: dict[str, str]
-    """Options of the client, `bootstrap.servers` among them."""
+    """The options of the Kafka client, with `bootstrap.servers`."""
     out: str
     wanted: Wanted
     trigger_ms: int = 10_000
     once: bool = False
-    """Whether to follow only up to the present end of the log."""
+    """Whether the follower ends at the present end of the log."""
     keep_ms: int | None = None
-    """For how long, counted from the latest row, the log is kept; None: for ever."""
+    """For how long the log is kept, counted back from the latest record; None means for ever."""
     page_every: int = 6
-    """A page for each so many versions of the tables; 0: no page."""
+    """After this many versions of the tables a new page is written; 0 means no page."""
     delta: bool = False
-    """Tables of Delta Lake instead of Parquet files; the session is ready for that (`output.prepare`)."""
+    """Whether the tables are Delta Lake tables instead of Parquet files. The session must be ready for that
+    (`output.prepare`).
+    """
     max_rows: int = 1_000_000
-    """About so many rows a batch, of each topic."""
+    """A batch reads about this many rows of each topic."""
 
 
 class Follower:
-    """One run, which ends soon after `stopped` is set."""
+    """One run of a follower. It ends soon after the event `stopped` is set."""
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class Follower:
         report_status: Callable[[str], None] | None = None,
         stopped: threading.Event | None = None,
     ) -> None:
-        """`report_status` gets a status line now and then. Raises NotOurs."""
+        """`report_status` is called with a status line now and then. Raises NotOurs."""
         self._spark = spark
         self._what = following
         self._report_status = report_status or (lambda _: None)
@@ -91,9 +94,9 @@ class Follower:
         self._took_s = 0.0
         self._next_refresh_s = 0.0
         self._next_request_s = 0.0
-        """When the ends of the topics are requested next, if there is no other work."""
+        """The time of the next request for the ends of the topics, if the follower has no other work."""
         self._shown = -1
-        """The version that the page shows."""
+        """The version of the tables that the page shows."""
 
     @property
     def manifest(self) -> Manifest:
@@ -101,11 +104,11 @@ class Follower:
         return self._store.manifest
 
     def tables(self) -> dict[str, DataFrame]:
-        """The current tables, by name."""
+        """The current tables, by their names."""
         return self._store.tables()
 
     def run(self) -> None:
-        """Follow until stopped; with `once`, until everything logged before the start is in the tables and the page.
+        """Follow until stopped. With `once`, follow until all earlier records are in the tables and the page.
 
         Raises ClusterError, and Spark's own errors.
         """
@@ -116,7 +119,7 @@ class Follower:
 
     def _run(self) -> None:
         if self.manifest.version != self.manifest.shown:
-            # the process before this one died before it showed the tables
+            # the last process died before it showed the tables to readers
             self._show(self.manifest)
         failures = 0
         while not self._stopped.is_set():
@@ -137,7 +140,10 @@ class Follower:
                 self._stopped.wait(wait_s)
 
     def _max_failures(self) -> float:
-        """How many failures of the cluster in a row are tolerated: few with `once`, one if never reached."""
+        """The allowed number of failures of the cluster in a row.
+
+        It is one before the first batch, a few with `once`, and otherwise without limit.
+        """
         if self.manifest.batch < 0:
             return 1
         return _MAX_FAILURES_ONCE if self._what.once else math.inf
@@ -167,16 +173,22 @@ class Follower:
             return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
 
     def _finish_batch(self, query: StreamingQuery) -> None:
-        """Wait for a running batch, unless it takes too long: otherwise its work is repeated."""
+        """Wait until the running batch is done, or for about 10 s.
+
+        A batch that is not done is repeated after a restart.
+        """
         for _ in range(round(10 / _STEP_S)):
             if not query.isActive or not query.status["isTriggerActive"]:
                 return
             time.sleep(_STEP_S)
 
-    # ---- beside the stream
+    # ---- work beside the stream
 
     def _refresh_if_due(self, *, last: bool = False) -> bool:
-        """Make old tables again, if it is time; returns whether there was work. Then rest for as long as it worked."""
+        """Make old tables again, if it is time. Returns whether there was work.
+
+        After that the thread rests for at least as long as it worked.
+        """
         began = time.monotonic()
         is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._next_refresh_s
         if not last and not (is_time and self._is_old(began)):
@@ -194,7 +206,7 @@ class Follower:
         return True
 
     def _is_old(self, now_s: float) -> bool:
-        """Whether tables lack something: rows of the log, or the present ends of the topics."""
+        """Whether the tables lack rows of the log, or the present ends of the topics."""
         manifest = self.manifest
         if manifest.dirty or manifest.version == 0 or manifest.judged < manifest.batch:
             return True
@@ -208,7 +220,7 @@ class Follower:
         return bool(every) and self._shown != version and (last or self._shown < 0 or version % every == 0)
 
     def _show(self, manifest: Manifest) -> None:
-        """Show the tables to readers that do not know the manifest."""
+        """Show the tables to readers that do not know of the manifest."""
         if not self._what.delta:
             self._store.show(manifest)
         else:
@@ -217,7 +229,7 @@ class Follower:
         self._store.change(lambda latest: latest._replace(shown=manifest.version))
 
     def _compact(self) -> None:
-        """Merge chunks if there are many, and drop records that are too old."""
+        """Merge chunks if there are many, and drop records that are too old to be kept."""
         manifest = self.manifest
         since_ms = horizon(manifest, self._what.keep_ms)
         if manifest.chunks and since_ms != manifest.since_ms:
@@ -226,7 +238,7 @@ class Follower:
             merge(self._store, chunks, self.manifest.since_ms)
 
     def page(self) -> None:
-        """Write the page of the current tables."""
+        """Write the page about the current tables."""
         manifest = self.manifest
         wanted = self._what.wanted
         about = About(
@@ -242,7 +254,7 @@ class Follower:
         write_pages(self._spark, self._store.out, pages(chosen), self._store.replace)
 
     def status(self) -> str:
-        """The status in a line."""
+        """The status of the follower in one line."""
         manifest = self.manifest
         behind = manifest.batch - manifest.built
         state = "up to date" if not behind else f"{plural(behind, 'batch', 'batches')} behind"
@@ -254,12 +266,12 @@ class Follower:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether the cluster failed, and may be back soon, or the machine was too busy."""
+    """Whether a new try may succeed: the cluster failed, or the machine was too busy."""
     text = str(error)
     return (isinstance(error, ClusterError) or _MARK in text or _LATE_WORKER in text) and _LASTING not in text
 
 
 def _sentence(error: Exception) -> str:
-    """The error of the cluster, without the places in Python, Java and Scala."""
+    """The text of an error of the cluster, without the names of modules in Python, Java and Scala."""
     lines = [line.rpartition(_MARK)[2].strip() for line in str(error).splitlines() if _MARK in line]
     return lines[-1] if lines else str(error).partition("\n")[0]

@@ -1,6 +1,6 @@
-"""The stream of the log, and how it is appended to the staged log.
+"""The stream of the log, and how its rows are appended to the staged log.
 
-A job writes each batch as one chunk.
+Each batch is written as one chunk, by a job of Spark.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, Transactio
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
-"""The kind of the rows of `__group_events` in the staged log; their bytes are in raw_key and raw_value."""
+"""The kind of the rows of `__group_events` in the staged log. Their bytes are in raw_key and raw_value."""
 OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event": TRANSACTION_EVENTS_TOPIC}
-"""The kinds of rows about transactions, with their topics; their bytes are in the same columns.
+"""The kinds of rows about transactions, with their topics. Their bytes are in raw_key and raw_value.
 
-They belong to no group.
+These rows belong to no group.
 """
 NOT_DECODED: Final = (EVENT, *OF_TRANSACTIONS)
-"""Kinds whose bytes are staged undecoded."""
+"""The kinds of rows that are staged as bytes, without decoding."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
 
 def bucket_of(group: Column) -> Column:
-    """The bucket of a group."""
+    """The bucket of a group, by a hash of its name."""
     return F.pmod(F.xxhash64(F.coalesce(group, F.lit(""))), F.lit(BUCKETS)).cast("int")
 
 
@@ -50,7 +50,7 @@ def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> Data
     rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, EVENTS_TOPIC, EVENT, F.col("key").cast("string")))
     for kind, topic in OF_TRANSACTIONS.items():
         rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
-    # rows of transactions are spread by their keys
+    # rows of transactions have no group, so their keys spread them over the buckets
     key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
     return rows.withColumn("bucket", bucket_of(F.coalesce("group", key)))
 
@@ -58,7 +58,7 @@ def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> Data
 def _as_it_is(
     spark: SparkSession, kafka: Mapping[str, str], max_rows: int, topic: str, kind: str, group: Column
 ) -> DataFrame:
-    """The rows of a topic whose bytes are read later."""
+    """The rows of a topic whose bytes are decoded only when the tables are made."""
     known = {
         "kind": F.lit(kind),
         "log_partition": F.col("partition"),
@@ -81,7 +81,7 @@ def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, option
 
 
 def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
-    """The function that Spark calls with each batch. A batch that was staged already changes nothing."""
+    """The function that Spark calls with each batch. It does nothing for a batch that was staged before."""
 
     def append(rows: DataFrame, batch: int) -> None:
         if batch <= store.manifest.batch:
@@ -95,7 +95,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
             by_kind[kind] = by_kind.get(kind, 0) + count
         chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
         last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
-        # transactions are made again for all ids
+        # the table of transactions is made again as a whole, without buckets
         buckets = {bucket for bucket, kind, *_ in found if kind not in OF_TRANSACTIONS}
         store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
 
@@ -103,24 +103,27 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
 
 
 def reached(store: Store, batch: int) -> Offsets:
-    """How far the offsets log is staged after a batch: Spark wrote it before the batch. Batch -1: not at all."""
+    """The end of the staged part of each partition after a batch. Spark wrote the ends down before the batch.
+
+    The result is empty for batch -1: nothing is staged.
+    """
     text = store.read_text(f"{store.checkpoint}/offsets/{batch}") if batch >= 0 else None
     if text is None:
         return {}
-    # a version, Spark's own settings, and a line of each stream: the offsets log is the first one
+    # the file has a version, Spark's settings, and a line for each stream; the offsets log is the first stream
     return {int(partition): end for partition, end in json.loads(text.splitlines()[2]).items()}
 
 
 def _write(rows: DataFrame, folder: str) -> None:
-    # a file for each bucket and kind, not one from each task
+    # so each bucket and kind has one file, not one from each task
     rows.repartition("bucket").write.partitionBy("bucket", "kind").parquet(folder)
 
 
 def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
-    """Of each bucket and kind of a chunk: the number of rows, and when the last one was logged."""
+    """For each bucket and kind of a chunk: the number of rows, and the time of the last row."""
     if not store.buckets(LOG, name):
         return []
-    # with a time in the future, everything else would be too old to be kept
+    # a time in the future does not count: with it, all other records would be too old to be kept
     past = F.when(F.col("log_timestamp_ms") <= now_ms(), F.col("log_timestamp_ms"))
     rows = store.read(LOG, [name], STAGED).groupBy("bucket", "kind")
     counted = rows.agg(F.count("*").alias("rows"), F.max(past).alias("last_ms")).collect()
@@ -128,10 +131,11 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
 
 
 def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
-    """Merge some chunks into one; all of them, if rows from before `since_ms` are to be dropped."""
+    """Merge some chunks into one. If rows from before `since_ms` are to be dropped, the chunks must be all chunks."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
     if since_ms is not None and len(chunks) == len(store.manifest.chunks):
-        # what these tombstones ended is gone too, and each member of a KIP-848 group leaves several of them
+        # these tombstones are not needed: what they deleted is dropped too. Each member of a KIP-848 group leaves
+        # several
         is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
         rows = rows.where(~F.coalesce((F.col("kind") == CONSUMER_GROUP) & is_old, F.lit(False)))
     name = store.name("chunk")
@@ -143,7 +147,7 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
 
 
 def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
-    """Rows that are not too old, and the last one of the older records of a group's state."""
+    """The rows that are not too old. Of the older records of a group's state, the last one of each key is kept."""
     if since_ms is None:
         return rows
     wanted = Wanted(since_ms=since_ms)
@@ -156,7 +160,7 @@ def staged(
     buckets: Collection[int] | None = None,
     listed: Callable[[], Mapping[str, str]] = dict,
 ) -> tuple[Inputs, DataFrame]:
-    """The staged log of some buckets (None: all) for the tables, and the rows that are no events.
+    """The staged log of some buckets (None: all) as inputs of the tables, and the malformed rows of `__group_events`.
 
     `listed`: see `epochs_in`.
     """
@@ -174,7 +178,7 @@ def staged(
 
 
 def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
-    """The inputs about transactions, of all ids."""
+    """The inputs about transactions, for all transactional ids."""
     if not any(manifest.rows.get(kind) for kind in OF_TRANSACTIONS):
         return NOTHING
     rows = _kept(store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED), manifest.since_ms)
@@ -186,7 +190,7 @@ def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
 
 
 def _raw(rows: DataFrame, kind: str, topic: str) -> DataFrame:
-    """The rows of a kind whose bytes were staged, as they were read."""
+    """The rows of a kind that was staged as bytes, as raw rows."""
     known = {
         "topic": F.lit(topic),
         "partition": F.col("log_partition"),

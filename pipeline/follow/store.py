@@ -1,6 +1,6 @@
-"""A follower's storage: folders that are written once under new names, and one manifest that names those in use.
+"""A follower's storage: folders that are written once under new names, and one manifest that names the folders in use.
 
-It may be anywhere that Spark can write. The next start removes what a dead process left.
+The storage may be anywhere that Spark can write. The next start of a follower removes what a dead process left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ BUCKET: Final = "bucket"
 
 
 class Store:
-    """One follower's folder. Two threads may change the manifest: the stream's and the one that makes tables."""
+    """The folder of one follower.
+
+    Two threads may change the manifest: the thread of the stream, and the one that makes tables.
+    """
 
     def __init__(self, spark: SparkSession, out: str) -> None:
         self.spark = spark
@@ -40,7 +43,7 @@ class Store:
         self.checkpoint = f"{self.root}/checkpoint"
         self.manifest = Manifest({})
         self.local = Path(plain(self.out)) if is_local(spark, self.out) else None
-        """The same folder, if it is on this machine."""
+        """The path of the folder `out` if it is on this machine, otherwise None."""
         self._held: TextIO | None = None
         self._change = threading.Lock()
         self._run = uuid.uuid4().hex[:8]
@@ -49,9 +52,9 @@ class Store:
         self._going: list[tuple[str, str]] = []
 
     def open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
-        """Continue with the existing folder, or begin. Raises NotOurs.
+        """Continue with the existing folder, or begin a new one. Raises NotOurs.
 
-        `linked`: OUT/tables is to be a link (see `show`).
+        `linked`: whether OUT/tables is to be a link (see `show`).
         """
         asked = json.loads(json.dumps(asked))
         self._lock()
@@ -81,7 +84,7 @@ class Store:
         self._sweep_all()
 
     def _lock(self) -> None:
-        """On this machine, keep a second follower out of the folder for as long as this process lives."""
+        """Lock the folder against a second follower, until this process ends. This works only on this machine."""
         if self.local is None:
             return
         (self.local / KEPT).mkdir(parents=True, exist_ok=True)
@@ -93,13 +96,13 @@ class Store:
             raise NotOurs(f"{self.out} is being followed into by another process: give another --out") from None
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the lock of the folder."""
         if self._held is not None:
             self._held.close()
             self._held = None
 
     def change(self, step: Callable[[Manifest], Manifest]) -> Manifest:
-        """One step, from this manifest to the next."""
+        """Replace the manifest by the result of `step`, in one step."""
         with self._change:
             before, after = self.manifest, step(self.manifest)
             self.replace(f"{self.root}/manifest.json", to_text(after))
@@ -110,21 +113,21 @@ class Store:
     # ---- folders
 
     def name(self, kind: str) -> str:
-        """A name that no folder had before, neither of this process nor of an earlier one."""
+        """A name that no folder had before, of this process or of an earlier one."""
         self._names += 1
         return f"{kind}={self._names:09d}-{self._run}"
 
     def folder(self, table: str, name: str) -> str:
-        """The path of a folder of a table, or of the LOG."""
+        """The path of a folder of a table, or of the staged log (LOG)."""
         return f"{self.root}/data/{table}/{name}"
 
     def buckets(self, table: str, name: str) -> dict[str, str]:
-        """The parts of a folder that was written by bucket."""
+        """The buckets of a folder that was written by bucket, and their parts."""
         parts = (part for part in self._list(self.folder(table, name)) if part.startswith(f"{BUCKET}="))
         return {part.removeprefix(f"{BUCKET}="): f"{name}/{part}" for part in sorted(parts)}
 
     def read(self, table: str, names: Iterable[str], schema: pa.Schema) -> DataFrame:
-        """The rows of some folders."""
+        """The rows of some folders of a table."""
         kind = from_arrow_schema(schema)
         paths = [self.folder(table, name) for name in names]
         if not paths:
@@ -133,18 +136,18 @@ class Store:
         return reader.parquet(*paths).select(*schema.names)
 
     def tables(self, manifest: Manifest | None = None) -> dict[str, DataFrame]:
-        """The current tables."""
+        """The tables of a manifest (None: of the current one)."""
         found = (self.manifest if manifest is None else manifest).tables
         return {name: self.read(name, buckets.values(), TABLES[name]) for name, buckets in found.items()}
 
     def places(self, manifest: Manifest) -> dict[str, list[str]]:
-        """The folders of each table."""
+        """The paths of the folders of each table."""
         return {
             name: [self.folder(name, part) for part in buckets.values()] for name, buckets in manifest.tables.items()
         }
 
     def sweep(self) -> None:
-        """Remove folders that were out of use at the last call: their readers have finished by now."""
+        """Remove folders that were out of use at the last call of `sweep`. Their readers have finished since then."""
         gone, self._gone, self._going = self._going, [], self._gone
         used = folders(self.manifest)
         for table, name in gone:
@@ -152,7 +155,7 @@ class Store:
                 remove(self.spark, self.folder(table, name))
 
     def _sweep_all(self) -> None:
-        """Remove whatever is not in use."""
+        """Remove all folders that the manifest does not name."""
         used = folders(self.manifest)
         for table in self._list(f"{self.root}/data"):
             wanted = {name.partition("/")[0] for of, name in used if of == table}
@@ -160,10 +163,13 @@ class Store:
                 if name not in wanted:
                     remove(self.spark, self.folder(table, name))
 
-    # ---- for readers that know nothing of manifests
+    # ---- for readers that do not know of the manifest
 
     def show(self, manifest: Manifest) -> None:
-        """On this machine, make OUT/tables a link to folders with hard links of all files, switched all at once."""
+        """Make OUT/tables a link to folders with hard links to all files, if OUT is on this machine.
+
+        The link switches from the old tables to the new ones in one step.
+        """
         if self.local is None:
             return
         views = self.local / KEPT / "views"
@@ -185,10 +191,10 @@ class Store:
         for old in sorted(views.iterdir())[:-2]:
             shutil.rmtree(old, ignore_errors=True)
 
-    # ---- files, wherever they are
+    # ---- files on any file system
 
     def read_text(self, path: str) -> str | None:
-        """A small file; None if it does not exist."""
+        """The text of a small file; None if the file does not exist."""
         if self.local is not None:
             file = Path(plain(path))
             return file.read_text(encoding="utf-8") if file.is_file() else None
@@ -203,7 +209,7 @@ class Store:
             stream.close()
 
     def replace(self, path: str, text: str) -> None:
-        """Replace a small file, in one step."""
+        """Replace the text of a small file, in one step."""
         if self.local is None:
             write_text(self.spark, f"{path}.new", text)
             self._rename(f"{path}.new", path)
@@ -243,7 +249,7 @@ class Store:
 
 
 def saved(spark: SparkSession, out: str) -> dict[str, DataFrame]:
-    """The tables that a follower, which may be at work, left in `out`. Raises NotOurs."""
+    """The tables that a follower left in `out`; the follower may still be running. Raises NotOurs."""
     store = Store(spark, out)
     text = store.read_text(f"{store.root}/manifest.json")
     if text is None:

@@ -1,4 +1,5 @@
-"""What the records and commits of a group show, without Spark: causes of rebalances, epochs, transactions.
+"""What the records and commits of a group show: causes of rebalances, epochs, transactions.
 
-Pure functions of plain values. docs/dev/pipeline-inference.md has the rules. `tables` gives them rows.
+This needs no Spark: the functions are pure, and their arguments are plain values. docs/dev/pipeline-inference.md has
+the rules. `tables` gives the rows to these functions.
 """

@@ -1,9 +1,9 @@
 """Why a group rebalanced, from its records and commits alone: a pure function of two states in a row.
 
 The offsets log does not say why. It says who was a member before and after, and what each member subscribed to and got.
-It also says when the join phase ended, when the assignment was complete, and who committed when. The rules, and how
-sure each rule is, are in docs/dev/pipeline-inference.md. This module knows nothing of Spark, nor of how states are
-read.
+It also says when the join phase ended, when the assignment was complete, and when each partition was committed. The
+rules, and how sure each rule is, are in docs/dev/pipeline-inference.md. This module does not know Spark, and does not
+know how states are read.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, Gone, bega
 from muster.pipeline.infer.evidence import Habits, Member, State
 
 _SWIFT_MS: Final = 300
-"""A join phase ends this soon after the coordinator removed the last missing member."""
+"""A join phase ends within this time after the coordinator removed the last missing member."""
 _SOON_MS: Final = 10_000
-"""Where each member checks for new partitions itself, the others see them this soon after the first member."""
+"""If each member itself checks for new partitions, the other members see them within this time after the first member.
+"""
 _GUESS: Final = 0.6
-"""A certainty below this is hardly more than a guess."""
+"""An inference with a certainty below this is hardly more than a guess."""
 _FAR: Final = 3
-"""If more generations than this lie between two states, records are missing: these were no failed attempts."""
+"""If the generations of two states differ by more than this, records are missing. Otherwise the generations between
+were failed attempts.
+"""
 
 
 class Verdict(NamedTuple):
-    """What is inferred about one rebalance."""
+    """The inferred cause and circumstances of one rebalance."""
 
     cause: str | None
     trigger: Member | None
@@ -34,11 +37,11 @@ class Verdict(NamedTuple):
     gone: tuple[Gone, ...] = ()
     joined: tuple[Member, ...] = ()
     is_second_round: bool = False
-    """Members of a cooperative group join again, after they gave partitions up."""
+    """Whether this is the second round of a cooperative rebalance: members join again after they gave partitions up."""
 
 
 class Inference(NamedTuple):
-    """What a rule infers."""
+    """The result of a rule: a cause, the member that was the trigger, and how certain both are."""
 
     cause: str
     trigger: Member | None
@@ -46,7 +49,7 @@ class Inference(NamedTuple):
 
 
 class _Change:
-    """Two states in a row, and what the rules ask of them."""
+    """Two states in a row, and the facts about them that the rules use."""
 
     def __init__(self, before: State, after: State, habits: Habits) -> None:
         self.before = before
@@ -58,7 +61,7 @@ class _Change:
         self.gone = departures(before, after, habits)
         self.stayed = [member for member in before.members if member.key in self.has]
         self.back = [one for one in self.stayed if self.has[one.key].member_id != one.member_id]
-        """Static members that returned under another id, as they were before."""
+        """Static members that returned under another member id, as they were in the state before."""
         self.leader = next((member for member in before.members if member.member_id == before.leader), None)
         self.attempts = after.generation - before.generation
 
@@ -90,7 +93,7 @@ def _infer(change: _Change) -> Inference:
     if change.new:
         return Inference(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
     if not change.had and not change.has:
-        # a member joined, and was gone before a generation had it
+        # a member joined, and left again before a generation had it
         return Inference(events.NEW_MEMBER, None, 0.7)
     return _first_of(_SAME_MEMBERS, change)
 
@@ -103,13 +106,16 @@ def _first_of(rules: Sequence[_Rule], change: _Change) -> Inference:
 
 
 def _first_new(change: _Change) -> Member:
-    """The new member that joined first. It leads a group that was empty; in other groups nobody knows which it was."""
+    """The new member that joined first.
+
+    In a group that was empty, the first member is the leader. In other groups nobody knows which member joined first.
+    """
     leader = next((one for one in change.new if one.member_id == change.after.leader), change.new[0])
     return change.new[0] if change.had else leader
 
 
 def _departed(gone: Sequence[Gone]) -> Inference:
-    """Members are missing and none joined: the first one that went is the trigger."""
+    """Members are missing and no member joined. The member that left first is the trigger."""
     first = min(gone, key=lambda one: (one.in_join_phase, one.when_ms is None, one.when_ms or 0))
     cause = events.SESSION_EXPIRED if first.how == EXPIRED else events.LEFT
     mixed = any(one.how != first.how for one in gone)
@@ -117,9 +123,9 @@ def _departed(gone: Sequence[Gone]) -> Inference:
 
 
 def _subscription_and_deaths(change: _Change) -> Inference | None:
-    """A member subscribes to other topics, and others died.
+    """A member subscribes to other topics, and other members died.
 
-    The change of the subscription begins the rebalance by itself, so the others died during the rebalance.
+    The change of the subscription alone begins a rebalance, so the others died during the rebalance.
     """
     if any(one.how == LEFT for one in change.gone):
         return None
@@ -127,16 +133,16 @@ def _subscription_and_deaths(change: _Change) -> Inference | None:
     return None if inference is None else inference._replace(certainty=0.75)
 
 
-# ---- members joined and others are missing in one rebalance: the first rule that holds
+# ---- some members joined and others are missing: the first rule that applies decides
 
 
 def _joined_during_rebalance(change: _Change) -> Inference | None:
-    """A generation is missing: the new member made the rebalance start again."""
+    """A generation is missing between the states: the new member made the rebalance start again."""
     return Inference(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
 
 
 def _removed_at_once(change: _Change) -> Inference | None:
-    """The coordinator was away, and removed silent members as soon as it was back; they join again meanwhile."""
+    """The coordinator was away, and removed silent members as soon as it was back. Meanwhile the members join again."""
     first = next((one for one in change.gone if one.while_away), None)
     return (
         None if first is None or not change.stayed else Inference(events.SESSION_EXPIRED, first.member, first.certainty)
@@ -144,7 +150,7 @@ def _removed_at_once(change: _Change) -> Inference | None:
 
 
 def _joined_before_all_left(change: _Change) -> Inference | None:
-    """All members are others. If all had gone first, the log would have the record of an empty group."""
+    """No member of the state before is left. If all had left first, the log would have a record of the empty group."""
     if change.stayed:
         return None
     if len(change.gone) == 1:
@@ -152,7 +158,7 @@ def _joined_before_all_left(change: _Change) -> Inference | None:
     left = [one.certainty for one in change.gone if one.how == LEFT]
     if any(certainty >= _GUESS for certainty in left):
         return None
-    # for example, members return under new ids after the broker was away
+    # for example, all members return under new ids after the broker was away
     return Inference(events.NEW_MEMBER, change.new[0], 0.55 if left else 0.7)
 
 
@@ -163,7 +169,7 @@ def _left_first(change: _Change) -> Inference | None:
     processes = {member.process for member in change.new}
     back = [one for one in left if one.member.process in processes]
     if not back and processes <= set(change.habits.away):
-        return None  # in a rolling restart one member returns before the next one leaves
+        return None  # in a rolling restart, one member returns before the next one leaves
     first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
     return Inference(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
 
@@ -177,7 +183,7 @@ def _expired_first(change: _Change) -> Inference | None:
 
 
 def _replaced_dead_process(change: _Change) -> Inference | None:
-    """A new process joined in the place of a killed one, before the old session ended."""
+    """A new process joined in place of a dead process, before the session of the dead one had ended."""
     return Inference(events.NEW_MEMBER, change.new[0], 0.8)
 
 
@@ -197,7 +203,7 @@ def _session_ended_first(change: _Change, first: Gone) -> bool:
     session_ms = first.member.session_timeout_ms
     beat_ms = before.usual_ms() or habits.usual_ms or session_ms
     if first.when_ms is None or 3 * beat_ms > session_ms:
-        return False  # it may have lived for long after its last commit
+        return False  # the member may have lived for long after its last commit
     if before.is_cooperative:
         # if a new member had joined first, the join phase would have ended with the session
         return after.joined_ms - first.when_ms > beat_ms + _SWIFT_MS
@@ -205,7 +211,7 @@ def _session_ended_first(change: _Change, first: Gone) -> bool:
     return began_ms is not None and began_ms >= first.when_ms
 
 
-# ---- the same members as before: the first rule that holds
+# ---- the same members as before: the first rule that applies decides
 
 
 def _static_member_back(change: _Change) -> Inference | None:
@@ -226,7 +232,7 @@ def _subscription_changed(change: _Change) -> Inference | None:
 
 
 def _partitions_changed(change: _Change) -> Inference | None:
-    """A subscribed topic has more partitions than ever before, or none any more."""
+    """A subscribed topic has more partitions than ever before, or has none any more."""
     before, counts = change.before, change.after.counts
     grown = any(counts[topic] > change.habits.counts.get(topic, 0) for topic in counts if topic in before.topics)
     # a cooperative leader withholds partitions that members must give up first
@@ -243,7 +249,10 @@ def _partitions_lost(change: _Change) -> Inference | None:
 
 
 def _metadata_checked_again(change: _Change) -> Inference | None:
-    """The cooperative leader withheld partitions; or a topic grew, and other members see that a little later."""
+    """The leader of a cooperative group withheld partitions.
+
+    Or a topic grew, and other members see that a little later.
+    """
     before, after = change.before, change.after
     if not before.is_cooperative:
         return None
@@ -258,7 +267,7 @@ def _other_metadata(change: _Change) -> list[Member]:
 
 
 def _metadata_changed(change: _Change) -> Inference | None:
-    """Members of a group without consumers send other metadata; the trigger is rather a follower than the leader."""
+    """Members of a group without consumers send other metadata. A follower is a likelier trigger than the leader."""
     changed = _other_metadata(change)
     if not changed or any(member.topics is not None for member in change.after.members):
         return None
@@ -289,7 +298,7 @@ _SAME_MEMBERS: Final = (
 
 
 def _is_second_round(change: _Change) -> bool:
-    """Members join again at once after they gave partitions up, even if others join or leave meanwhile."""
+    """Did members join again at once after they gave partitions up? Other members may join or leave meanwhile."""
     gave_up = _gave_up(change.before)
     if gave_up is None or not change.before.is_cooperative or not _withheld(change.before, change.habits):
         return False
@@ -301,5 +310,5 @@ def _withheld(state: State, habits: Habits) -> bool:
 
 
 def _gave_up(state: State) -> Member | None:
-    """The member that had more than it has now: it joins again when it has given that up."""
+    """The member that reported more partitions than it was assigned. It joins again when it has given the others up."""
     return next((member for member in state.members if member.owned > member.assigned), None)

@@ -1,8 +1,8 @@
-"""How a missing member ended: did it leave, or did its session expire? Pure.
+"""How the time of a missing member ended: did the member leave, or did its session expire? Pure.
 
-Its silence shows that. A commit is a sign of life: a member whose session expired was silent for its whole session
-timeout. A member that leaves was silent only as long as between two commits, or committed just before. If a silence
-fits both, the likelihoods decide.
+The silence of the member shows that. A commit is a sign of life. A member whose session expired was silent for its
+whole session timeout. A member that leaves was silent only as long as between two commits, or committed just before. If
+a silence fits both, the likelihoods decide.
 """
 
 from __future__ import annotations
@@ -15,67 +15,72 @@ from muster.pipeline.infer.evidence import JOIN_MS, Activity, Habits, Member, St
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
 REPLACED: Final = "replaced"
-"""How a member's time in the group ended."""
+"""The ways in which a member's time in the group ends."""
 
 _SLACK: Final = 0.99
-"""The clocks of a coordinator's threads differ a little."""
+"""This share of a timeout counts as the whole timeout: the clocks of a coordinator's threads differ a little."""
 _POLLS_AMONG_LEAVES: Final = 0.1
-"""The share of leaving members that leave because they have not polled for too long."""
+"""Of the members that leave, the share that leaves because the application has not polled for too long."""
 _SHORT_POLLS_AMONG_LEAVES: Final = 0.85
-"""The same share, if the time between polls was configured short."""
+"""The same share, if the maximum time between two polls is below _SHORT_POLL_MS."""
 _SHORT_POLL_MS: Final = 120_000
 _TWO_SLOW: Final = 0.2
-"""The share of missing slow pollers that are missing together with other members."""
+"""Of the missing members that polled too slowly, the share that is missing together with other members."""
 _AWAY: Final = 3
-"""A silence of so many usual intervals, and of a whole session, means that the coordinator was away."""
+"""A silence of this many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05
-"""The share of static members that leave: an operator removes them, or their clients are configured so."""
+"""Of the missing static members, the share that left: an operator removed them, or their clients are configured to
+leave.
+"""
 _OVERDUE: Final = 1.2
-"""So many usual intervals without any commit are not by chance."""
+"""If no member commits for this many usual intervals, that is not by chance."""
 _AT_ONCE_MS: Final = 1_000
 """A member that has given its partitions up joins again within this time."""
 _EXACT_MS: Final = 60
 _TO_THE_MS: Final = 10.0
-"""A factor for a session that began with the last commit and ended, to the ms, with the join phase. It is hardly a
-coincidence.
+"""The factor for the likelihood of an expired session that ended, to the ms, with the join phase.
+
+Then it is hardly a coincidence that the session is counted from the last commit.
 """
 _NEVER: Final = 0.01
-"""The probability of what is nearly impossible."""
+"""The probability of an event that is nearly impossible."""
 
 
 class Gone(NamedTuple):
-    """A member that is missing, and how it ended."""
+    """A missing member, and how its time in the group ended."""
 
     member: Member
     how: str
     when_ms: int | None
-    """When it went, as far as the log shows; None: not known."""
+    """When the member left or was removed, as far as the log shows; None: not known."""
     certainty: float
     in_join_phase: bool = False
-    """The rebalance had already begun when its session expired."""
+    """Whether the rebalance had already begun when the member's session expired."""
     while_away: bool = False
-    """Its session ended while the coordinator was away: the coordinator removed it as soon as it was back."""
+    """Whether the session ended while the coordinator was away. The coordinator removed the member as soon as it was
+    back.
+    """
 
 
 def departures(before: State, after: State, habits: Habits) -> list[Gone]:
-    """How the members of `before` that are not in `after` ended."""
+    """How the time of each member ended that is in `before` and not in `after`."""
     if before.ends_ms is not None:
-        # their commits end with the record that began the rebalance
+        # the commits of these members end with the record that began the rebalance
         after = after._replace(joined_ms=before.ends_ms)
     stayed = {member.key for member in after.members}
     went = [member for member in before.members if member.key not in stayed]
     came = len(after.members) > len(before.members) - len(went)
-    # of several members, the one that fell silent first can have gone first. The rebalance waited for the others
+    # if several members left, the one that fell silent first may have left first. The rebalance waited for the others
     first = min(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms, default=None)
     several = len(went) > 1
     return [departure(before, after, member, habits, came or member is not first, several) for member in went]
 
 
 def departure(before: State, after: State, member: Member, habits: Habits, came: bool, several: bool = False) -> Gone:
-    """How `member` of `before` ended, which is not in `after`.
+    """How the time of `member` ended, which is in `before` and not in `after`.
 
-    `came`: something else may have begun the rebalance, which then waited for this member's session: others joined, or
-    went before. `several`: other members are missing too.
+    `came`: other members joined, or left before. So they may have begun the rebalance, which then waited for this
+    member's session. `several`: other members are missing too.
     """
     if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
@@ -92,9 +97,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
 
 
 def back_ms(before: State, member: Member) -> int | None:
-    """When the coordinator was surely back, if it was away when this member fell silent; None: it was not away.
+    """When the coordinator was surely back, if it was away when `member` fell silent; None: it was not away.
 
-    It was away if others were as silent, for longer than a session, and then continued.
+    The coordinator was away if other members were silent for longer than a session, and then continued.
     """
     session_ms, alive_ms = member.session_timeout_ms * _SLACK, _alive_ms(before, member)
     others = (one for name, one in before.activity.items() if name != member.member_id)
@@ -107,17 +112,17 @@ def back_ms(before: State, member: Member) -> int | None:
 
 
 def _beat_ms(before: State, member: Member, habits: Habits) -> int | None:
-    """The usual time between two commits of this member; None: not known."""
+    """The usual time between two commits of `member`; None: not known."""
     activity = before.activity.get(member.member_id)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
     if beat_ms is None and activity is not None:
-        # it committed once: one interval after its start, as clients do
+        # the member committed once. Clients commit for the first time one interval after their start
         return max(activity.first_ms - before.at_ms, 1)
     return beat_ms
 
 
 def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
-    """The session ended while the group waited for this member."""
+    """The session of `member` ended while the group waited for this member."""
     end_ms = _alive_ms(before, member) + member.session_timeout_ms
     return Gone(member, EXPIRED, end_ms, certainty, in_join_phase=True)
 
@@ -125,7 +130,7 @@ def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
 def _by_those_that_stayed(
     before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, came: bool, several: bool
 ) -> Gone | None:
-    """How it ended, if the others had stopped already when its session could have ended first."""
+    """How the member ended, if the other members had stopped working before the member's session could have ended."""
     alive_ms, session_ms = _alive_ms(before, member), member.session_timeout_ms
     began_ms = began(before, after, habits, came or several)
     if began_ms is None or beat_ms is None or began_ms - alive_ms >= session_ms * _SLACK:
@@ -133,7 +138,7 @@ def _by_those_that_stayed(
     rest_ms = rested_ms(before, after) or began_ms
     overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
     if overtaken or (came and after.joined_ms - alive_ms <= session_ms + beat_ms + JOIN_MS):
-        # the group waited for it; if it joined again meanwhile, until the end of the session that began then
+        # the group waited for this member. If it joined again meanwhile, the group waited until its new session ended
         return _expired_meanwhile(before, member, 0.85)
     heard_ms = began_ms - alive_ms - 3 * beat_ms
     is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
@@ -145,7 +150,7 @@ def _by_those_that_stayed(
 def _most_likely(
     before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, several: bool
 ) -> Gone:
-    """How it ended, by the likelihood of each possibility."""
+    """How the member ended, by the likelihood of each possibility."""
     alive_ms = _alive_ms(before, member)
     silent_ms = after.joined_ms - alive_ms
     parts = _parts_with_commit(before, after, habits)
@@ -171,7 +176,8 @@ def _last_commit_ms(before: State, member: Member) -> int | None:
 
 def _alive_ms(before: State, member: Member) -> int:
     activity = before.activity.get(member.member_id)
-    return before.at_ms if activity is None else activity.last_ms  # it synced at least
+    # without a commit, its last sign of life is its SyncGroup
+    return before.at_ms if activity is None else activity.last_ms
 
 
 def is_overdue(before: State, after: State, member: Member) -> bool:
@@ -180,11 +186,11 @@ def is_overdue(before: State, after: State, member: Member) -> bool:
 
 
 def began(before: State, after: State, habits: Habits, waits: bool = False) -> int | None:
-    """When the members that stayed stopped working, at the latest; None: their commits do not show it.
+    """The latest time at which the members that stayed stopped working; None: their commits do not show it.
 
-    They do not show it if these members commit neither often nor when they give partitions up. Nor do the commits of
-    cooperative members, which continue while they join. They are silent only during a join phase that waits for another
-    member, because others joined or left (`waits`).
+    The commits show nothing if these members commit neither often nor when they give partitions up. Members of
+    cooperative groups continue to commit while they join. They are silent only during a join phase that waits for
+    another member, because others joined or left (`waits`).
     """
     stayed = committed(before, after)
     if not stayed or (before.is_cooperative and not waits):
@@ -199,14 +205,14 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
     if rest_ms is None or rest_ms >= min(sessions):
         return None
     began_ms = final.last_ms + rest_ms
-    # no join phase takes that long: the members had nothing more to commit
+    # no join phase takes that long, so these members had nothing more to commit
     return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
 
 
 def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
-    """Did the join phase continue after all that stayed had given up their partitions?
+    """Did the join phase continue after all members that stayed had given up their partitions?
 
-    Then it waited for a dead member.
+    If so, it waited for a dead member.
     """
     stayed = survivors(before, after)
     commits = committed(before, after)
@@ -217,7 +223,10 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
 
 
 def _silent_without_cause(before: State, after: State, member: Member, beat_ms: int) -> bool:
-    """Was it silent for longer than its death explains? Then it had nothing to commit, before and at the end."""
+    """Was the member silent for longer than its death explains?
+
+    If so, it had nothing to commit, neither before nor at the end.
+    """
     rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
     longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
     return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms
@@ -226,8 +235,8 @@ def _silent_without_cause(before: State, after: State, member: Member, beat_ms: 
 def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
     """Had the members that stayed fallen silent as early as a member whose last sign of life was at `alive_ms`?
 
-    Then they had nothing more to commit: librdkafka commits only new offsets. If none stayed: had none committed at
-    all?
+    If so, they had nothing more to commit: librdkafka commits only new offsets. If no member stayed, the question is:
+    had no member committed at all?
     """
     if usual_ms is None or _some_parted(before, after):
         return False
@@ -240,7 +249,7 @@ def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) 
 
 
 def _parted(activity: Activity, after: State) -> bool:
-    """Does a member's last commit look like one that it made to give partitions up?"""
+    """Did the member probably make its last commit because it gave partitions up?"""
     return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
 
 
@@ -249,9 +258,9 @@ def _some_parted(before: State, after: State) -> bool:
 
 
 def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
-    """The probability that a member commits last before it goes.
+    """The probability that a member commits just before it leaves.
 
-    It is the habit of the group, or less if the members that stayed did not commit so.
+    It is the habit of the group. It is lower if the members that stayed did not commit when they gave partitions up.
     """
     if before.is_cooperative or not survivors(before, after) or _some_parted(before, after):
         return habits.commits_at_parting
@@ -261,9 +270,10 @@ def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
 def _likelihoods(
     before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None
 ) -> tuple[float, float, float]:
-    """The likelihoods that it left, that it expired, and that it left because it did not poll.
+    """The likelihoods that the member left, that its session expired, and that it left because it did not poll.
 
-    Each is weighted with how often that happens. `parts`: the probability that members commit last before they leave.
+    Each likelihood is weighted with how often such an end occurs. `parts`: the probability that members commit just
+    before they leave.
     """
     leaves = _STATIC_LEAVES if member.instance_id is not None else 0.55
     if not member.assigned:
@@ -272,7 +282,7 @@ def _likelihoods(
     is_short = _has_polls(member) and member.rebalance_timeout_ms < _SHORT_POLL_MS
     slow = _SHORT_POLLS_AMONG_LEAVES if is_short else _POLLS_AMONG_LEAVES
     if beat_ms is None:
-        # no member commits regularly; a member may still commit when it leaves, unless it has lost its partitions
+        # no member commits regularly. A member may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
         return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * slow * polls
     left = max(parting, _NEVER) * (
@@ -285,12 +295,15 @@ def _likelihoods(
 
 
 def _has_polls(member: Member) -> bool:
-    """Is its rebalance timeout its max.poll.interval.ms? Clients without one (aiokafka) send the session timeout."""
+    """Is the member's rebalance timeout its max.poll.interval.ms?
+
+    Clients without this setting (aiokafka) send the session timeout.
+    """
     return member.rebalance_timeout_ms != member.session_timeout_ms
 
 
 def _density(rest_ms: float, beat_ms: int) -> float:
-    """How likely a regular sequence of commits ended so long before the end of the join phase."""
+    """The likelihood that a regular sequence of commits ended `rest_ms` before the end of the join phase."""
     if rest_ms < -JOIN_MS / 100:
         return 0.0
     over_ms = max(rest_ms - beat_ms, 0)
@@ -299,7 +312,7 @@ def _density(rest_ms: float, beat_ms: int) -> float:
 
 
 def _is_usual(before: State, member: Member, silent_ms: int) -> bool:
-    """Had it been as silent before, for a good part of the time, and was still a member?"""
+    """Had the member been silent as long before, while it was alive, and for a tenth of that time?"""
     activity = before.activity.get(member.member_id)
     if activity is None:
         return False

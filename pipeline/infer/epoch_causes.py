@@ -1,8 +1,8 @@
-"""Why the epoch of a KIP-848 group was raised, from its records and commits alone. Pure.
+"""Why the epoch of a KIP-848 group was raised, inferred from its records and commits alone. Pure.
 
-The records say which members joined and which are gone, and what they subscribe to. They do not say how a member went:
-one that leaves and one whose session expired have the same records. `departures` decides that by the silence of the
-member. Nothing says how long a session is: it is learned, also from later records (AHEAD).
+The records say which members joined and which are missing, and what they subscribe to. They do not say how a missing
+member ended. If a member leaves and if its session expires, the records are the same. `departures` decides that by the
+silence of the member. No record has the session timeout: it is learned, also from later epochs (AHEAD).
 """
 
 from __future__ import annotations
@@ -21,32 +21,36 @@ from muster.pipeline.infer.evidence import Member as JudgedRebalance
 from muster.pipeline.infer.history import NOT_KNOWN
 
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
-"""A cause that classic groups do not have: a member did not give its partitions up in time."""
+"""A cause that classic groups do not have: a member did not revoke its partitions in time."""
 REMOVED: Final = "removed"
 _NEARLY: Final = 0.95
 """This share of a timeout counts as the whole timeout: the clocks of a coordinator's threads differ a little."""
 _MS: Final = 1_000
 AHEAD: Final = 64
-"""So many epochs are read before the first of them is judged."""
+"""This many epochs are read before the first of them is judged."""
 _LEAST_SESSION_MS: Final = 6_000
-"""No session is shorter."""
+"""The shortest session timeout that is assumed."""
 _LEAST_SILENCE_MS: Final = 4_000
-"""A silence that is longer than a third of the session. Heartbeats come at least that often."""
+"""A silence longer than this is longer than a third of the session. Heartbeats are sent at least each third of a
+session.
+"""
 _MANY: Final = 10
-"""A silence that is longer than all of so many intervals before is not by chance."""
+"""A silence longer than each of the last _MANY intervals between commits is not by chance."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
 _BEATS: Final = 3
-"""So many intervals between commits are not by chance."""
+"""This many usual intervals without a commit are not by chance."""
 _ONCE_IN: Final = 20
-"""A silence that came once in so many intervals is not usual."""
+"""A silence that occurs only once in this many intervals is not usual."""
 _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
-"""The certainty that a member left that had been silent for a while: its session may have been that short."""
+"""The certainty that a member left that was silent for a while before. Its session may have been as short as the
+silence.
+"""
 _FAR: Final = 3
 
 
 class Epoch(NamedTuple):
-    """An epoch of a group, as it is judged."""
+    """An epoch of a group with the facts by which it is judged."""
 
     number: int
     began_ms: int
@@ -54,11 +58,11 @@ class Epoch(NamedTuple):
     members: tuple[Member, ...]
     change: Change | None
     activity: Mapping[str, Activity]
-    """The commits of the members until the next epoch."""
+    """The commits of the members from this epoch to the next one."""
 
 
 class Ended(NamedTuple):
-    """A member's time in the group is over."""
+    """The end of a member's time in the group."""
 
     member_id: str
     how: str
@@ -66,17 +70,17 @@ class Ended(NamedTuple):
 
 
 class Departed(NamedTuple):
-    """A missing member."""
+    """A missing member, and how its time in the group ended."""
 
     member: Member
     how: str
     at_ms: int
     heard_ms: int
-    """Its last sign of life, as far as is known."""
+    """The time of the member's last sign of life, as far as is known."""
 
 
 class Raised(NamedTuple):
-    """What is inferred of one new epoch."""
+    """The inferred cause of a new epoch, and the members that joined or are missing."""
 
     epoch: Epoch
     change: Change
@@ -89,27 +93,27 @@ class Raised(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """How long the sessions of a group are, as far as is known."""
+    """The session timeout of a group, as far as is known."""
 
     ms: int = EPOCH_SESSION_MS
     is_known: bool = False
-    """Its length is known, not only an upper bound."""
+    """Whether the session timeout is known. Otherwise `ms` is only an upper bound."""
 
     def at_most(self, ms: int) -> None:
-        """A member died that had been silent for so long."""
+        """Learn that a member died after it had been silent for `ms`, so a session is not longer."""
         if not self.is_known:
             self.ms = min(self.ms, max(ms, _LEAST_SESSION_MS))
 
     @property
     def beat_ms(self) -> int:
-        """The longest time between two heartbeats."""
+        """The longest time between two heartbeats of a member."""
         return min(EPOCH_HEARTBEAT_MS, self.ms // 3)
 
 
 def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
-    """Each new epoch of a group, in the order of the log. None among the epochs: the group was deleted."""
+    """Judge each new epoch of a group, in the order of the log. A None in `epochs` means that the group was deleted."""
     session = _Session()
-    # the scout only learns, as far ahead as AHEAD
+    # the scout only learns from epochs, up to AHEAD of the judge
     scout, judge = _Judge(session), _Judge(session)
     ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
@@ -122,7 +126,7 @@ def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
 
 
 class _Judge:
-    """What is known of a group so far. `session`: what is known of its sessions, also from later epochs."""
+    """What is known of a group so far. `session` also has what is known from later epochs."""
 
     def __init__(self, session: _Session) -> None:
         self._session = session
@@ -131,14 +135,17 @@ class _Judge:
     def _reset(self) -> None:
         self._habits = Habits()
         self._silent: dict[str, int] = {}
-        """Missing members by id: how long they had been silent, if they had not polled too late."""
+        """How long each missing member had been silent, by member id. Members that polled too late are not in it."""
         self._ahead: Iterable[Epoch | None] = ()
         self._members: dict[str, Member] = {}
         self._activity: dict[str, Activity] = {}
         self._ended: list[Ended] = []
 
     def next_epoch(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
-        """What is inferred of an epoch, which is remembered for the next ones. `ahead`: the epochs that follow it."""
+        """The inferred cause of an epoch. The epoch is kept for judging the next ones.
+
+        `ahead`: the epochs that follow this epoch.
+        """
         if epoch is None:
             self._reset()
             return []
@@ -152,14 +159,14 @@ class _Judge:
         return found
 
     def replaced(self, epoch: Epoch) -> None:
-        """The same epoch continues under other ids."""
+        """Replace the last epoch by the same epoch, in which members have other ids."""
         keys = {_key(one) for one in epoch.members}
         there = {one.member_id for one in epoch.members}
         back = [one for name, one in self._members.items() if name not in there and _key(one) in keys]
         self._ended += [Ended(one.member_id, REPLACED, epoch.began_ms) for one in back]
 
     def record_commits(self, epoch: Epoch) -> None:
-        """Remember the members of an epoch, and their commits."""
+        """Keep the members of an epoch, and their commits."""
         self._members = {one.member_id: one for one in epoch.members}
         for name, now in epoch.activity.items():
             then = self._activity.get(name)
@@ -168,14 +175,14 @@ class _Judge:
         self._habits = with_state(self._habits, self._state(epoch.number, epoch.at_ms, epoch.members, epoch.activity))
 
     def judge(self, epoch: Epoch, change: Change) -> Raised:
-        """Why was the epoch raised?"""
+        """The inferred cause of an epoch."""
         ended, self._ended = self._ended, []
         if change.before is None:
             return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
         departed: tuple[Departed, ...] = ()
         cause, trigger, certainty = self._same_members(epoch, change)
         for name in change.joined:
-            # clients keep their id: this member was removed, and lives
+            # clients keep their member id, so this member was removed though it was alive
             if name in self._silent:
                 self._session.at_most(self._silent.pop(name) // _MS * _MS + _MS)
         if change.joined:
@@ -195,9 +202,9 @@ class _Judge:
         return Raised(epoch, change, cause, trigger, certainty, tuple(ended), departed)
 
     def _heard_ms(self, gone: Gone, how: str) -> int:
-        """The last sign of life: a commit, a record, or the last heartbeat, a session before the end."""
+        """The last sign of life: a commit, a record, or the last heartbeat, which was a session before the end."""
         if gone.away_ms is not None:
-            return gone.away_ms  # the member said so
+            return gone.away_ms  # the member announced that it stops, at this time
         known = self._activity.get(gone.member.member_id)
         known_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
         session_ms = gone.member.session_timeout_ms or self._session.ms
@@ -212,7 +219,7 @@ class _Judge:
         return None, None, NOT_KNOWN
 
     def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:
-        """Of each missing member: the cause, how it ended, and how sure that is."""
+        """For each missing member: the cause of its end, how it ended, and how sure that is."""
         gone = {one.member.member_id: one for one in change.gone}
         members = {**self._members, **{name: one.member for name, one in gone.items()}}
         activity = {name: self._heard(gone.get(name), one) for name, one in self._activity.items()}
@@ -223,7 +230,7 @@ class _Judge:
 
     def _departure(self, gone: Gone, before: State, after: State) -> tuple[str, str, float]:
         if gone.away_ms is not None:
-            # it stopped, said that it might return, and did not: this time is a session
+            # the member announced that it may return, and did not. From then until its end is one session
             self._session.ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
             self._session.is_known = True
             return events.SESSION_EXPIRED, EXPIRED, 0.97
@@ -233,7 +240,7 @@ class _Judge:
         by_silence = self._by_silence(gone, before)
         if by_silence is not None:
             return by_silence
-        # what it had at its last sign of life is a sign of life, too
+        # a record of its partitions, when it was last alive, is a sign of life too
         seen = self._judged_rebalances(gone.member)
         ends = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if ends.how == EXPIRED:
@@ -244,11 +251,11 @@ class _Judge:
         return events.LEFT, LEFT, min(ends.certainty, _UNSURE) if is_unsure else ends.certainty
 
     def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
-        """How a member ended that was silent for several of its intervals while the others continued.
+        """How a member ended that was silent while other members continued.
 
-        Sessions may be shorter than usual. Such a member has not left: it would have committed. A static member does
-        not leave without saying that it will be back. A member that joins again under its id, and did poll in time, has
-        not left either.
+        Sessions may be shorter than usual. Such a member has not left by itself: it would have committed before. A
+        static member does not leave without an announcement that it will return. A member that joins again under its
+        id, and did poll in time, has not left either.
         """
         known = before.activity.get(gone.member.member_id)
         silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
@@ -257,7 +264,7 @@ class _Judge:
         beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
         limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
         if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
-            return events.LEFT, LEFT, 0.7  # the member did not poll in time
+            return events.LEFT, LEFT, 0.7  # the application of this member did not poll in time
         self._silent[gone.member.member_id] = silent_ms
         if self._is_back(gone.member.member_id):
             return events.SESSION_EXPIRED, EXPIRED, 0.9
@@ -275,7 +282,7 @@ class _Judge:
         if is_usual:
             return None
         if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
-            # the members had nothing more to commit; or several died at once, just a session ago
+            # all members had nothing more to commit; or several died at the same time, a session before
             is_chance = not -self._session.beat_ms <= silent_ms - self._session.ms <= beat_ms + _MS
             return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
         self._learn(silent_ms, beat_ms)
@@ -290,7 +297,7 @@ class _Judge:
         return False
 
     def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
-        """A session is at most so long, if commits are near to each other."""
+        """Learn that a session is at most this long, if commits follow each other soon."""
         if beat_ms is not None and _BEATS * beat_ms <= silent_ms:
             self._session.at_most(silent_ms // _MS * _MS + _MS)
 
@@ -305,8 +312,8 @@ class _Judge:
 
     def _judged_rebalances(self, one: Member) -> JudgedRebalance:
         count = sum(len(share.partitions) for share in one.assigned)
-        # in these groups a commit is no heartbeat. The last commit may come so much later than the last heartbeat, with
-        # which the session began
+        # in these groups a commit is no heartbeat. The session begins with the last heartbeat, and the last commit may
+        # be this much later
         known_ms = one.session_timeout_ms
         session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
         return JudgedRebalance(
@@ -317,7 +324,7 @@ class _Judge:
             max(session_ms, _MS),
             one.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
             0,
-            count,  # no member stops what it keeps, as in a cooperative group
+            count,  # as in a cooperative group, no member stops reading the partitions that it keeps
             count,
             0,
         )

@@ -1,6 +1,6 @@
-"""A KIP-848 group up to a record: its members, the topics of its patterns, and the owner of each partition.
+"""A KIP-848 group after a record: its members, the topics of its patterns, and the owner of each partition. Pure.
 
-The values at the top are the input and the output of `epochs`. Pure.
+The classes at the top are the input and the output of `epochs`.
 """
 
 from __future__ import annotations
@@ -17,70 +17,72 @@ TARGET_EPOCH: Final = 6
 TARGET: Final = 7
 CURRENT: Final = 8
 PATTERN: Final = 16
-"""Key types. GroupMetadata (only tombstones matter here); ConsumerGroupMetadata, …PartitionMetadata (before 4.1),
-…MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember, …CurrentMemberAssignment, …RegularExpression.
+"""The key types of a group's records. GroupMetadata (only tombstones matter here); ConsumerGroupMetadata,
+…PartitionMetadata (before 4.1), …MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember,
+…CurrentMemberAssignment, …RegularExpression.
 """
 
 AWAY: Final = -2
-"""The epoch of a static member that stopped and may come back (LEAVE_GROUP_STATIC_MEMBER_EPOCH)."""
+"""The epoch of a static member that stopped and may return (LEAVE_GROUP_STATIC_MEMBER_EPOCH)."""
 STABLE: Final = 0
 OWES: Final = 1
-"""States of a member. Either it has its whole assignment, or it still has to revoke partitions (UNREVOKED_PARTITIONS).
+"""The states of a member. A STABLE member has its whole assignment. A member that OWES still has to revoke partitions
+(UNREVOKED_PARTITIONS).
 """
 FIRST: Final = 2
-"""The highest epoch with which a new group begins: Kafka 4.3 counts from 2, others from 1."""
+"""A new group begins with this epoch or a lower one: Kafka 4.3 counts from 2, other versions from 1."""
 
 
 class Record(NamedTuple):
-    """A record of a group, in the order of the log."""
+    """A record of a group, as it is in the log."""
 
     offset: int
     at_ms: int
     key_type: int
     key: str
-    """A member's id, or a pattern; empty if the group has one record of this type."""
+    """The member id or the pattern in the key. It is empty for a type with one record in each group."""
     value: Mapping[str, Any] | None
-    """In Kafka's JSON form; None: a tombstone."""
+    """The value in Kafka's JSON form; None: a tombstone."""
 
 
 class Share(NamedTuple):
-    """The partitions of a topic that a member has."""
+    """The partitions of one topic that a member has."""
 
     topic: str
     partitions: tuple[int, ...]
 
 
 class Member(NamedTuple):
-    """A member in a state."""
+    """A member of the group in a state."""
 
     member_id: str
     instance_id: str | None
     client_id: str | None
     host: str | None
     session_timeout_ms: int | None
-    """Only members with the classic protocol report it."""
+    """The member's session timeout. Only members with the classic protocol report it."""
     rebalance_timeout_ms: int | None
     rack: str | None
     topics: tuple[str, ...]
-    """The topics that it subscribes to, also those that match its pattern."""
+    """The topics that the member subscribes to, including the topics that match its pattern."""
     assigned: tuple[Share, ...]
 
 
 class Gone(NamedTuple):
-    """A member that the group continued without."""
+    """A member that is no longer in the group."""
 
     member: Member
     at_ms: int
     heard_ms: int
-    """When a record of the member was last written because the member sent something."""
+    """The last time at which a record of the member was written because of a request of the member."""
     away_ms: int | None
-    """When a static member stopped; None: it had not."""
+    """When the static member stopped; None: it had not stopped."""
     owes_ms: int | None
-    """Since when it should give partitions up; None: it should not."""
+    """Since when the member had to revoke partitions; None: it had not to revoke any."""
 
 
 class Take(NamedTuple):
-    """A partition that got an owner."""
+    """A partition that got a new owner."""
 
     topic: str
     partition: int
@@ -88,68 +90,75 @@ class Take(NamedTuple):
     offset: int
     at_ms: int
     paused_ms: int | None
-    """The time since the owner before lost it; None: it had no owner, or the group was empty in between."""
+    """The time from the end of the owner before to the new owner. It is None without such an owner, or if the group was
+    empty between.
+    """
 
 
 class Change(NamedTuple):
-    """The differences between two epochs."""
+    """The differences between an epoch and the epoch before."""
 
     before: int | None
-    """The epoch before; None: the log does not reach back that far."""
+    """The number of the epoch before; None: it is not in the log."""
     members_before: int
     joined: tuple[str, ...] = ()
     gone: tuple[Gone, ...] = ()
     resubscribed: tuple[str, ...] = ()
     topics_changed: bool = False
-    """Partitions or racks of topics changed, or the topics that match a pattern."""
+    """Whether the partitions or racks of topics changed, or the topics that match a pattern."""
     is_conversion: bool = False
-    """The epoch has the number of the classic generation."""
+    """Whether a classic group became this KIP-848 group. Then the epoch has the number of the classic generation."""
 
 
 class Hold(NamedTuple):
-    """A member had a partition."""
+    """A time in which a member had a partition."""
 
     topic: str
     partition: int
     member: Member
     start_ms: int
     end_ms: int | None
-    """When the member was to give it up, or went; None: it still has it."""
+    """When the member had to revoke the partition, or left; None: it still has the partition."""
     first_epoch: int
     last_epoch: int
 
 
 class State(NamedTuple):
-    """A group in an epoch, as it was at the end of its rebalance; or the end of the group."""
+    """A group in an epoch, as it was at the end of the epoch's rebalance. Or it is the end of the group."""
 
     epoch: int | None
-    """None: the group was deleted."""
+    """The number of the epoch; None: the group was deleted."""
     offset: int
     began_ms: int
     at_ms: int
-    """When all members had reached the epoch, or the next epoch began, or the log ends."""
+    """When all members had reached the epoch, or the next epoch began, or the log ended."""
     assignor: str | None
     members: tuple[Member, ...]
     owners: tuple[tuple[str, int, int, str], ...]
-    """Topic, partition, from which offset on, member id, in the order of the log; offset 0: from before the epoch."""
+    """Topic, partition, first offset, and member id of each owner, in the order of the log.
+
+    The offset is that of the owner's record. It is 0 if the owner had the partition before the epoch.
+    """
     takes: tuple[Take, ...]
     change: Change | None
-    """None: the same epoch continues, for example with a static member under another id."""
+    """The differences to the epoch before. None: the same epoch continues, for example with a new id of a static
+    member.
+    """
 
 
 Place = tuple[str, int]
-"""Topic id and partition."""
+"""A partition: topic id and number."""
 Subscription = tuple[tuple[str, ...], str]
-"""Names of topics, and a pattern or an empty text."""
+"""A subscription: names of topics, and a pattern or an empty text."""
 
 
 @dataclass(slots=True)
 class Present:
-    """A member of the group."""
+    """A present member of the group."""
 
     value: Mapping[str, Any]
     heard_ms: int
-    """When a record of the member was last written because the member sent something."""
+    """The last time at which a record of the member was written because of a request of the member."""
     epoch: int = 0
     state: int = STABLE
     places: dict[Place, None] = field(default_factory=dict)
@@ -158,28 +167,27 @@ class Present:
 
     @property
     def subscription(self) -> Subscription:
-        """The topics and the pattern that it subscribes to."""
+        """The names of topics and the pattern that the member subscribes to."""
         return tuple(sorted(self.value.get("subscribedTopicNames") or ())), self.value.get("subscribedTopicRegex") or ""
 
 
 @dataclass(slots=True)
 class CurrentOwner:
-    """Who has a partition."""
+    """The owner of a partition."""
 
     member_id: str
     start_ms: int
     first_epoch: int
     end_ms: int | None = None
-    """When the member was to give it up.
-
-    The member may still commit: it stays the owner until another member is.
+    """When the owner had to revoke the partition. It may still commit, and stays the owner until another member has the
+    partition.
     """
     last_epoch: int | None = None
-    """The last epoch at whose end the member had it."""
+    """The last epoch at whose end this member had the partition."""
 
 
 class Taken(NamedTuple):
-    """A partition that got an owner."""
+    """A partition that got a new owner."""
 
     place: Place
     member_id: str
@@ -189,25 +197,25 @@ class Taken(NamedTuple):
 
 
 class Image:
-    """The members of a group and what they have. `names`: of the topics by their ids."""
+    """The members of a group, and the partitions that they have. `names`: names of topics, by topic id."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.members: dict[str, Present] = {}
         self.patterns: dict[str, tuple[str, ...]] = {}
         self.held: dict[Place, CurrentOwner] = {}
         self._free: dict[Place, int] = {}
-        """Since when a partition has no owner any more."""
+        """Since when each partition without an owner has none."""
         self._names = dict(names)
 
     def key(self, member_id: str) -> str:
-        """What identifies the member: a static member that returns has another id."""
+        """What identifies a member when it returns: a static member gets a new member id."""
         instance_id = self.members[member_id].value.get("instanceId")
         return member_id if instance_id is None else f"static {instance_id}"
 
-    # ---- what records change
+    # ---- changes by records
 
     def update_member(self, record: Record) -> None:
-        """Apply a record with the metadata of a member."""
+        """Apply a record that has the metadata of a member."""
         assert record.value is not None
         known = self.members.get(record.key)
         if known is None:
@@ -216,22 +224,22 @@ class Image:
             known.value, known.heard_ms = record.value, record.at_ms
 
     def remove_member(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
-        """Remove a member; yields what it had, and the member itself."""
+        """Remove a member. Yields the times in which it had its partitions, and the member itself."""
         yield from self.release(member_id, at_ms, reached)
         one = self.members[member_id]
         yield Gone(self.seen(member_id), at_ms, one.heard_ms, one.away_ms, one.owes_ms)
         del self.members[member_id]
 
     def assign(self, record: Record, epoch: int, reached: int) -> Iterator[Hold | Taken]:
-        """A member has other partitions, or another epoch.
+        """Apply a record by which a member has other partitions, or another epoch.
 
-        `epoch`: the group's; `reached`: the last epoch that is over.
+        `epoch`: the group's epoch; `reached`: the last epoch whose rebalance has ended.
         """
         assert record.value is not None
         value = record.value
         one = self.members.setdefault(record.key, Present({}, record.at_ms))
         if value["memberEpoch"] == AWAY:
-            # it has not given up anything: it may return
+            # the static member has not revoked anything, because it may return
             one.away_ms = record.at_ms
             return
         one.epoch, one.state, one.heard_ms, one.away_ms = value["memberEpoch"], value["state"], record.at_ms, None
@@ -252,14 +260,14 @@ class Image:
             yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
 
     def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
-        """A member has no partition any more."""
+        """Remove all partitions from a member."""
         for place in [place for place, held in self.held.items() if held.member_id == member_id]:
             self._revoke(place, member_id, at_ms, reached)
             yield self.hold(place, at_ms, reached)
             del self.held[place]
 
     def forget_pauses(self) -> None:
-        """Partitions without an owner do not pause any more: no member wants them, or the group is empty."""
+        """Forget since when partitions have no owner: no member wants them, or the group is empty."""
         self._free.clear()
 
     def _revoke(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
@@ -271,7 +279,7 @@ class Image:
     # ---- the result
 
     def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
-        """What a member had until this time, or until it was to give it up."""
+        """The time in which a member had a partition: until now, or until it had to revoke the partition."""
         held = self.held[place]
         end_ms = at_ms if held.end_ms is None else held.end_ms
         last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
@@ -279,7 +287,7 @@ class Image:
         return Hold(self.name(place[0]), place[1], who, held.start_ms, end_ms, held.first_epoch, last)
 
     def seen(self, member_id: str) -> Member:
-        """A member as it is now."""
+        """A member in its present state."""
         one = self.members[member_id]
         value = one.value
         names, pattern = one.subscription
@@ -299,17 +307,17 @@ class Image:
         )
 
     def assignor(self) -> str | None:
-        """The assignor that most members ask for; None: they leave it to the server."""
+        """The assignor that most members request; None: most members request none, and the server decides."""
         asked = [one.value.get("serverAssignor") for one in self.members.values()]
         known = [name for name in asked if name]
         return max(sorted(set(known)), key=known.count) if known else None
 
     def name(self, topic_id: str) -> str:
-        """The name of a topic; its id if the name is not known."""
+        """The name of a topic; the topic's id if the name is not known."""
         return self._names.get(topic_id, topic_id)
 
     def learn_names(self, epoch: int | None) -> None:
-        """Learn the names of topics: a member that subscribes to one topic has only partitions of that topic."""
+        """Learn names of topics: if a member subscribes to one topic, all its partitions belong to that topic."""
         for one in self.members.values():
             ids = {topic_id for topic_id, _ in one.places}
             names, pattern = one.subscription

@@ -1,11 +1,11 @@
-"""The history of a KIP-848 group from its records: a state for each epoch, and the owners of each partition.
+"""The history of a KIP-848 group, from its records: a state for each epoch, and the owners of each partition.
 
-Plain values in, plain values out; this module knows nothing of Spark or of causes.
+Arguments and results are plain values. This module does not know Spark, and does not infer causes.
 
 Kafka writes the changes of one request or timer as one batch. First come the metadata of members, then the group's
-epoch, then target and current assignments. A new epoch stops no member: each gives up and gets its partitions at its
-own heartbeats. So an epoch begins with its record. It ends when all members have reached it, or when the next epoch
-begins.
+epoch, then target and current assignments. In a new epoch no member stops: each member gives up and gets its partitions
+with its own heartbeats. An epoch begins with its record. It ends when all members have reached the epoch, or when the
+next epoch begins.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from muster.pipeline.infer.epoch_image import (
 
 
 def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
-    """The states of a group in the order of the log; between them what each member had, when that ended.
+    """The states of a group in the order of the log.
 
-    `names`: topic names by id; a topic without a known name is called by its id.
+    Between the states: the partitions that a member had, when that ended. `names`: names of topics by topic id. A topic
+    without a known name is called by its id.
     """
     group = _Group(names)
     for operation in operations(records):
@@ -49,7 +50,11 @@ def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State 
 
 
 def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Records written for one reason: at the same moment, the epoch after its cause and before its effects."""
+    """Splits the records into operations. An operation has the records of one request or one timer.
+
+    They were written at the same time. The first records are causes of a new epoch; then the epoch and its effects
+    follow.
+    """
     found: list[Record] = []
     has_epoch = False
     for record in records:
@@ -65,7 +70,7 @@ def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 @dataclass(slots=True)
 class _Epoch:
-    """The current epoch."""
+    """The epoch that is being read."""
 
     number: int
     offset: int
@@ -77,7 +82,7 @@ class _Epoch:
 
 
 class _Group:
-    """A group while its log is read."""
+    """A group while the records of its log are read."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
@@ -86,14 +91,14 @@ class _Group:
         self._reset(is_known=False)
 
     def _reset(self, *, is_known: bool) -> None:
-        """`is_known`: the group had no records before the next one."""
+        """Start with an empty group. `is_known`: the group surely had no records before the next one."""
         self._image = Image(self._names)
         self._target: int | None = None
         self._hash: Any = None
         self._epoch: _Epoch | None = None
         self._is_known = is_known
         self._before: dict[str, Subscription] = {}
-        """The members when the epoch began, by key, with their subscriptions."""
+        """The subscriptions of the members when the epoch began, by the members' keys."""
         self._gone: list[tuple[str, Gone]] = []
         self._topics_changed = False
 
@@ -103,14 +108,14 @@ class _Group:
 
     @property
     def _reached(self) -> int:
-        """The last epoch that is over, or nearly over."""
+        """The last epoch that has ended, or has nearly ended."""
         if self._epoch is None:
             return 0
         before = None if self._epoch.change is None else self._epoch.change.before
         return self._epoch.number if not self._epoch.is_open or before is None else before
 
     def play(self, operation: Sequence[Record]) -> Iterator[State | Hold]:
-        """Apply the next operation."""
+        """Apply the next operation. Yields the states and the holds that ended."""
         self._last_ms = at_ms = operation[0].at_ms
         bump = next((one for one in operation if one.key_type == EPOCH), None)
         begins = bump is not None and (bump.value is None or bump.value["epoch"] != self._number)
@@ -125,7 +130,7 @@ class _Group:
         if self._epoch.is_open:
             yield from self._settle(at_ms)
         elif not begins and not ids.issuperset(self._image.members):
-            # a static member under another id, or a member whose pattern was not resolved yet
+            # a static member returned under another id, or the pattern of a member was resolved later than its record
             self._begin_again(operation[0].offset, at_ms)
             if self._is_settled():
                 yield self._state(at_ms)
@@ -133,12 +138,12 @@ class _Group:
     def _settle(self, at_ms: int) -> Iterator[State]:
         if self._is_settled():
             if all(one.away_ms is None for one in self._image.members.values()):
-                # a partition that has no owner now gets none
+                # partitions that have no owner now get none in this epoch
                 self._image.forget_pauses()
             yield self._state(at_ms)
 
     def end(self) -> Iterator[State | Hold]:
-        """The log ends here."""
+        """Yield the rest at the end of the log."""
         if self._epoch is not None and self._epoch.is_open:
             yield self._state(self._last_ms)
         yield from (self._image.hold(place, None, self._reached) for place in self._image.held)
@@ -212,7 +217,7 @@ class _Group:
 
     def _change(self, number: int, at_ms: int) -> Change:
         members = self._image.members
-        # the members of a classic group, which continue as they are
+        # the members of a classic group continue in the KIP-848 group
         is_conversion = self._epoch is None and self._converted_ms == at_ms
         is_conversion &= all(one.value.get("classicMemberMetadata") for one in members.values())
         before = self._number
@@ -223,7 +228,7 @@ class _Group:
             before,
             len(self._before),
             self._joined(has) if before is not None else (),
-            # a static member that returned under another id is not gone. If it goes later too, it counts once
+            # a static member that returned under another id is not missing. If it leaves later too, it counts once
             tuple({key: one for key, one in self._gone if key not in has}.values()),
             self._resubscribed(has),
             self._topics_changed,
@@ -231,7 +236,7 @@ class _Group:
         )
 
     def _joined(self, has: Mapping[str, str]) -> tuple[str, ...]:
-        # a member whose metadata is older than the log has not joined now
+        # a member whose metadata record is not in the log any more has not joined now
         return tuple(one for key, one in has.items() if key not in self._before and self._image.members[one].value)
 
     def _resubscribed(self, has: Mapping[str, str]) -> tuple[str, ...]:
@@ -241,7 +246,10 @@ class _Group:
     # ---- states
 
     def _is_settled(self) -> bool:
-        """Does each member have its whole assignment? Nobody waits for static members that are away."""
+        """Does each member have its whole assignment?
+
+        Static members that are away do not count: nobody waits for them.
+        """
         members = self._image.members.values()
         there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
         return all(there) and (not members or self._target == self._number)
@@ -264,12 +272,15 @@ class _Group:
         )
 
     def _begin_again(self, offset: int, at_ms: int) -> None:
-        """The same epoch, with other ids. Members that were away may still give up or get partitions."""
+        """Begin the same epoch again, in which members have other ids.
+
+        Members that were away may still get or revoke partitions.
+        """
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]
         self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, self._owners())
 
     def _owners(self) -> list[tuple[Place, int, str]]:
-        """The owners when an epoch begins."""
+        """The owners of partitions when an epoch begins."""
         return [(place, 0, held.member_id) for place, held in self._image.held.items()]

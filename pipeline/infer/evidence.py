@@ -1,8 +1,8 @@
 """The evidence for the cause of a rebalance: two states in a row, commits, and a group's habits.
 
-The habits are what the history of a group shows of its members. How often do they commit? Do they commit before they
-give partitions up? How many partitions do the topics have? Their size does not grow with the history. Times are in ms.
-Pure.
+The habits are what the history of a group shows about its members. How often do they commit? Do they commit before they
+give partitions up? How many partitions do the topics have? The size of the habits does not grow with the history. Times
+are in ms. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 
 class Member(NamedTuple):
-    """A member as a state has it."""
+    """A member in a state."""
 
     member_id: str
     instance_id: str | None
@@ -24,22 +24,22 @@ class Member(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     topics: int | None
-    """A hash of its subscribed topics; None: it is no consumer, or its bytes cannot be read."""
+    """A hash of the member's subscribed topics. None: it is no consumer, or its subscription cannot be read."""
     owned: int
-    """How many partitions it reported when it joined; 0 under an eager protocol."""
+    """The number of partitions that the member reported when it joined; 0 under an eager protocol."""
     assigned: int
-    """How many partitions it got."""
+    """The number of partitions that the member got in this state."""
     metadata: int
-    """A hash of all its metadata."""
+    """A hash of all the member's metadata."""
 
     @property
     def key(self) -> str:
-        """What identifies the member: a static member returns under another member id."""
+        """What identifies the member when it returns: a static member returns under another member id."""
         return self.member_id if self.instance_id is None else f"static {self.instance_id}"
 
     @property
     def process(self) -> tuple[str, str]:
-        """Client id and host: what a process keeps over a restart."""
+        """Client id and host: both stay the same when a process restarts."""
         return self.client_id, self.host
 
 
@@ -54,11 +54,11 @@ class Activity(NamedTuple):
     max_gap_ms: int | None
     """The longest time between two commits."""
     last_gap_ms: int | None
-    """The time before the last commit."""
+    """The time from the last commit but one to the last commit."""
 
     @property
     def is_off_beat(self) -> bool:
-        """Its commits are regular, and the last commit came sooner than usual."""
+        """Whether the member's commits are regular, and the last commit came sooner than usual."""
         gap, longest, last = self.gap_ms, self.max_gap_ms, self.last_gap_ms
         if gap is None or longest is None or last is None:
             return False
@@ -69,30 +69,30 @@ NOTHING: Final[Mapping[str, Activity]] = {}
 
 
 class State(NamedTuple):
-    """A group from one of its records to the next."""
+    """A group from one of its records to the next record."""
 
     generation: int
     at_ms: int
-    """When the record was written: the leader has synced."""
+    """The time at which the record was written: the leader had sent its SyncGroup."""
     joined_ms: int
     """When the join phase ended."""
     protocol: str | None
     leader: str | None
     members: tuple[Member, ...]
     topics: frozenset[str]
-    """All topics that any member subscribes to."""
+    """All topics that at least one member subscribes to."""
     counts: Mapping[str, int]
-    """How many partitions of each topic are assigned."""
+    """The number of assigned partitions of each topic."""
     activity: Mapping[str, Activity] = NOTHING
-    """By member id, until the next record."""
+    """The commits of each member until the next record, by member id."""
     ends_ms: int | None = None
-    """When the next rebalance began, if a record says so: this record made a KIP-848 group classic."""
+    """When the next rebalance began, if a record says so. This record made a KIP-848 group a classic one."""
     parted: frozenset[str] = frozenset()
-    """The ids of the `members` that were missing in that record."""
+    """The ids of those `members` that were missing in that record."""
 
     @property
     def is_cooperative(self) -> bool:
-        """Members keep their partitions while they join."""
+        """Whether members keep their partitions while they join."""
         return "cooperative" in (self.protocol or "") or any(member.owned for member in self.members)
 
     def usual_ms(self) -> int | None:
@@ -102,9 +102,9 @@ class State(NamedTuple):
 
 
 def continued(before: State, after: State) -> State:
-    """A state whose record was written again, with all its commits.
+    """The state of a record that was written again: `before`, with all commits of both states.
 
-    A record is written again for a static member's new id, or on loading.
+    A record is written again for a static member's new id, or when a group is loaded.
     """
     ids = {member.key: member.member_id for member in before.members}
     activity = dict(after.activity)
@@ -116,9 +116,9 @@ def continued(before: State, after: State) -> State:
 
 
 def taken_over(epoch: State, record: State) -> State:
-    """A KIP-848 group's last epoch that continues as a generation of a classic group, by this record.
+    """The last epoch of a KIP-848 group, which continues as a generation of a classic group by `record`.
 
-    The server writes the record when the last member with the new protocol leaves, or returns with the old protocol.
+    The server writes this record when the last member with the new protocol leaves, or returns with the old protocol.
     The record begins a rebalance.
     """
     keys, ids = {member.key for member in record.members}, {member.member_id for member in record.members}
@@ -138,7 +138,7 @@ def taken_over(epoch: State, record: State) -> State:
 
 
 def joined_activity(then: Activity, now: Activity) -> Activity:
-    """The commits of a member in two states in a row."""
+    """The commits of a member in two states in a row, taken together."""
     commits = then.commits + now.commits
     longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
     gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms
@@ -146,68 +146,69 @@ def joined_activity(then: Activity, now: Activity) -> Activity:
 
 
 def survivors(before: State, after: State) -> list[Member]:
-    """The members of a state that are also in the next one, as they were before."""
+    """The members of `before` that are also in `after`, as they were in `before`."""
     stayed = {member.key for member in after.members}
     return [member for member in before.members if member.key in stayed]
 
 
 def committed(before: State, after: State) -> list[Activity]:
-    """The commits of the members that stayed."""
+    """The commits in `before` of the members that stayed."""
     return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
 
 
 def rested_ms(before: State, after: State) -> int | None:
-    """When the members that stayed made their last commit. It is None if none of them committed."""
+    """The time of the last commit of the members that stayed. It is None if none of them committed."""
     return max((one.last_ms for one in committed(before, after)), default=None)
 
 
 JOIN_MS: Final = 6_000
-"""A member learns of a rebalance with its next heartbeat (3 s), and joins again a little later."""
+"""A member learns of a rebalance with its next heartbeat (3 s), and joins again within this time."""
 _SURE: Final = 5.0
-"""The log odds stay below this: habits change with a new release."""
+"""The log odds of a habit stay between plus and minus this value: habits change with a new release."""
 _MISSED: Final = 0.05
-"""How often a member with the habit does not follow it."""
+"""The probability that a member with the habit does not follow it."""
 
 _AWAY: Final = 64
-"""So many processes that are away are remembered."""
+"""At most this many processes that are away are remembered."""
 _OFF_BEAT: Final = 0.25
-"""How often the last commit comes sooner than usual by chance."""
+"""The probability that the last commit comes sooner than usual by chance."""
 
 
 _EARLY: Final = 0.85
-"""A commit before this part of an interval is off the beat."""
+"""A commit is off the beat if it comes before this part of the usual interval."""
 _QUICK_MS: Final = 300
-"""Commits so near to each other are never off the beat."""
+"""Commits that follow each other within this time are never off the beat."""
 
 
 class Habits(NamedTuple):
-    """What is known of a group before a rebalance is judged."""
+    """What is known about a group before a rebalance is judged."""
 
     counts: Mapping[str, int] = MappingProxyType({})
-    """The most partitions of each topic that were assigned while a member subscribed to it."""
+    """For each topic, the largest number of assigned partitions while a member subscribed to it."""
     has_grown: bool = False
-    """The last state was the first one of its members with so many partitions.
+    """Whether the last state was the first one in which its members had so many partitions of a topic.
 
-    With librdkafka every member checks for new partitions, so others join again when they see them too.
+    With librdkafka, every member checks for new partitions. So the other members join again when they see the new
+    partitions too.
     """
     usual_ms: int | None = None
     """The usual time between two commits. It is None if no member has committed twice."""
     parting: float = 0.0
-    """Log odds that members commit just before they give partitions up (or leave)."""
+    """The log odds that members commit just before they give partitions up or leave."""
 
     away: tuple[tuple[str, str], ...] = ()
-    """The latest processes that went and are not back yet."""
+    """Client id and host of the latest processes that left and are not back yet."""
 
     @property
     def commits_at_parting(self) -> float:
-        """The probability of the log odds `parting`."""
+        """The probability that members commit just before they give partitions up, from the log odds `parting`."""
         return 1 / (1 + exp(-self.parting))
 
 
 def with_state(habits: Habits, state: State) -> Habits:
-    """The habits, with the commits and assignments of one more state."""
+    """The habits after one more state, with its commits and assignments."""
     counts: Mapping[str, int] = habits.counts
-    if state.members and not state.is_cooperative:  # all partitions are assigned
+    if state.members and not state.is_cooperative:  # in these states all partitions are assigned
         counts = state.counts
     elif state.members:
         topics = sorted(state.topics | set(state.counts))
@@ -218,7 +219,10 @@ def with_state(habits: Habits, state: State) -> Habits:
 
 
 def with_gone(habits: Habits, before: State, after: State) -> Habits:
-    """The habits, with the processes that went in a rebalance, and without those that are back."""
+    """The habits after a rebalance.
+
+    Processes that left in the rebalance are added to `away`, and those that are back are removed.
+    """
     here = {member.process for member in after.members}
     went = [member.process for member in before.members if member.process not in here]
     away = [process for process in habits.away if process not in here and process not in went]
@@ -226,9 +230,10 @@ def with_gone(habits: Habits, before: State, after: State) -> Habits:
 
 
 def with_parting(habits: Habits, before: State, after: State) -> Habits:
-    """The habits, with what members did that gave partitions up when a rebalance began.
+    """The habits after a rebalance in which members gave partitions up.
 
-    Did they commit, off their beat? In a cooperative group only members that leave give partitions up at that moment.
+    Did these members commit off their beat just before? In a cooperative group only members that leave give partitions
+    up at that moment.
     """
     odds = habits.parting
     stayed = {member.key for member in after.members}
@@ -237,7 +242,7 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
         if not member.assigned or (before.is_cooperative and member.key in stayed):
             continue
         beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
-        if beat_ms is None:  # no member commits regularly: then a commit at the very end is not by chance
+        if beat_ms is None:  # no member commits regularly, so a commit at the very end is not by chance
             beat_ms = after.joined_ms - before.at_ms
         window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
         by_chance = min(max(window_ms, 1) / max(beat_ms, 1), 1 - _MISSED)
@@ -245,13 +250,16 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
             odds += log((1 - _MISSED) / by_chance)
         elif activity is not None and activity.is_off_beat:
             odds += log((1 - _MISSED) / _OFF_BEAT)
-        elif member.key in stayed:  # else it may have been killed
+        elif member.key in stayed:  # a member that is missing may have been killed
             odds += log(_MISSED / (1 - by_chance))
     return habits._replace(parting=max(-_SURE, min(_SURE, odds)))
 
 
 def is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
-    """Did its last commit come sooner than usual? None: it has no beat, or the beat is too quick to say."""
+    """Did the member's last commit come sooner than usual?
+
+    None: its commits are not regular, or follow each other too soon to show that.
+    """
     one = before.activity.get(member.member_id)
     beat_ms = (one and one.gap_ms) or before.usual_ms() or habits.usual_ms
     if one is None or beat_ms is None or beat_ms < _QUICK_MS or (one.max_gap_ms or 0) > 2 * beat_ms:

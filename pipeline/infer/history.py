@@ -1,6 +1,6 @@
-"""The rebalances of a group, from its states in the order of the log, and what they show of members.
+"""The rebalances of a group, from its states in the order of the log, and what they show about members.
 
-Pure; the size of what is kept does not grow with the history.
+Pure. The size of what is kept does not grow with the history.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.pipeline.infer.heartbeats import HeartbeatHabits
 from muster.pipeline.infer.start import SOON_MS, JudgedRebalance, Start, start_of, waited_for
 
 _CALM_MS: Final = 300
-"""A leader that is not late syncs within this time."""
+"""A leader that is not late sends its SyncGroup within this time."""
 
 
 def with_parting_commits(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> HeartbeatHabits:
-    """Learn from the last commits of members that gave partitions up whether members commit at parting."""
+    """Learn whether members commit at parting, from the last commits of members that gave partitions up."""
     if one.before is None:
         return heartbeats
     gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
@@ -43,7 +43,7 @@ def with_parting_commits(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> H
 
 
 def with_return_times(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> HeartbeatHabits:
-    """Learn how soon members return, from a rebalance that waited only for those that stayed."""
+    """Learn how soon members return, from a rebalance that waited only for the members that stayed."""
     start = start_of(one, heartbeats)
     if one.before is None or start is None:
         return heartbeats
@@ -52,40 +52,40 @@ def with_return_times(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> Hear
         return heartbeats
     end_ms = one.after.joined_ms
     gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
-    # if all members had partitions to give up, none waited for its heartbeat
+    # if all members had partitions to give up, no member waited for its next heartbeat
     if late_ms <= _CALM_MS and (gap_ms > SOON_MS or not one.verdict.is_second_round):
         heartbeats = heartbeats.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
     took_ms = end_ms - start.likely_ms
-    # if it took that long, it had another reason
+    # a rebalance that took that long waited for something else
     if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
         return heartbeats
     return heartbeats if one.verdict.joined or one.verdict.is_second_round else heartbeats.with_delay(took_ms)
 
 
 class Rebalance(NamedTuple):
-    """One rebalance that is inferred from the records."""
+    """A rebalance that is inferred from the records."""
 
     before: State | None
-    """None: the log does not reach back that far."""
+    """The state before the rebalance; None: it is not in the log."""
     after: State
     verdict: Verdict
     start: Start | None = None
-    """None: it is not known when it began."""
+    """When the rebalance began; None: not known."""
 
 
 NOT_KNOWN: Final = 0.2
-"""The certainty if the log does not have the state before: there was a rebalance, and nothing more is known."""
+"""The certainty if the state before is not in the log: only the rebalance itself is known."""
 
 
 LOOK_AHEAD: Final = 64
-"""So many rebalances of a group are judged before the first of them is reported.
+"""This many rebalances of a group are judged before the first of them is reported.
 
-They show how often members send heartbeats, and so when a rebalance began.
+They show how often members send heartbeats, and therefore when a rebalance began.
 """
 
 
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
-    """Each change of generation (`_judged_rebalances`), with the time at which it began."""
+    """The rebalances of a group (`_judged_rebalances`), each with the time at which it began."""
     heartbeats = HeartbeatHabits()
     seen = _judged_rebalances(states)
     while some := list(islice(seen, LOOK_AHEAD)):
@@ -98,13 +98,14 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
 
 
 def _judged_rebalances(states: Iterable[State | None]) -> Iterator[JudgedRebalance]:
-    """Each change of generation. None among the states is a tombstone: the group was deleted.
+    """Each change of the generation. A None in `states` is a tombstone: the group was deleted.
 
-    Two records are no rebalance. A new group begins with a record of generation 0 without members. And a record repeats
-    its generation if a static member has a new id, or if the group was loaded.
+    Two kinds of records are no rebalance. A new group begins with a record of generation 0 without members. And a
+    record repeats its generation if a static member has a new id, or if the group was loaded.
     """
     before: State | None = None
-    is_first, begins = False, True  # the last record was the first of the log; no record came yet
+    # is_first: the last record was the first record of the log. begins: no record was read yet
+    is_first, begins = False, True
     formed_ms: int | None = None
     habits = Habits()
     for state in states:
@@ -113,12 +114,12 @@ def _judged_rebalances(states: Iterable[State | None]) -> Iterator[JudgedRebalan
             before = state
             continue
         if before is not None and state.generation < before.generation:
-            before = None  # the group was deleted and made again; the tombstone is gone
+            before = None  # the group was deleted and created again, and the tombstone is gone
         if before is not None and state.generation == before.generation:
             before = continued(before, state)
             continue
         if before is not None and is_first and state.generation > before.generation + 1:
-            before = None  # compaction leaves one old record: the records between are gone
+            before = None  # compaction has left one old record, and removed the records between
         if before is None and state.generation == 1:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
         is_first = before is None and was_first

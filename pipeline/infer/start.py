@@ -1,8 +1,8 @@
-"""When a rebalance began, by what the log shows: the earliest, the latest and the likeliest moment. Pure.
+"""When a rebalance began, as far as the log shows: the earliest, the latest and the likeliest time. Pure.
 
-The log has the end of the join phase. Before it each member that stayed had to return, with its next heartbeat
-(`heartbeats` learns their interval). The member that caused the rebalance may have committed just before, or have been
-silent for its whole session. The rules are in docs/dev/pipeline-inference.md.
+The log has the end of the join phase. Each member that stayed had to return before that, with its next heartbeat
+(`heartbeats` learns their interval). The member that caused the rebalance may have committed just before its start. Or
+it was silent for its whole session. The rules are in docs/dev/pipeline-inference.md.
 """
 
 from __future__ import annotations
@@ -16,62 +16,64 @@ from muster.pipeline.infer.evidence import Habits, Member, State, is_off_beat, s
 from muster.pipeline.infer.heartbeats import SLACK_MS, HeartbeatHabits
 
 _FAREWELL_MS: Final = 2
-"""The usual time between the last commit of a leaving member and its leave, if it commits because it leaves."""
+"""The usual time from the last commit of a leaving member to its LeaveGroup, if it commits because it leaves."""
 _MAX_FAREWELL_MS: Final = 250
-"""The longest such time."""
+"""The longest time from the last commit of a leaving member to its LeaveGroup."""
 _AT_ONCE_MS: Final = 12
-"""A member that has given partitions up joins again so soon if it did not commit; otherwise a little later."""
+"""A member that gave partitions up joins again after this time if it did not commit; otherwise a little later."""
 _ALONE_MS: Final = 30
-"""A group of one member is empty so soon after this member went."""
+"""If a group has one member, the group is empty within this time after the member left."""
 SOON_MS: Final = 400
-"""A member that has given partitions up joins again at most so much later, because it polls first."""
+"""A member that gave partitions up joins again within this time: it polls first."""
 _PARTED_MS: Final = 100
-"""A commit at parting is in the log so soon after the member heard of the rebalance."""
+"""A commit at parting is in the log within this time after the member learned of the rebalance."""
 _LATE: Final = 1.25
-"""A regular commit comes at the latest after so many intervals."""
+"""A regular commit comes at the latest after this many usual intervals."""
 _LOOKED_MS: Final = 1_000
-"""A client checks this often whether its application still polls."""
+"""A client checks at this interval whether its application still polls."""
 _HABIT: Final = 2.0
-"""Log odds above which a habit is certain enough."""
+"""With log odds above this, a habit is certain enough."""
 _SLOW: Final = 2
 _SLOWEST_MS: Final = 6_000
-"""If the leader synced late, the machine was busy. Members are late by _SLOW times that, and at most by this."""
+"""If the leader sent its SyncGroup late, the machine was busy. Then members are late by up to _SLOW times that time,
+and by at most _SLOWEST_MS.
+"""
 _TO_THE_MS: Final = 20
 _REALLY: Final = 0.4
-"""A moment with at least this probability is used rather than the middle of a range."""
+"""A time with at least this probability is used instead of the middle of a range."""
 _TOGETHER_MS: Final = 300
-"""Processes that start together join so soon after the first one."""
+"""Processes that start together join within this time after the first one."""
 _FORMING_MS: Final = 5_000
 _BACK: Final = 8
-"""Members that the coordinator lost are back within this part of a session."""
+"""Members that the coordinator lost are back within this fraction of a session: one eighth."""
 _ALONE: Final = 3
-"""The first attempt of a group that forms began in this first part of the time."""
+"""The first attempt of a new group began in this first part of the time: in the first third."""
 
 
 class Start(NamedTuple):
-    """When a rebalance began. The likeliest moment lies between the others."""
+    """When a rebalance began. The likeliest time lies between the other two times."""
 
     earliest_ms: int
     likely_ms: int
     latest_ms: int
     is_seen: bool = False
-    """The log shows it to some ms."""
+    """Whether the log shows the start exactly, to some ms."""
 
 
 class JudgedRebalance(NamedTuple):
-    """A rebalance, as it is judged."""
+    """A rebalance with the facts by which it is judged."""
 
     before: State | None
-    """None: the log does not reach back that far."""
+    """The state before the rebalance; None: it is not in the log."""
     after: State
     verdict: Verdict
     habits: Habits
     formed_ms: int | None = None
-    """When the group got its first members; None: the log does not have that."""
+    """When the group got its first members; None: this is not in the log."""
 
 
 class _Case(NamedTuple):
-    """The same rebalance, if the state before is known."""
+    """A judged rebalance whose state before is known."""
 
     before: State
     after: State
@@ -81,18 +83,18 @@ class _Case(NamedTuple):
 
     @property
     def session_ms(self) -> int:
-        """The shortest session timeout."""
+        """The shortest session timeout of the members."""
         return min((member.session_timeout_ms for member in self.before.members), default=0)
 
     @property
     def heard_ms(self) -> int:
-        """How much later than usual members may have been: as late as the leader."""
+        """By how much members may have been later than usual: by as much as the leader."""
         return min(_SLOW * (self.after.at_ms - self.after.joined_ms), _SLOWEST_MS)
 
     def between(self, low: int, high: int, usual_ms: int | None = None) -> Start:
         """A start anywhere between the bounds, but seldom more than `usual_ms` before the end of the join phase.
 
-        The likeliest start gives a length with the smallest relative error in half of these cases.
+        The likeliest start makes the median relative error of the rebalance's length small.
         """
         low, likely_low = min(low, high), low
         if usual_ms is not None:
@@ -132,13 +134,16 @@ def _start(one: _Case, heartbeats: HeartbeatHabits) -> Start:
             return _all_died(one, low, high, heartbeats)
         return _after_expiry(one, first.member, low, high, heartbeats)
     if verdict.joined and not first:
-        # it joined in the place of a dead member
+        # the new member joined in place of a dead member
         low, high = _narrowed(low, high, _died_ms(one), None)
     return _between(one, low, high, heartbeats)
 
 
 def _of_empty(one: _Case) -> Start:
-    """The first member joined. All groups of the broker together show how long the group waited for others."""
+    """The start in an empty group: the first member joined.
+
+    How long the group waited for other members is not decided here, but by all groups of the broker together.
+    """
     low, high = one.before.at_ms, one.after.joined_ms
     if one.after.generation > one.before.generation + 1:
         return Start(min(low, high), min(low, high) + max(high - low, 0) // _ALONE, high)
@@ -146,7 +151,11 @@ def _of_empty(one: _Case) -> Start:
 
 
 def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
-    """What holds for any cause. It began after the last assignment, and the members that stayed heard of it in time."""
+    """The bounds that hold for any cause.
+
+    The rebalance began after the last assignment. And it began so late that the members that stayed learned of it in
+    time.
+    """
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
     stayed = survivors(before, after)
@@ -154,7 +163,7 @@ def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
     if stayed and not waited_for(before, after, one.verdict):
         low = max(low, high - heard_ms)
     if not before.is_cooperative:
-        # a member that has heard of it commits only once more, at parting
+        # a member that has learned of the rebalance commits only once more, at parting
         for member in stayed:
             activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
@@ -166,9 +175,10 @@ def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
 
 
 def _after_expiry(one: _Case, member: Member, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
-    """The session began with the last heartbeat, or with the last commit if that was later.
+    """The start if the session of `member` expired.
 
-    The last heartbeat came after the last commit, and before the next commit would have come.
+    The session began with the member's last heartbeat, or with its last commit if that was later. The last heartbeat
+    came after the last commit, and before the next commit would have come.
     """
     alive_ms, beat_ms = last_life_ms(one.before, member), _beat_ms(one, member)
     over_ms = alive_ms + member.session_timeout_ms
@@ -192,9 +202,9 @@ def _after_expiry(one: _Case, member: Member, low: int, high: int, heartbeats: H
 
 
 def _all_died(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
-    """All members of a group died at one time, or else the others would have returned.
+    """The start if all members of a group died at one time. Otherwise the other members would have returned.
 
-    Their ends are spread as their heartbeats are; if the coordinator was away, there is no spread.
+    The ends of their sessions differ as their heartbeats do. If the coordinator was away, they do not differ.
     """
     heard_ms = heartbeats.at_most_ms(one.session_ms)
     sessions = [last_life_ms(one.before, member) + member.session_timeout_ms for member in one.before.members]
@@ -212,7 +222,7 @@ def _late_ms(beat_ms: int) -> int:
 
 
 def _narrowed(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
-    """Bounds, narrowed by others; bounds that contradict them are ignored."""
+    """The bounds, narrowed by other bounds. Other bounds that contradict them are ignored."""
     if from_ms is not None and low < from_ms <= high:
         low = from_ms
     if to_ms is not None and low <= to_ms < high:
@@ -221,7 +231,7 @@ def _narrowed(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tu
 
 
 def _second_round(one: _Case, low: int, high: int) -> Start:
-    """Members that have given partitions up join again at once."""
+    """The start of a second round: members that gave partitions up join again at once."""
     at_ms = one.before.at_ms
     soon_ms = at_ms + SOON_MS + one.heard_ms
     if low > soon_ms:
@@ -234,10 +244,11 @@ def _second_round(one: _Case, low: int, high: int) -> Start:
 
 
 def _after_leaving(one: _Case, first: Gone, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
-    """A member that leaves commits just before, if that is its habit."""
+    """The start if the first member left. It commits just before, if that is its habit."""
     last_ms, beat_ms = last_life_ms(one.before, first.member), _beat_ms(one, first.member)
     if first.when_ms is not None and first.when_ms > last_ms:
-        # it did not poll in time. A client may still commit for an interval, or may not have committed for one
+        # the member did not poll in time. Its client may have continued to commit for an interval, or stopped an
+        # interval before
         out_ms = first.when_ms
         if beat_ms is None:
             return one.between(*_narrowed(low, high, out_ms, None))
@@ -261,7 +272,10 @@ def _after_leaving(one: _Case, first: Gone, low: int, high: int, heartbeats: Hea
 
 
 def _farewell_ms(one: _Case, last_ms: int) -> int:
-    """How long after its last commit a member is gone. If all leave at once, the last of them shows it."""
+    """The time from a member's last commit to its LeaveGroup.
+
+    If all members leave at once, the last one shows this time.
+    """
     if survivors(one.before, one.after) or one.verdict.joined:
         return _FAREWELL_MS
     end_ms = one.after.joined_ms
@@ -270,9 +284,10 @@ def _farewell_ms(one: _Case, last_ms: int) -> int:
 
 
 def _between(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
-    """All members that stayed hear of it at once, at any time within a heartbeat after it began.
+    """The start if all members that stayed learned of it within one heartbeat.
 
-    For members that got partitions at the same moment send their heartbeats at the same moments.
+    Members that got their partitions at the same time send their heartbeats at the same times. So all members learn of
+    the rebalance at once, at any time within a heartbeat interval after its start.
     """
     end_ms, waited = one.after.joined_ms, waited_for(one.before, one.after, one.verdict)
     if survivors(one.before, one.after):
@@ -284,15 +299,15 @@ def _between(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> St
         return found
     if waited or one.verdict.joined:
         longest_ms = max(member.session_timeout_ms for member in one.before.members)
-        # if all returned under new ids, the group waited for the sessions that they had before
+        # if all members returned under new ids, the group waited for their old sessions to end
         low = max(low, min(end_ms - longest_ms - SLACK_MS, high))
         return Start(low, low + (high - low) // _BACK, high)
-    # a member that stayed would have returned, or the group would have waited for its session
+    # a member that stayed would have returned, or the group would have waited for the end of its session
     return Start(max(low, min(end_ms - one.session_ms - SLACK_MS, high)), high, high)
 
 
 def waited_for(before: State, after: State, verdict: Verdict) -> bool:
-    """Did it wait for more than heartbeats: for the session of a dead member, or because of failed attempts?"""
+    """Did the rebalance wait for more than heartbeats: for a dead member's session, or because of failed attempts?"""
     died = any(each.how == EXPIRED for each in verdict.gone)
     return (
         after.generation > before.generation + 1
@@ -302,7 +317,7 @@ def waited_for(before: State, after: State, verdict: Verdict) -> bool:
 
 
 def _died_ms(one: _Case) -> int | None:
-    """The last sign of life of the first dead member."""
+    """The last sign of life of the dead member that fell silent first."""
     alive = [last_life_ms(one.before, each.member) for each in one.verdict.gone if each.how == EXPIRED]
     return min(alive, default=None)
 

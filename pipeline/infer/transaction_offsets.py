@@ -1,7 +1,7 @@
 """The offsets and groups that each transaction committed. Pure.
 
-The batches and markers of `__consumer_offsets` show the offsets if the source has them. Otherwise `__group_events` has
-counts. Some transactions are known only by their offsets.
+If the source has the batches and markers of `__consumer_offsets`, they show the offsets. Otherwise `__group_events` has
+counts of offsets. Some transactions are known only by their offsets.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from muster.coordinator.transactions.events import BY_CLIENT
 from muster.pipeline.infer.transaction_records import ABORTED, COMMITTED, OFFSETS_TOPIC, SURE, Row
 
 OFFSETS: Final = "offsets"
-"""Value of the column `source`: from the offsets log alone."""
+"""A value of the column `source`: the transaction is known from the offsets log alone."""
 COUNTED_MS: Final = 5_000
-"""An event counts ends of transactions.
-
-The last of these transactions is complete at the latest so long after the first end.
+"""An event counts transactions that ended. The last of them was complete at the latest this long after the first ended.
 """
 
 Part = dict[str, Any]
-"""A transaction in one partition of the offsets log (`sources.transactions.PARTS`), or one event of a group."""
+"""The part of a transaction in one partition of the offsets log (`sources.transactions.PARTS`), or one event of a
+group.
+"""
 
 
 def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], counts: Iterable[Part]) -> Iterator[Row]:
-    """The rows of one producer, in the order in which they began, with `offsets` and `groups`.
+    """The transactions of one producer, in the order in which they began, with `offsets` and `groups`.
 
-    Also rows of `parts` that belong to none of them.
+    Also the transactions that only `parts` show.
     """
     by_row: dict[int, list[Part]] = {}
     alone: list[Part] = []
@@ -47,7 +47,7 @@ def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], c
         elif OFFSETS_TOPIC in (row.get("topics") or ()):
             yield row | _of_counts(row, counted)
         else:
-            # without a known partition of offsets it may still have committed some: its log is compacted
+            # no partition of offsets is known, but the transaction may have committed offsets: its log is compacted
             yield row | ({} if row.get("topics") is None else {"offsets": 0, "groups": []})
     yield from _alone(producer_id, alone)
 
@@ -65,9 +65,10 @@ def _of_parts(parts: Sequence[Part]) -> Row:
 
 
 def _of_counts(row: Row, counts: Sequence[Part]) -> Row:
-    """An event counts the ends of one second, so the groups of these offsets are known.
+    """The groups and offsets of a transaction by the events of groups.
 
-    How many offsets there are is only known if the event counts one end.
+    An event counts the ends of one second, so it shows the groups. It shows the number of offsets only if it counts one
+    end.
     """
     outcome, end_ms = row.get("outcome"), row.get("end_ms")
     if outcome is None or end_ms is None:
@@ -91,7 +92,10 @@ def _of_counts(row: Row, counts: Sequence[Part]) -> Row:
 
 
 def _alone(producer_id: int, parts: Sequence[Part]) -> Iterator[Row]:
-    """Parts of one producer that overlap in time are one transaction: a producer has one at a time."""
+    """The transactions that are known only by parts. Parts of one producer that overlap in time are one transaction.
+
+    A producer has only one transaction at a time.
+    """
     some: list[Part] = []
     for part in parts:
         if some and not _overlap(some, part):
@@ -119,7 +123,7 @@ def _row_of_parts(producer_id: int, parts: Sequence[Part]) -> Row:
         "start_ms": min(part["start_ms"] for part in parts),
         "end_ms": None if None in ends else max(ends),
         "outcome": outcome,
-        # no server commits a transaction by itself
+        # only a client commits a transaction
         "cause": BY_CLIENT if outcome == COMMITTED else None,
         "confidence": SURE if outcome == COMMITTED else None,
         "topics": {OFFSETS_TOPIC: {part["partition"] for part in parts}},
@@ -129,4 +133,4 @@ def _row_of_parts(producer_id: int, parts: Sequence[Part]) -> Row:
 
 
 KINDS: Final = {"transactions_committed": COMMITTED, "transactions_aborted": ABORTED}
-"""Kinds of `__group_events` that count ends of transactions, and the outcome of these."""
+"""The kinds of `__group_events` that count ends of transactions, and the outcome of these transactions."""

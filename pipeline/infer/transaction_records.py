@@ -1,8 +1,8 @@
 """The transactions of one transactional id, from its records in `__transaction_state` and from `__transaction_events`.
 
-Each record of a transaction has the time at which the transaction began: that time identifies it. The state topic may
-be compacted. Then older transactions are gone, and of the last one perhaps only its end is left. Both Muster's and
-Kafka's records are read. Pure.
+Each record of a transaction has the time at which the transaction began. That time identifies the transaction. The
+state topic may be compacted. Then the older transactions are gone, and perhaps only the end of the last one is left.
+The records of both Muster and Kafka can be read. Pure.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ OUTCOMES: Final = {
     PREPARE_COMMIT: COMMITTED, COMPLETE_COMMIT: COMMITTED, PREPARE_ABORT: ABORTED, COMPLETE_ABORT: ABORTED,
 }  # fmt: skip
 TAKEOVER_MS: Final = 2_000
-"""The next producer has its own epoch so soon after the abort: it asks again each 100 ms."""
+"""The next producer has its own epoch within this time after the abort: it repeats its request each 100 ms."""
 
 SURE: Final = 1.0
 _EPOCH_OF_EVERY_END: Final = 2
-"""The transaction version from which on each end raises the epoch.
+"""From this transaction version on, each end of a transaction raises the epoch.
 
-Before, only an end by the server raised it (KIP-890).
+Before, only an end by the server raised the epoch (KIP-890).
 """
 
 Row = dict[str, Any]
-"""A row of the table, without the columns about offsets."""
+"""A row of the table `transactions`, without the columns about offsets."""
 
 
 class Logged(NamedTuple):
@@ -44,7 +44,7 @@ class Logged(NamedTuple):
 
 
 def transactions_of_states(transactional_id: str, records: Iterable[Logged]) -> list[Row]:
-    """Rows in the order in which the transactions began; `records` are in the order of the log."""
+    """Rows in the order in which the transactions began. `records` must be in the order of the log."""
     story = _StateReader(transactional_id)
     for record in records:
         story.apply(record)
@@ -52,19 +52,19 @@ def transactions_of_states(transactional_id: str, records: Iterable[Logged]) -> 
 
 
 class _Open:
-    """One transaction, as far as it was read."""
+    """A transaction whose records are being read."""
 
     def __init__(self, value: TransactionLogValue) -> None:
         self.began: TransactionLogValue | None = None
-        """Its first record as Ongoing; None: compacted away."""
+        """The first record with the state Ongoing; None: it was compacted away."""
         self.last = value
         self.topics: dict[str, set[int]] = {}
         self.ending_ms: int | None = None
         self.end_ms: int | None = None
         self.ended_by: TransactionLogValue | None = None
-        """The record of the decision."""
+        """The record with the decision to commit or to abort."""
         self.next_empty: Logged | None = None
-        """The record of the producer that was initialized next."""
+        """The first record of the next producer, which was initialized after this transaction."""
 
 
 class _StateReader:
@@ -126,7 +126,10 @@ class _StateReader:
 
 
 def _producer(one: _Open) -> tuple[int, int]:
-    """The producer that wrote the records of the transaction: its end may have raised the epoch already."""
+    """The producer that wrote the records of the transaction.
+
+    The record of the end may already have a raised epoch.
+    """
     if one.began is not None:
         return one.began.producer_id, one.began.producer_epoch
     value = one.last
@@ -135,7 +138,7 @@ def _producer(one: _Open) -> tuple[int, int]:
 
 
 def _cause(start_ms: int, one: _Open, outcome: str | None) -> tuple[str | None, float | None]:
-    """Who ended it, and how sure that is."""
+    """Who ended the transaction, and how sure that is."""
     if outcome is None:
         return None, None
     if outcome == COMMITTED:
@@ -170,7 +173,7 @@ _ENDED: Final = {kinds.COMMITTED: COMMITTED, kinds.ABORTED: ABORTED}
 
 
 def read_event(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON of an event; None: it is no event."""
+    """Read the JSON of an event; the result is None if the value is no event."""
     try:
         value = json.loads(data or b"")
     except ValueError:
@@ -179,7 +182,7 @@ def read_event(data: bytes | None) -> dict[str, Any] | None:
 
 
 def transactions_of_events(transactional_id: str, values: Iterable[Value]) -> list[Row]:
-    """Rows in the order in which the transactions began; `values` are in the order of the log.
+    """Rows in the order in which the transactions began. `values` must be in the order of the log.
 
     Unknown kinds and fields, and fields of another type, are skipped.
     """
@@ -232,7 +235,7 @@ class _EventReader:
         }
 
     def _fence(self, kind: str, value: Value) -> None:
-        """Handle an event about the last transaction of the fenced producer."""
+        """Handle an event about the last transaction of a fenced producer."""
         if kind == kinds.INITIALIZED:
             who = _number(value, "fenced_producer_id"), _number(value, "fenced_producer_epoch")
         else:
@@ -247,7 +250,7 @@ class _EventReader:
         row.setdefault("fenced_ms", _number(value, "time"))
 
     def _last_of(self, producer_id: int | None, epoch: int | None) -> Row | None:
-        """The newest transaction of this producer with this epoch or an earlier one."""
+        """The newest transaction of this producer with this epoch or a lower one."""
         for row in reversed(self._rows.values()):
             if row["producer_id"] == producer_id and (row["producer_epoch"] or 0) <= (epoch or 0):
                 return row
@@ -258,9 +261,9 @@ class _EventReader:
 
 
 def merged(of_states: Iterable[Row], of_events: Iterable[Row]) -> list[Row]:
-    """Rows of both sources, by the time at which they began.
+    """The transactions of both sources, by the times at which they began.
 
-    Events have more; the state is used if events are missing.
+    The events have more facts. The state topic is used where events are missing.
     """
     found = {row["start_ms"]: dict(row) for row in of_states}
     for row in of_events:

@@ -1,5 +1,5 @@
 """The report: what an analysis found, as one HTML page without other files, and as lines for a terminal.
 
-`select` takes from the tables as much as fits on a page, `page` and `summary` show it. It decides nothing about the
-groups.
+`select` chooses as many rows of the tables as fit on a page. `page` and `summary` show them. The report judges nothing
+about the groups.
 """

@@ -1,6 +1,6 @@
 """The axes of the pictures, and the picture of all rebalances over time. Pure.
 
-Axes have round numbers and times; their places are in percent.
+Axes have round numbers and times. Positions on an axis are in percent.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _TIMES: Final = (
     *(30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY),
 )
 TICKS: Final = 8
-"""At most so many ticks, unless the caller gives another number."""
+"""The largest number of ticks, unless the caller gives another number."""
 _ROUND: Final = (1, 2, 5, 10)
 _EDGE: Final = 4
-"""Within this distance from the edges, in percent, a text in the middle of its tick would stick out."""
+"""If a tick is nearer to an edge than this (in percent), a text in its middle would stick out."""
 LETTERS: Final = 8.4
-"""So many letters fit into the space of one tick, also in the narrowest picture."""
+"""The number of letters that fit into the space of one tick, even in the narrowest picture."""
 _THOUSANDS: Final = ("", " k", " M", " bn", " tn")
 
 
 class Times:
-    """The axis of times, UTC."""
+    """The axis of times, in UTC."""
 
     def __init__(self, begin_ms: int, end_ms: int) -> None:
         self.begin_ms, self.end_ms = begin_ms, max(end_ms, begin_ms + 1)
@@ -38,12 +38,12 @@ class Times:
         return self.begin_ms <= ms <= self.end_ms
 
     def percent(self, ms: float) -> float:
-        """The place of a time; a time beyond the axis is at the edge."""
+        """The position of a time; a time beyond the axis is at the edge."""
         within = min(max(ms, self.begin_ms), self.end_ms)
         return (within - self.begin_ms) / (self.end_ms - self.begin_ms) * 100
 
     def ticks(self, most: int = TICKS) -> list[tuple[float, str]]:
-        """Round times: the place and the text of each. Midnight has its day as text."""
+        """At most `most` round times: the position and the text of each. Midnight has its day as text."""
         span = self.end_ms - self.begin_ms
         step = next((one for one in _TIMES if span / one <= most), -(-span // most // DAY) * DAY)
         first = -(-self.begin_ms // step) * step
@@ -51,15 +51,15 @@ class Times:
         return _apart([(self.percent(one), _clock(one, step)) for one in places], 100 / most)
 
     def row(self, most: int = TICKS) -> Html:
-        """The row of ticks below a picture."""
+        """The row of ticks below a picture, as HTML."""
         description = (tag("span", text, style=f"left:{at:.2f}%", class_=_side(at)) for at, text in self.ticks(most))
         return tag("div", description, class_="ticks", aria_hidden="true")
 
 
 def _apart(ticks: list[tuple[float, str]], part: float) -> list[tuple[float, str]]:
-    """Without ticks at the edges that would touch their neighbours: their texts are beside their places.
+    """The ticks without those at the edges whose texts would touch the texts of their neighbours.
 
-    LETTERS fit into a `part` (percent) of the picture.
+    The text of a tick at an edge stands beside its position. LETTERS fit into a `part` (percent) of the picture.
     """
     if len(ticks) > 1 and _side(ticks[0][0]) and _touch(ticks[0], ticks[1], part):
         ticks = ticks[1:]
@@ -83,7 +83,7 @@ def _clock(ms: int, step: int) -> str:
 
 
 def numbers(most: float) -> list[float]:
-    """Round numbers from 0 up to at least `most`, four steps at most."""
+    """Round numbers from 0 up to at least `most`, in at most four steps."""
     if most <= 0:
         return [0.0, 1.0]
     size = 1.0
@@ -104,7 +104,7 @@ def counts(most: int) -> list[int]:
 
 
 def short(value: float) -> str:
-    """A number in little space: `1.2 k`, `30 M`."""
+    """A number in few letters, as in `1.2 k` or `30 M`."""
     left, units = float(f"{value:.3g}"), list(_THOUSANDS)
     while abs(left) >= 1_000 and len(units) > 1:
         left, units = left / 1_000, units[1:]
@@ -112,7 +112,7 @@ def short(value: float) -> str:
 
 
 def scale(values: Sequence[float], texts: Sequence[str]) -> Html:
-    """The axis of values beside a picture, 0 at the bottom. The picture's caption has the unit."""
+    """The axis of values beside a picture, with 0 at the bottom. The caption of the picture has the unit."""
     top = values[-1] or 1
     description = (
         tag("span", text, style=f"bottom:{value / top * 100:.2f}%") for value, text in zip(values, texts, strict=True)
@@ -121,14 +121,14 @@ def scale(values: Sequence[float], texts: Sequence[str]) -> Html:
 
 
 _CAUSES_SHOWN: Final = 8
-"""Columns of the table of figures."""
+"""The number of causes that have their own column in the table of figures."""
 
 
 def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: int) -> Html:
-    """Columns of rebalances, stacked by cause, the most frequent one at the bottom.
+    """A picture of rebalances over time: columns stacked by cause, with the most frequent cause at the bottom.
 
-    Rebalances of a group's first formation, or of a stop on purpose, are no trouble and are not drawn. At the beginning
-    of a log they would hide all others.
+    The picture has no rebalances of a group's first formation or of a stop on purpose, which are no trouble. At the
+    begin of a log they would hide all others.
     """
     drawn = [row for row in buckets if not row["is_planned"]]
     planned = sum(row["rebalances"] for row in buckets if row["is_planned"])
@@ -164,7 +164,7 @@ def _when(ms: int, bucket_ms: int) -> str:
 
 
 def _of(bucket_ms: int) -> str:
-    """`30 min`, or `hour` without the 1."""
+    """A length of time in words: `30 min`, or `hour` without the 1."""
     return {MINUTE: "minute", HOUR: "hour", DAY: "day"}.get(bucket_ms, duration(bucket_ms))
 
 
@@ -215,13 +215,13 @@ def _plot(
 
 
 def grid(heights: Sequence[float]) -> Html:
-    """Lines across a picture, at percents of its height from below."""
+    """Lines across a picture, at these heights in percent from its bottom."""
     lines = "".join(f"M0 {100 - height:.2f}H1000" for height in heights)
     return tag("path", d=lines, class_="grid")
 
 
 def _figures(drawn: Sequence[Row], order: Sequence[str | None], bucket_ms: int) -> Html:
-    """The picture as a table."""
+    """The figures of the picture as a table."""
     shown = order[:_CAUSES_SHOWN]
     by_time: dict[int, dict[str | None, int]] = {}
     for row in drawn:

@@ -1,4 +1,4 @@
-"""The part of the page about before and after a change. Pure."""
+"""The section of the page that compares the time before a change with the time after it. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.pipeline.wording import duration, moment, number, plural
 
 
 def sections(chosen: Chosen, pages: Pages) -> Html | None:
-    """None if nothing was compared. `pages`: the pages of groups."""
+    """The section about the comparison; None if nothing was compared. `pages`: the page of each group."""
     if chosen.compared is None:
         return None
     about = (
@@ -42,7 +42,7 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
 
 
 def total(chosen: Chosen) -> str:
-    """All groups in a sentence."""
+    """The sums of all groups in a sentence."""
     row, since = chosen.compared or {}, chosen.about.compare
     where = f"before and after {moment(since)} UTC" if isinstance(since, int) else f"{since} (before) and now (after)"
     parts = [
@@ -67,7 +67,7 @@ def _judged(row: Row) -> str:
 
 
 def sentence(row: Row) -> str:
-    """One group in a sentence."""
+    """The comparison of one group in a sentence."""
     return (
         f"{_pair(row, 'rebalances', number)} rebalances ({_rates(row)} an hour), unread "
         f"{_pair(row, 'cost_ms', _time)}: {_significance(row)}"
@@ -90,7 +90,7 @@ def _time(ms: int) -> str:
 
 
 def _often(p: float) -> str:
-    """A probability in words: `once in 40 times`."""
+    """A probability in words, as in `once in 40 times`."""
     if p >= _OFTEN:
         return "in most cases"
     times = 1 / p if p > _NEVER else 1 / _NEVER

@@ -1,4 +1,4 @@
-"""The content of a page: plain values, limited to what fits on it."""
+"""The content of a page: plain values, and no more rows than fit on the page."""
 
 from __future__ import annotations
 
@@ -14,57 +14,58 @@ class About(NamedTuple):
     """The facts about one analysis."""
 
     source: str
-    """The source, as the user named it."""
+    """The name of the source, as the user gave it."""
     rows: Mapping[str, int]
-    """How many rows of each kind the offsets log had (pipeline.schema.KINDS)."""
+    """The number of rows of each kind (pipeline.schema.KINDS) in the offsets log."""
     has_events: bool
-    """Whether the source had `__group_events`: the server reports rebalances, they are not inferred."""
+    """Whether the source has `__group_events`. Then the server reported the rebalances; otherwise they are inferred."""
     has_ends: bool
-    """Whether the ends of the topics are known, and so the lag."""
+    """Whether the ends of the topics are known, and therefore the lag."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """Only what was logged in between, ms since 1970; None: without limit."""
+    """The analysis has only records logged before this time and from `since_ms` on (ms since 1970). None is no limit.
+    """
     groups: tuple[str, ...] = ()
-    """Only groups that match one of these patterns; none: all."""
+    """The analysis has only groups that match one of these patterns; empty: all groups."""
     what_if: tuple[str, ...] = ()
-    """The settings of the what-if, by name."""
+    """The names of the settings of the what-if."""
     compare: str | int | None = None
     """The other side of a comparison: the folder of an earlier analysis, or a time (ms) that divides this one."""
     overlap_ms: int = 0
-    """For how long an earlier analysis and this one cover the same time."""
+    """How long the time is that an earlier analysis and this one both cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """The first rows of many."""
+    """The first of many rows."""
 
     rows: Sequence[Row] = ()
     total: int = 0
 
     @property
     def left(self) -> int:
-        """How many are not shown."""
+        """The number of rows that are not shown."""
         return max(0, self.total - len(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One group, for its picture."""
+    """The content for one group and its picture."""
 
     group: str
     shares: Sequence[Row]
-    """Its members by generation: generation, start_ms, end_ms, member_id, instance_id, client_id, host, partitions (how
-    many), assigned.
+    """The group's members in each generation: generation, start_ms, end_ms, member_id, instance_id, client_id, host,
+    partitions (their number), assigned.
     """
     rebalances: Some
     about: Row
-    """Its row of `Chosen.groups`."""
+    """The group's row of `Chosen.groups`."""
     episodes: Some = field(default_factory=Some)
-    """Rows of the table `episodes`, the newest first."""
+    """The group's rows of the table `episodes`, the newest first."""
     progress: Sequence[Row] = ()
-    """start_ms, until_ms, commits, records, written, lag: how it read, in order."""
+    """How the group read, in the order of time: start_ms, until_ms, commits, records, written, lag."""
     is_cut: bool = False
-    """Its oldest generations are not among `shares`."""
+    """Whether the oldest generations are left out of `shares`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +77,29 @@ class Chosen:
     last_ms: int | None
     commits: int
     groups: Some
-    """Columns of the groups, the worst group first:
+    """A row for each group, the worst group first, with these columns:
 
-    * group, level, verdict, trouble_ms, cost_ms, members (most at once), rebalances
+    * group, level, verdict, trouble_ms, cost_ms, members (the most at one time), rebalances
     * paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag
     * advice; unadvised (why there is none, for a group whose rebalances are trouble)
     """
     causes: Sequence[Row]
-    """cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean)."""
+    """Rows about the causes of rebalances: cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean).
+    """
     bucket_ms: int
     buckets: Sequence[Row]
-    """bucket_ms (its start), cause, is_planned (part of a first formation, or of a stop on purpose), rebalances."""
+    """Rows about rebalances over time: bucket_ms (its start), cause, is_planned, rebalances.
+
+    `is_planned` means that they are part of a first formation, or of a stop on purpose.
+    """
     stories: Sequence[Story]
-    """Of the first groups, in their order."""
+    """The stories of the first groups, in the order of `groups`."""
     regressions: Some
     stalls: Some
     lag: Some
     static_candidates: Some
     grid: Sequence[Row]
-    """One row for each setting, over the groups that could be replayed:
+    """A row for each setting, with sums over the groups that could be replayed:
 
     * setting, settings_json, groups
     * fewer and more (groups with fewer and more rebalances), less and longer (with less and more unread time)
@@ -103,32 +108,38 @@ class Chosen:
     * the same figures with `actual_` before their names
     """
     advice: Some
-    """Rows of the table `advice`: what would have helped most, for groups with a sure gain."""
+    """Rows of the table `advice`: the setting that would have helped most, for each group with a sure gain."""
     answers: Some = field(default_factory=Some)
-    """Rows of the table `whatif` of all groups, if few settings were requested: the largest gains first."""
+    """Rows of the table `whatif`, of all groups, with the largest gains first. It is empty if many settings were
+    requested.
+    """
     fidelity: Sequence[Row] = ()
-    """source, groups, generations, reproduced, withheld."""
+    """Rows about the fidelity of the what-if: source, groups, generations, reproduced, withheld."""
     withheld: Some = field(default_factory=Some)
-    """group, share, why."""
+    """The groups whose what-if is withheld: group, share, why."""
     levels: Mapping[str, int] = field(default_factory=dict)
-    """How many groups have a verdict of each level (episodes.verdict.LEVELS)."""
+    """For each level (episodes.verdict.LEVELS), the number of groups whose verdict has it."""
     comparison: Some = field(default_factory=Some)
-    """Rows of the table `comparison`: the significant ones first, then the greatest differences of cost."""
+    """Rows of the table `comparison`. The significant ones come first, then the greatest differences of cost."""
     compared: Row | None = None
-    """The sums of all groups: rebalances, cost_ms, happenings and hours, each with _before and _after; groups.
+    """The sums of all groups: rebalances, cost_ms, happenings and hours, each with _before and _after; and the number
+    of groups.
 
-    Also how many of these have each judgement (episodes.comparison).
+    Also the number of groups with each judgement (episodes.comparison).
     """
     odd_rows: Mapping[str, int] = field(default_factory=dict)
-    """How many rows of the log were malformed or unknown."""
+    """The number of rows in the log that were malformed, and that were unknown."""
     odd_reasons: Sequence[Row] = ()
-    """kind, reason, rows."""
+    """The reasons of these rows: kind, reason, rows."""
     odd_times: Some = field(default_factory=Some)
-    """Groups of commits with an impossible time: group, commits, stated_ms (one of those times)."""
+    """The groups with commits at an impossible time: group, commits, stated_ms (one of the impossible times)."""
     transaction_ends: Sequence[Row] = ()
-    """outcome, cause, transactions, took_ms (mean), longest_ms; no rows without transactions."""
+    """How transactions ended: outcome, cause, transactions, took_ms (mean), longest_ms. It is empty without
+    transactions.
+    """
     transactional_ids: Some = field(default_factory=Some)
-    """transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over, longest_ms."""
+    """The ids: transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over, longest_ms.
+    """
     longest: Some = field(default_factory=Some)
-    """Rows of transactions."""
+    """Rows of the table `transactions`: the longest transactions."""
     aborted: Some = field(default_factory=Some)

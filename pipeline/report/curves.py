@@ -1,6 +1,6 @@
 """The pictures of a group's progress: how far behind it was over time, and how fast it read. Pure.
 
-`progress` has the rows of the table with that name, of one group, in order.
+`progress` has the rows of the table `progress` about one group, in the order of time.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from muster.pipeline.wording import MINUTE, SECOND, duration, moment, number
 
 _TICKS: Final = 4
 _LEAST_SPAN: Final = 3
-"""Fewer rows make no curve."""
+"""A curve needs at least this number of rows."""
 
 
 class Curve(NamedTuple):
-    """One line."""
+    """A curve of the picture, and its axis."""
 
     title: str
     """The title with its unit."""
     unit: str
-    """The unit of its axis, short."""
+    """The unit of the axis, as a short text."""
     value: Callable[[Row], float | None]
     class_: str
 
 
 def rate(row: Row, name: str) -> float | None:
-    """Records in a second."""
+    """A number of records in a row, per second."""
     lasted_ms = row["until_ms"] - row["start_ms"]
     return None if row[name] is None or lasted_ms <= 0 else float(row[name]) * SECOND / lasted_ms
 
@@ -45,7 +45,7 @@ COMMITS: Final = Curve(
 
 
 def pictures(progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figures: bool) -> Html | None:
-    """All curves that have values."""
+    """The pictures of all curves that have values."""
     if len(progress) < _LEAST_SPAN:
         return None
     times = Times(first_ms, last_ms)
@@ -58,7 +58,7 @@ def pictures(progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figur
 
 def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None:
     if curve is not BEHIND:
-        # in a short step at the end of the log one commit is many commits a second
+        # the last step of the log may be short, and then one commit would be many commits per second
         usual_ms = max(row["until_ms"] - row["start_ms"] for row in progress)
         progress = [row for row in progress if row["until_ms"] - row["start_ms"] > usual_ms / 2]
     points = [(row, value) for row in progress if (value := curve.value(row)) is not None]
@@ -87,7 +87,7 @@ def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None
 
 
 def _line(curve: Curve, progress: Sequence[Row], times: Times, top: float) -> str:
-    """The line, with a gap where nothing is known. A count over a time is level over it."""
+    """The line of a curve, with a gap where no value is known. A count over a time is drawn level over this time."""
     parts: list[str] = []
     is_level = curve is not BEHIND
     begin = "M"
@@ -126,9 +126,9 @@ _FIGURES: Final[Columns] = {
 
 
 def catching_up(progress: Sequence[Row], lag: int | None) -> str | None:
-    """How long until a group has read all records, if it continues as in the last tenth of the time.
+    """The time until a group has read all records, if it continues as in the last tenth of the time.
 
-    None: it is not behind by more than it reads in a minute, or the rows do not show it.
+    It is None if the group needs less than a minute, or if the rows do not show the time.
     """
     known = [row for row in progress if row["lag"] is not None]
     if not lag or len(known) < _LEAST_SPAN:
@@ -145,7 +145,7 @@ def catching_up(progress: Sequence[Row], lag: int | None) -> str | None:
     if less < 0:
         return "falls farther behind"
     if any(after["lag"] > before["lag"] for before, after in pairwise(some)):
-        return None  # up and down: so little does not show it
+        return None  # the lag goes up and down, and such a small change shows no direction
     return f"will have read all in about {duration(_rough(lag / less * lasted_ms))}"
 
 
@@ -153,5 +153,5 @@ _NO_CHANGE: Final = 0.05
 
 
 def _rough(ms: float) -> float:
-    """With two digits: nobody knows the future to the second."""
+    """A duration with two digits: nobody knows the future to the second."""
     return float(f"{ms:.2g}")

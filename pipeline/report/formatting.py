@@ -1,4 +1,4 @@
-"""Times, numbers and causes as text, for the page and the terminal; the style of the page, and its marks. Pure."""
+"""Times, numbers and causes as text, for the page and the terminal. Also the style of the page, and its marks. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _GROUPS_NAMED: Final = 3
 
 
 class CauseWords(NamedTuple):
-    """One cause of rebalances in words."""
+    """The words and colours for one cause of rebalances."""
 
     title: str
     mark: str = "?"
-    """Its letter in a picture: not all readers can distinguish the colours."""
+    """The letter of the cause in a picture: not all readers can distinguish the colours."""
     colour: str = "#6b7078"
-    """On a light page, and on paper; the letter on it is white."""
+    """The colour on a light page and on paper. The letter on it is white."""
     on_dark: str = "#b0b6bf"
-    """On a dark page; the letter on it is dark."""
+    """The colour on a dark page. The letter on it is dark."""
     sentence: str = ""
-    """With {who} for the trigger."""
+    """A sentence about the cause, with {who} in place of the trigger."""
 
 
 CAUSES: Final[Mapping[str, CauseWords]] = {
@@ -61,7 +61,7 @@ UNKNOWN_CAUSE: Final = CauseWords("not known", sentence="nobody knows why")
 
 
 def cause_words(cause: str | None) -> CauseWords:
-    """The words for a cause; an unknown cause has its own name."""
+    """The words for a cause. An unknown cause gets its own name."""
     if cause is None:
         return UNKNOWN_CAUSE
     plain = cause.replace("_", " ")
@@ -69,7 +69,7 @@ def cause_words(cause: str | None) -> CauseWords:
 
 
 def percent(share: float | None) -> str:
-    """A share, where 1 is the whole, in percent."""
+    """A share in percent; a share of 1 is 100 %."""
     if share is None:
         return NOT_KNOWN
     text = f"{share * 100:.1f}".removesuffix(".0")
@@ -77,7 +77,7 @@ def percent(share: float | None) -> str:
 
 
 def odd_times(groups: Sequence[Mapping[str, Any]], total: int) -> str:
-    """A sentence that names groups (of `total`) with impossible times of commits; empty: no such group."""
+    """A sentence that names groups (of `total`) with impossible times of commits. It is empty without such a group."""
     if not groups:
         return ""
     named = [
@@ -89,13 +89,13 @@ def odd_times(groups: Sequence[Mapping[str, Any]], total: int) -> str:
 
 
 def plain(text: str, width: int | None = None) -> str:
-    """A text from a log for a terminal, by `shown`; cut if longer than `width`."""
+    """A text from a log, in the form for a terminal (`shown`). It is cut if it is longer than `width`."""
     text = shown(text)
     return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def who(client_id: str | None, host: str | None, instance_id: str | None, member_id: str | None) -> str:
-    """A member by its instance id, client id or member id."""
+    """The name of a member: its instance id, or else its client id, or else its member id."""
     name = instance_id or client_id or member_id
     if not name:
         return "a member"
@@ -103,7 +103,7 @@ def who(client_id: str | None, host: str | None, instance_id: str | None, member
 
 
 def why(rebalance: Mapping[str, Any]) -> str:
-    """The cause of a row of `rebalances` in a sentence."""
+    """A sentence about the cause of a rebalance; `rebalance` is a row of the table `rebalances`."""
     words = cause_words(rebalance["cause"])
     trigger = who(
         rebalance["trigger_client_id"],
@@ -113,13 +113,13 @@ def why(rebalance: Mapping[str, Any]) -> str:
     )
     parts = words.sentence.format(who=trigger)
     if rebalance["cause"] == events.PARTITIONS_CHANGED and rebalance["trigger_member_id"] is None:
-        parts = "a topic has other partitions"  # in a KIP-848 group the server sees it
+        parts = "a topic has other partitions"  # in a KIP-848 group the server notices the change
     reason = rebalance["reason"]
     return f"{parts}: “{reason}”" if reason else parts
 
 
 def setting_words(settings_json: str | None) -> str:
-    """What a setting of the what-if changes."""
+    """The words for what a setting of the what-if changes."""
     given = json.loads(settings_json or "{}")
     parts = []
     for name, value in given.items():
@@ -136,12 +136,12 @@ OTHER: Final = "other"
 
 
 def cause_class(cause: str | None) -> str:
-    """The class with a cause's colour."""
+    """The CSS class with the colour of a cause."""
     return f"c-{cause if cause in CAUSES else OTHER}"
 
 
 def sheet() -> str:
-    """The whole style sheet. On paper the light one applies."""
+    """The whole style sheet. On paper, the light colours apply."""
     words = {**CAUSES, OTHER: UNKNOWN_CAUSE}
     light = "".join(f".c-{cause}{{--c:{one.colour}}}" for cause, one in words.items())
     dark = "".join(f".c-{cause}{{--c:{one.on_dark}}}" for cause, one in words.items())
@@ -149,7 +149,7 @@ def sheet() -> str:
 
 
 def script() -> str:
-    """The script that searches and sorts. Without it nothing is missing."""
+    """The script that searches and sorts. Without the script, all content is still visible."""
     return _file("page.js")
 
 
@@ -158,7 +158,7 @@ def _file(name: str) -> str:
 
 
 def mark(cause: str | None) -> Html:
-    """The letter of a cause in its colour. The cause's name stands beside it."""
+    """The letter of a cause in its colour, as HTML. The caller writes the cause's name beside it."""
     words = cause_words(cause)
     return tag("span", words.mark, class_=f"mark {cause_class(cause)}", title=words.title, aria_hidden="true")
 
@@ -169,7 +169,10 @@ def legend(causes: Iterable[str | None]) -> Html:
 
 
 def meter(value: float | None, actual: float | None) -> Html | None:
-    """A figure as a bar beside the real one: full is twice as much, half the same."""
+    """A bar that compares a figure with the real one.
+
+    A full bar means twice the real figure or more, half a bar the same.
+    """
     if value is None or not actual:
         return None
     share = min(value / actual / 2, 1.0)
@@ -179,5 +182,5 @@ def meter(value: float | None, actual: float | None) -> Html | None:
 
 
 def compared(row: Mapping[str, float | None], name: str, text: str) -> Html:
-    """A figure of a setting, in words and as a bar."""
+    """A figure of a setting, in words and as a bar beside the real figure."""
     return join([text, meter(row[name], row[f"actual_{name}"])])

@@ -1,4 +1,4 @@
-"""Which groups need help: the top of the page, and the table of groups. Pure."""
+"""Which groups need help: the section at the top of the page, and the table of groups. Pure."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from muster.pipeline.wording import SECOND, number, plural, to_the_second
 LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
 _COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
 _MAX_LISTED: Final = 8
-"""Groups that the top of the page describes."""
+"""The largest number of groups that the top of the page describes."""
 _NAME: Final = 200
-"""Characters of a name."""
+"""A name is cut to this number of characters."""
 _NOT_KNOWN: Final = "not told"
 
 Pages = Mapping[str, str]
-"""The page of each group: "" for this one."""
+"""The page of each group, by the group's name. The text "" means this page."""
 
 
 def name(group: str) -> str:
-    """A group's name. It is cut if it would fill the page, and in quotes if blanks at its ends would be invisible."""
+    """A group's name. It is cut if it would fill the page. It is in quotes if it begins or ends with blanks."""
     seen = group if group == group.strip() else f"“{group}”"
     return seen if len(seen) <= _NAME else f"{seen[:_NAME]}…"
 
 
 def link(group: str, pages: Pages) -> Content:
-    """A group's name, with a link to its place, if it has one."""
+    """A group's name. If the group has a section, the name is a link to it."""
     page = pages.get(group)
     return name(group) if page is None else tag("a", name(group), href=f"{page}#{markup.group_anchor(group)}")
 
 
 def badge(level: str | None) -> Html:
-    """Whether a group needs help, in words and colour."""
+    """The level of a verdict as a word in its colour: whether a group needs help."""
     return tag("span", LEVEL_WORDS.get(level or "", _NOT_KNOWN), class_=f"badge {level or 'unknown'}")
 
 
 def glance(chosen: Chosen, pages: Pages) -> Html | None:
-    """What a reader wants to know first."""
+    """The top of the page: what a reader wants to know first."""
     if not chosen.groups.total:
         return None
     counts = [
@@ -76,7 +76,7 @@ def _worst(row: Row, about: About, pages: Pages) -> Html:
 
 
 def cost(row: Row, about: About) -> str | None:
-    """The cost of its trouble, to the second. It is None without cost, or without trouble."""
+    """The cost of a group's trouble, to the second. It is None without cost, or without trouble."""
     if not row["trouble_ms"]:
         return None
     near = "" if about.has_events else "about "
@@ -84,7 +84,7 @@ def cost(row: Row, about: About) -> str | None:
 
 
 def advice(row: Row) -> Html | None:
-    """The one change that would have spared most; or why there is none, for a group whose rebalances are trouble."""
+    """The one change that would have spared most. Or why there is none, if the group's rebalances are trouble."""
     if row["advice"]:
         return tag("p", tag("b", "One change: "), row["advice"], class_="advice")
     why = row["unadvised"]
@@ -104,7 +104,7 @@ def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: in
 
 
 def about() -> Html:
-    """The meaning of its columns."""
+    """The explanation of the columns of this table."""
     text = (
         "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
         "Cost: how long trouble kept partitions from being read, all added up; all: what all its rebalances cost. "
@@ -114,14 +114,14 @@ def about() -> Html:
 
 
 def search() -> Html:
-    """A field that searches for a group; only visible where the script runs."""
+    """A field that searches for a group. It is only visible where the script runs."""
     label = tag("label", "Find a group ", Html('<input type="search" autocomplete="off" spellcheck="false">'))
     sorting = tag("label", "Sort by ", tag("select"))
     return tag("div", label, sorting, tag("span", class_="found", role="status"), class_="tools", hidden="")
 
 
 def index(chosen: Chosen, pages: Pages) -> Html | None:
-    """All groups by name, if they are on several pages."""
+    """A list of all groups by name, if the groups are on several pages."""
     if len(set(pages.values())) < 2:
         return None
     names = sorted(row["group"] for row in chosen.groups.rows)

@@ -1,7 +1,7 @@
-"""HTML from values, and the places of a page that a link can name. Pure.
+"""Makes HTML of values, and the names of places on a page for links. Pure.
 
-All text from a log is escaped here and nowhere else. The names of places are readable, and the same in every
-analysis.
+All text from a log is escaped here, and nowhere else. The names of places are readable, and each analysis gives the
+same names.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from muster.protocol.printable import shown
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """A text that is HTML already."""
 
     __slots__ = ()
 
 
 Content = str | Iterable["Content"] | None
-"""Html is not changed, other text is escaped, None is nothing."""
+"""Content is HTML, which is not changed; or another text, which is escaped; or None, which is nothing."""
 
 
 def render(content: Content) -> str:
@@ -38,10 +38,10 @@ def render(content: Content) -> str:
 
 
 def _visible(text: str) -> str:
-    """Text with only visible characters.
+    """A text in which every character is visible.
 
-    A character that would end a line, or reverse the words after it, is written out (`shown`). Joined letters and emoji
-    stay.
+    A character that would end a line, or reverse the words after it, is written as an escape (`shown`). Joined letters
+    and emoji are not changed.
     """
     if text.isprintable():
         return text
@@ -52,7 +52,10 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 
 
 def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
-    """An element. `class_` is class, `data_l` is data-l; an attribute that is None is left out."""
+    """An HTML element. The argument `class_` is the attribute class, and `data_l` is data-l.
+
+    An attribute that is None is left out.
+    """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
@@ -62,12 +65,12 @@ def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
 
 
 def _attribute(value: str | float) -> str:
-    # a title may have lines
+    # a title may have several lines
     return escape("\n".join(map(_visible, value.split("\n")))) if isinstance(value, str) else str(value)
 
 
 def join(content: Iterable[Content]) -> Html:
-    """Content one after the other."""
+    """Several contents, one after the other."""
     return Html(render(content))
 
 
@@ -77,34 +80,34 @@ class Column(NamedTuple):
     title: str
     is_number: bool = False
     is_head: bool = False
-    """Its cells name their rows."""
+    """Whether the cells are the heads of their rows."""
     is_time: bool = False
-    """Its cells are not broken into lines."""
+    """Whether the cells have times, which are not broken into lines."""
     is_name: bool = False
-    """Its cells are names: a line has space for some letters."""
+    """Whether the cells have names: a line has space for some letters."""
 
     @property
     def class_(self) -> str | None:
-        """The class of its cells."""
+        """The CSS class of the column's cells."""
         if self.is_number:
             return "n"
         return "t" if self.is_time else "name" if self.is_name else None
 
 
 class Line(NamedTuple):
-    """A row of a table with more than its cells."""
+    """A row of a table with more facts than its cells."""
 
     cells: Sequence[Content]
     id_: str | None = None
-    """Its place on the page."""
+    """The name of the row's place on the page, for links."""
     values: Sequence[str | float | None] = ()
-    """The values that sort the table by each column."""
+    """The values by which the table is sorted, one for each column."""
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Content] | Line], left: int = 0, **given: str) -> Html:
     """A table that becomes a list of cards on a narrow screen.
 
-    `left`: how many rows are not shown; `given`: attributes of the table.
+    `left`: the number of rows that are not shown; `given`: attributes of the table.
     """
     head = tag("tr", (tag("th", one.title, class_="n" if one.is_number else None, scope="col") for one in columns))
     body = (_row(columns, row if isinstance(row, Line) else Line(row)) for row in rows)
@@ -129,32 +132,32 @@ def _row(columns: Sequence[Column], line: Line) -> Html:
 
 
 def _inside(cell: Content) -> Html:
-    """A cell's content; several elements are one beside the title of a card."""
+    """The content of a cell. Several elements stand as one beside the title of a card."""
     text = Html(render(cell))
     return tag("span", text) if "<" in text else text
 
 
 Columns = Mapping[Column, Callable[[Mapping[str, Any]], Content]]
-"""Columns of a table, each with the function that makes its cell of a row."""
+"""The columns of a table. Each has the function that makes its cell from a row."""
 
 
 def listing(columns: Columns, rows: Iterable[Mapping[str, Any]], left: int = 0) -> Html:
-    """A table of rows."""
+    """A table that is made from rows."""
     return table(list(columns), ([cell(row) for cell in columns.values()] for row in rows), left)
 
 
 def section(title: Content, *content: Content, id_: str | None = None) -> Html:
-    """A part of the page with its heading."""
+    """A section of the page with its heading."""
     return tag("section", tag("h2", title), content, id=id_)
 
 
 def folded(title: str, *content: Content, class_: str | None = None) -> Html:
-    """Content that is visible after a click, and on paper."""
+    """Content that is visible only after a click, and on paper."""
     return tag("details", tag("summary", title), content, class_=class_)
 
 
 def figures(*content: Content) -> Html:
-    """The figures of a picture; not on paper."""
+    """The figures of a picture as a table, which is not printed on paper."""
     return folded("The figures", *content, class_="of-picture")
 
 
@@ -165,9 +168,10 @@ _DIGITS: Final = 8
 
 
 def slug(name: str) -> str:
-    """A name as a part of a link: `payments` is not changed.
+    """A name in the form for a link: `payments` is not changed.
 
-    Characters that a link cannot have are replaced, and some digits distinguish names that would be equal then.
+    Characters that a link cannot have are replaced. If that could make two names equal, digits are added that
+    distinguish them.
     """
     plain = _ODD.sub("_", name)
     if plain == name and 0 < len(plain) <= _LONGEST and not _MARKED.search(plain):
@@ -177,15 +181,15 @@ def slug(name: str) -> str:
 
 
 def group_anchor(name: str) -> str:
-    """The place of a group."""
+    """The name of a group's place on its page."""
     return f"group-{slug(name)}"
 
 
 def rebalance_anchor(row: Mapping[str, Any]) -> str:
-    """The place of a rebalance.
+    """The name of a rebalance's place on its page.
 
-    A group that was deleted and created again has a generation twice. The time distinguishes them, also after older
-    ones have left the page.
+    If a group was deleted and created again, two rebalances may have the same generation. So the name has the time too.
+    A later page, without the oldest rebalances, gives the same name.
     """
     at = "" if row["end_ms"] is None else re.sub(r"[-:]", "", moment(row["end_ms"])).replace(" ", "T")
     number = "none" if row["generation"] is None else row["generation"]

@@ -1,4 +1,4 @@
-"""The parts of the page about offsets, about members that should be static, and about transactions. Pure."""
+"""The sections of the page about offsets, about members that should be static, and about transactions. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATUSES: Final = {
 
 
 def offset_sections(chosen: Chosen, pages: Pages) -> Html:
-    """All sections about offsets. `pages`: the pages of groups."""
+    """All sections about offsets. `pages`: the page of each group."""
     lag = _listed("Behind, at the end of the log", _linked(_LAG, pages), chosen.lag, "Nobody is.")
     if not chosen.about.has_ends:
         lag = join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
@@ -49,7 +49,7 @@ def _none(text: str) -> Html:
 
 
 def _linked(columns: Columns, pages: Pages) -> Columns:
-    """The columns, with links in the one of groups."""
+    """The columns of a table; in the column of groups each name becomes a link."""
     return {
         column: (lambda row: link(row["group"], pages)) if column.title == "group" else cell
         for column, cell in columns.items()
@@ -80,7 +80,7 @@ def _place(row: Row) -> str:
 
 
 def _places(row: Row) -> str:
-    """The partition of an incident that went farthest back, and how many more it has."""
+    """The partition of an incident that went back farthest, and the number of the other partitions."""
     more = len(row.get("partitions") or ()) - 1
     return _place(row) + (f" and {more:,} more" if more > 0 else "")
 
@@ -116,7 +116,7 @@ _LAG: Final[Columns] = {
     Column("when (UTC)", is_time=True): lambda row: moment(row["committed_ms"]),
     Column("end", True): lambda row: number(row["end_offset"]),
     Column("records behind", True): lambda row: number(row["lag"]),
-    # at least so long: nothing is known of what has just been written
+    # the group is at least this far behind: nothing is known about the newest records
     Column("time behind", True): lambda row: duration(row["behind_ms"] or None),
     Column("who", is_name=True): _who,
 }
@@ -163,7 +163,7 @@ def transaction_sections(chosen: Chosen) -> Html | None:
 
 
 def transaction_line(row: Row) -> str:
-    """A row of `transaction_ends` for a terminal."""
+    """A row of `transaction_ends` in words, for a terminal."""
     took = "" if row["took_ms"] is None else f"{duration(row['took_ms'])} on average"
     return f"{row['transactions']:>7,}  {_ending(row):<48} {took}".rstrip()
 
@@ -176,7 +176,7 @@ def _ending(row: Row) -> str:
 
 
 def transaction_name(row: Row) -> str:
-    """A transactional id, or the producer if only that is known."""
+    """The transactional id, or the producer if only that is known."""
     known = row["transactional_id"]
     return f"(producer {row['producer_id']})" if known is None else known
 

@@ -1,7 +1,8 @@
-"""The pages: HTML files that need nothing else. The first page has all parts about all groups. Pure.
+"""The pages: HTML files that need no other files. Pure.
 
-If there are few groups, the first page is the only one. Otherwise each page has the table and the stories of a hundred
-groups. Without scripts nothing is missing; a small script helps to search and to sort.
+The first page has all sections about all groups. If there are few groups, it is the only page. Otherwise each page has
+the table and the stories of a hundred groups. All content is visible without scripts. A small script helps to search
+and to sort.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from muster.pipeline.wording import duration, moment, number, plural, to_the_sec
 
 
 def lead(chosen: Chosen) -> Html:
-    """From when to when, and how it is known."""
+    """The sentence below the title: the time that the log covers, and how the rebalances are known."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return tag("p", "The log tells of no group.", class_="warn")
     span_ms = chosen.last_ms - chosen.first_ms
@@ -37,7 +38,7 @@ def lead(chosen: Chosen) -> Html:
 
 
 def made_of(chosen: Chosen) -> Html:
-    """Rows, filters, and rows that could not be used."""
+    """A sentence about the rows of the log, the filters, and the rows that could not be used."""
     about = chosen.about
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()) if count)
     lines: list[Content] = [tag("p", f"Rows of the offsets log: {kinds or 'none'}.")]
@@ -63,7 +64,7 @@ def made_of(chosen: Chosen) -> Html:
 
 
 def overview(chosen: Chosen) -> Html:
-    """The part of the page about all groups together: figures, rebalances over time, causes."""
+    """The section about all groups together: figures, rebalances over time, causes."""
     rebalances = sum(row["rebalances"] for row in chosen.causes)
     unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
     lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
@@ -101,15 +102,15 @@ def overview(chosen: Chosen) -> Html:
 
 
 PAGE: Final = "report.html"
-"""The first page."""
+"""The name of the first page's file."""
 GROUPS: Final = 100
-"""Groups on one page."""
+"""The number of groups on one page."""
 BYTES: Final = 1_000_000
-"""No page is larger: unstable groups have fewer details if there is no space."""
+"""No page has more bytes than this. If there is not enough space, unstable groups have fewer details."""
 
 
 def names(chosen: Chosen) -> list[str]:
-    """The files' names, the first page first."""
+    """The names of the pages' files, the first page first."""
     count = max(1, -(-len(chosen.groups.rows) // GROUPS))
     return [PAGE, *(f"{PAGE.removesuffix('.html')}-{number}.html" for number in range(2, count + 1))]
 
@@ -130,7 +131,7 @@ def pages(chosen: Chosen) -> dict[str, str]:
 
 
 class _Part:
-    """The groups of one page."""
+    """The groups of one page, and the facts that this page needs."""
 
     def __init__(
         self,
@@ -143,11 +144,11 @@ class _Part:
     ) -> None:
         self.files, self.place, self.rows, self.stories, self.links = files, place, rows, stories, links
         self.count = count
-        """How many groups all pages have."""
+        """The number of groups on all pages together."""
 
     @property
     def first(self) -> int:
-        """The place of its first group among all."""
+        """The number of this page's first group among all groups, counted from 1."""
         return self.place * GROUPS + 1
 
 
@@ -184,7 +185,10 @@ def _whole(head: Html, body: Content) -> str:
 
 
 def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
-    """As much of each group as fits, in bytes: the last groups, which need the least help, get less first."""
+    """The sections of the groups, with as much detail as fits into `room` bytes.
+
+    The last groups, which need help least, get fewer details first.
+    """
     begin = next((at for at, one in enumerate(DETAILS) if _about(stories, one) <= _FAR * room), len(DETAILS) - 1)
     ahead = [_AHEAD if place < _WORST else 0 for place in range(len(stories))]
     levels = [max(begin - one, 0) for one in ahead]
@@ -205,16 +209,16 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
 
 
 _WORST: Final = 8
-"""The number of groups at the top of the page, which need help most and have more details."""
+"""The groups at the top of the page, which need help most and have more details. This is their number."""
 _AHEAD: Final = 1
-"""How many levels of detail these groups have more."""
+"""This many levels of detail more are shown of these groups."""
 _SLACK: Final = 1_000
 _FAR: Final = 3
-"""A level that would be so many times too large is not tried."""
+"""A level of detail that would make the page this many times too large is not tried."""
 
 
 def _about(stories: Sequence[Story], detail: Detail) -> int:
-    """About how many bytes stories have."""
+    """The estimated number of bytes of some stories."""
     return sum(
         _OF_REBALANCE * min(len(one.rebalances.rows), detail.rebalances)
         + _OF_SHARE * min(len(one.shares), detail.shares)

@@ -1,4 +1,4 @@
-"""The content of a page, from the tables (tables.schema.TABLES): a bounded number of rows of each."""
+"""Selects the content of a page from the tables (tables.schema.TABLES): a bounded number of rows of each table."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from muster.pipeline.schema import MALFORMED, UNKNOWN
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 
 MAX_SETTINGS: Final = 200
-"""Settings, and groups in their answers."""
+"""The largest number of settings on the page, and of groups in their answers."""
 FEW_SETTINGS: Final = 3
-"""If at most so many settings were requested, each is answered group by group."""
+"""If at most this number of settings was requested, each is answered group by group."""
 _KINDS: Final = ("", "actual_")
 _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
 
@@ -61,14 +61,14 @@ def what_if(tables: Tables, settings: int) -> dict[str, Any]:
 
 def _grid(tables: Tables) -> list[Row]:
     rows = tables["whatif"]
-    # sums over groups for which all settings could be played: others cannot be compared
+    # the sums have only groups for which all settings could be played: sums over different groups cannot be compared
     counted = grouped(rows.batches("group", "setting", "rebalances"), ["group"],
                       asked=("setting", "count"), played=("rebalances", "count"))  # fmt: skip
     if not counted.num_rows:
         return []
     whole = counted.filter(pc.equal(counted["asked"], counted["played"]))["group"].combine_chunks()
     played = where(rows.batches(*rows.schema.names), lambda batch: pc.is_in(batch["group"], whole))
-    # a setting with less pause may have more silence: both are unread time
+    # a setting with less pause may have more silence, and both are unread time
     with_unread = with_columns(played, unread_partition_s=_unread(""), actual_unread_partition_s=_unread("actual_"))
     changed = with_columns(
         with_unread,
@@ -114,11 +114,11 @@ def _answers(tables: Tables) -> Some:
 
 
 MAX_COMPARED: Final = 200
-"""Groups in a comparison."""
+"""The largest number of groups in a comparison."""
 MAX_TRANSACTIONS: Final = 10
-"""The longest transactions."""
+"""The largest number of transactions in the list of the longest ones."""
 MAX_BUCKETS: Final = 60
-"""Columns of the picture of rebalances over time, at most."""
+"""The largest number of columns in the picture of rebalances over time."""
 _BUCKET_SIZES: Final = (
     *(5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE),
     *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY),
@@ -128,7 +128,7 @@ _PLACE: Final = (up("group"), up("topic"), up("partition"))
 
 
 def select(tables: Tables, about: About) -> Chosen:
-    """The content of the pages."""
+    """Select the content of the pages."""
     commits = _commits(tables)
     rebalances = _rebalances(tables)
     first_ms, last_ms = _span(tables, commits)
@@ -162,7 +162,7 @@ def _all(tables: Tables, name: str) -> Any:
 
 
 def _commits(tables: Tables) -> pa.Table:
-    """By group: commits, from when to when, and those with impossible times."""
+    """For each group: the number of commits, the first and last time, and the commits with impossible times."""
     rows = with_columns(
         tables["commits"].batches("group", "time_ms", "is_deleted", "stated_ms"),
         is_there=lambda batch: pc.cast(pc.invert(batch["is_deleted"]), pa.int64()),
@@ -174,13 +174,13 @@ def _commits(tables: Tables) -> pa.Table:
 
 
 def _rebalances(tables: Tables) -> pa.Table:
-    """By group and cause: how many, and sums."""
+    """For each group and cause: the number of rebalances, and sums over them."""
     rows = with_columns(
         tables["rebalances"].batches(
             "group", "cause", "took_ms", "confidence", "paused_partition_ms", "silent_partition_ms", "moved"
         ),
         one=_ones,
-        # how long partitions were paused, or their owner was dead and nobody had noticed
+        # the time in which partitions were paused, or their owner was dead before anybody had noticed it
         unread_ms=lambda batch: pc.add(
             pc.fill_null(batch["paused_partition_ms"], 0), pc.fill_null(batch["silent_partition_ms"], 0)
         ),
@@ -194,7 +194,7 @@ def _rebalances(tables: Tables) -> pa.Table:
 
 
 def _span(tables: Tables, commits: pa.Table) -> tuple[int | None, int | None]:
-    """From when to when something is known."""
+    """The time (from, to) about which the tables have facts."""
     rows = with_columns(
         tables["generations"].batches("start_ms", "end_ms"),
         until_ms=lambda batch: pc.coalesce(batch["end_ms"], batch["start_ms"]),
@@ -209,7 +209,7 @@ def _span(tables: Tables, commits: pa.Table) -> tuple[int | None, int | None]:
 
 
 def bucket_size(span_ms: int) -> int:
-    """The width of a column of the picture over so long a time."""
+    """The width (ms) of a column of the picture, if the picture covers `span_ms`."""
     fitting = (size for size in _BUCKET_SIZES if span_ms <= size * MAX_BUCKETS)
     return next(fitting, -(-span_ms // MAX_BUCKETS // DAY) * DAY)
 
@@ -230,7 +230,7 @@ def _causes(rebalances: pa.Table) -> list[Row]:
 
 
 def _stalls(tables: Tables) -> Some:
-    # a commit that went back has its own table
+    # commits that went back have a table of their own
     shown = pa.array(["STALL", "STOP", "WARN"])
     rows = with_columns(
         where(_all(tables, "stalls"), lambda batch: pc.is_in(batch["status"], shown)),
@@ -280,7 +280,7 @@ def _transactions(tables: Tables) -> dict[str, Any]:
         with_columns(
             rows.batches(*names),
             one=_ones,
-            # a producer without a known transactional id has its own number
+            # a producer without a known transactional id is named by its number
             of=lambda batch: pc.if_else(pc.is_null(batch["transactional_id"]), batch["producer_id"], None),
             aborted=_counts("outcome", "aborted"),
             timed_out=_counts("cause", "timeout"),

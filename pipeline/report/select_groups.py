@@ -1,4 +1,7 @@
-"""What the pages show of each group, from the tables (tables.schema.TABLES): a bounded number of rows of each group."""
+"""Selects what the pages show of each group, from the tables (tables.schema.TABLES).
+
+The number of rows for each group is bounded.
+"""
 
 from __future__ import annotations
 
@@ -32,33 +35,34 @@ from muster.pipeline.report.selecting import (
 )
 
 GROUPS: Final = 1_000
-"""Groups on the pages: the worst ones."""
+"""The largest number of groups on the pages: the worst ones are shown."""
 FIRST: Final = 100
-"""The first groups, which have more details."""
+"""The number of first groups, which have more details."""
 LANES: Final = 60
-"""Members of one generation in a picture."""
+"""The largest number of members of one generation in a picture."""
 EPISODES: Final = 60
-"""Episodes of one group."""
+"""The largest number of episodes of one group."""
 _OF_FIRST: Final = {"shares": 40_000, "rebalances": 30_000}
-"""Rows of the FIRST groups together. Of a long history the newest part is shown."""
+"""The largest number of rows of the FIRST groups together. Of a long history the newest part is shown."""
 _OF_ONE: Final = {"shares": 2_000, "rebalances": 1_000}
-"""Rows of one group."""
+"""The largest number of rows of one of the FIRST groups."""
 _OF_OTHERS: Final = {"shares": 40, "rebalances": 20}
-"""Rows of a group that is not among the first."""
+"""The largest number of rows of a group that is not among the FIRST."""
 _TOPICS_SHOWN: Final = 6
 _NUMBERS_SHOWN: Final = 40
 _LIKELY: Final = ("took_ms", "took_least_ms", "took_most_ms")
 
 
 def kept(kind: str, place: int, groups: int) -> int:
-    """How many rows of a kind (`shares`, `rebalances`) the group at this place has."""
+    """The number of rows of a kind (`shares`, `rebalances`) that the group at this place gets."""
     return min(_OF_ONE[kind], _OF_FIRST[kind] // min(groups, FIRST)) if place < FIRST else _OF_OTHERS[kind]
 
 
 def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
-    """Rows of `Chosen.groups`. `counted`: rebalances by group and cause.
+    """Rows of `Chosen.groups`.
 
-    `committed`: the groups of all commits, also those whose offsets were all deleted or expired.
+    `counted`: rebalances by group and cause. `committed`: the groups of all commits, including groups whose offsets
+    were all deleted or expired.
     """
     members = _by_group(grouped(tables["generations"].batches("group", "member_count"), ["group"],
                                 members=("member_count", "max")), "members")  # fmt: skip
@@ -116,7 +120,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
 
 
 def _rebalances_too_much(verdict: Row | None) -> bool:
-    """Are its rebalances the trouble? No setting of the what-if repairs trouble of commits."""
+    """Are the group's rebalances its trouble? No setting of the what-if repairs trouble with commits."""
     return verdict is not None and verdict["level"] != FINE and verdict["kind"] not in OF_COMMITS
 
 
@@ -125,7 +129,7 @@ def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:
 
 
 def _rows_by_group(table: ParquetTable, *columns: str) -> dict[str, Row]:
-    """The rows of a table with one row for each group."""
+    """The rows of a table, by group. The table has one row for each group."""
     return {row["group"]: row for batch in table.batches("group", *columns) for row in batch.to_pylist()}
 
 
@@ -140,7 +144,7 @@ def _top_causes(counted: pa.Table) -> dict[str, str | None]:
 
 
 def _longest(rebalances: ParquetTable, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
-    """The longest rebalance of each of these groups: its length, and the bounds of the length."""
+    """The longest rebalance of each of these groups: the length, and the bounds between which it lies."""
     most = _by_group(grouped(counted.to_batches(), ["group"], most=("longest_ms", "max")), "most")
     wanted, longest = pa.array(names, pa.string()), pa.array([most.get(name) for name in names], pa.int64())
     found: dict[str, Row] = {}
@@ -173,7 +177,7 @@ def buckets(tables: Tables, bucket_ms: int, limit: int) -> Sequence[Row]:
 
 
 class _Planned:
-    """First formations, and stops on purpose, by group."""
+    """The times of first formations, and of stops on purpose, by group."""
 
     def __init__(self, episodes: ParquetTable) -> None:
         rows = where(
@@ -192,7 +196,7 @@ class _Planned:
         self._from, self._until = _one_number(codes, self._from), _one_number(codes, self._until)
 
     def has(self, batch: pa.RecordBatch) -> pa.Array:
-        """Whether rebalances ended in one of them."""
+        """Whether each rebalance of a batch ended in one of these times."""
         codes = pc.fill_null(pc.index_in(batch["group"], self._groups), -1).to_numpy().astype(np.int64)
         ends = _one_number(codes, pc.fill_null(batch["end_ms"], 0).to_numpy())
         place = np.searchsorted(self._from, ends, "right") - 1
@@ -200,7 +204,7 @@ class _Planned:
 
 
 def _united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Times that do not overlap."""
+    """The same times as intervals that do not overlap."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -211,7 +215,10 @@ def _united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _one_number(codes: Ints, times_ms: Ints) -> Ints:
-    """Group and time as one number that is ordered like both. Times until the year 2109."""
+    """Group and time as one number. These numbers have the order of groups, and of times within a group.
+
+    Times must be before the year 2109.
+    """
     numbers: Ints = (codes << _TIME_BITS) + np.clip(times_ms, 0, (1 << _TIME_BITS) - 1)
     return numbers
 
@@ -255,7 +262,7 @@ def _room(kind: str, names: Sequence[str]) -> Room:
 
 
 def _shares(generations: ParquetTable, names: Sequence[str]) -> Newest:
-    """Members of generations by group."""
+    """The members of each generation, by group."""
     columns = ("generation", "start_ms", "end_ms", "members")
     return newest(
         generations, columns, _room("shares", names), down("log_offset"),
@@ -265,7 +272,7 @@ def _shares(generations: ParquetTable, names: Sequence[str]) -> Newest:
 
 
 def _members(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """A row for each member, of each generation LANES at most."""
+    """A row for each member, with at most LANES members of each generation."""
     for batch in batches:
         some = pc.list_slice(batch["members"], 0, LANES)
         parents, members = pc.list_parent_indices(some), pc.list_flatten(some)
@@ -278,7 +285,7 @@ def _members(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _partitions(assigned: pa.Array) -> pa.Array:
-    """How many partitions each member has."""
+    """The number of partitions of each member."""
     sizes = pc.fill_null(pc.list_value_length(pc.struct_field(pc.list_flatten(assigned), "partitions")), 0)
     owners = pc.list_parent_indices(assigned)
     counts = np.zeros(len(assigned), dtype=np.int64)
@@ -287,7 +294,7 @@ def _partitions(assigned: pa.Array) -> pa.Array:
 
 
 def _shortened(assigned: pa.Array) -> pa.Array:
-    """The first partitions of the first topics."""
+    """The first partitions of the first topics of each member."""
     some = pc.list_slice(assigned, 0, _TOPICS_SHOWN)
     topics = pc.list_flatten(some)
     shown = pa.StructArray.from_arrays(

@@ -1,6 +1,6 @@
-"""Rows of tables as plain values, in one pass over each table.
+"""Selects rows of tables as plain values, in one pass over each table.
 
-What a pass keeps does not grow with the log.
+The memory of a pass does not grow with the log.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some
 
 LINES: Final = 40
-"""Rows of a table of the page, unless it has its own limit."""
+"""The largest number of rows of a table on the page, unless the table has its own limit."""
 _MANY: Final = 200_000
-"""So many rows are collected before they are made fewer."""
+"""When this number of rows is collected, all but the wanted ones are dropped."""
 
 Tables = Mapping[str, ParquetTable]
 Batches = Iterable[pa.RecordBatch]
@@ -26,7 +26,7 @@ Ints = np.ndarray[Any, Any]
 
 
 class Key(NamedTuple):
-    """A part of an order."""
+    """A column by which rows are ordered, and its direction."""
 
     column: str
     is_descending: bool = False
@@ -34,17 +34,17 @@ class Key(NamedTuple):
 
 
 def up(column: str, *, nulls_first: bool = True) -> Key:
-    """The smallest first."""
+    """Order by a column, the smallest value first."""
     return Key(column, False, nulls_first)
 
 
 def down(column: str) -> Key:
-    """The largest first, missing values last."""
+    """Order by a column: the largest value first, missing values last."""
     return Key(column, True)
 
 
 def with_columns(batches: Batches, **made: Callable[[pa.RecordBatch], Any]) -> Iterator[pa.RecordBatch]:
-    """Batches with more columns."""
+    """Batches with additional columns, which are computed from the others."""
     for batch in batches:
         columns = {name: make(batch) for name, make in made.items()}
         yield pa.RecordBatch.from_arrays(
@@ -53,12 +53,12 @@ def with_columns(batches: Batches, **made: Callable[[pa.RecordBatch], Any]) -> I
 
 
 def where(batches: Batches, is_kept: Callable[[pa.RecordBatch], Any]) -> Iterator[pa.RecordBatch]:
-    """The rows for which something is true."""
+    """The rows for which a condition is true."""
     return (batch.filter(is_kept(batch)) for batch in batches)
 
 
 def some_of(batches: Batches, *order: Key, limit: int = LINES) -> Some:
-    """The first rows in an order, and how many rows there are in all."""
+    """The first rows in an order, and the number of all rows."""
     total = 0
     first: list[pa.RecordBatch] = []
     for batch in batches:
@@ -76,13 +76,13 @@ def _first(batches: Sequence[pa.RecordBatch], order: Sequence[Key], limit: int) 
 
 
 def in_order(rows: pa.Table, order: Sequence[Key]) -> pa.Array:
-    """The places of rows, in an order."""
+    """The indexes of rows, in an order."""
     keys: dict[str, Any] = {}
     ways = []
     for at, key in enumerate(order):
         values = rows[key.column]
         if values.null_count:
-            # Arrow has nulls at the end in both directions
+            # Arrow puts nulls at the end in both directions
             keys[f"n{at}"] = pc.cast(pc.is_null(values), pa.int8())
             ways.append((f"n{at}", "descending" if key.nulls_first else "ascending"))
         keys[f"k{at}"] = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
@@ -91,7 +91,7 @@ def in_order(rows: pa.Table, order: Sequence[Key]) -> pa.Array:
 
 
 def grouped(batches: Batches, keys: Sequence[str], **wanted: tuple[str, str]) -> pa.Table:
-    """Rows with the same keys as one row: `sum`, `min`, `max` or `count` makes each wanted column of another one."""
+    """Rows with the same keys as one row. Each wanted column is the `sum`, `min`, `max` or `count` of another."""
     found: list[pa.Table] = []
     most = _MANY
     for batch in batches:
@@ -119,19 +119,22 @@ def _merged(rows: pa.Table, keys: Sequence[str], wanted: Mapping[str, tuple[str,
 
 
 class Room(NamedTuple):
-    """The groups with wanted rows, and how many rows (or how much of their weight) of each."""
+    """The groups whose rows are wanted, and how many rows each may have.
+
+    If rows have a weight, it is the sum of weights.
+    """
 
     groups: Sequence[str]
     sizes: Sequence[int]
 
 
 class Newest(NamedTuple):
-    """Rows of some groups."""
+    """The selected rows of some groups."""
 
     rows: Mapping[str, Sequence[Row]]
-    """In their order."""
+    """The rows of each group, in their order."""
     totals: Mapping[str, int]
-    """How much each group has in all."""
+    """The sum over all rows of each group: their number, or their weight."""
 
 
 def newest(
@@ -141,8 +144,8 @@ def newest(
 ) -> Newest:  # fmt: skip
     """The first rows of each group in an order, as many as fit.
 
-    `weight`: how much of the space a row takes, from the columns `weighed`; otherwise one. `made`: makes other rows,
-    with `group`, of those that are kept; they are in no order.
+    `weight`: how much of the space a row takes, from the columns `weighed`; without it, each row takes one. `made`:
+    makes other rows, with `group`, from the rows that are kept. The rows that it returns have no order.
     """
     names = pa.array(room.groups, pa.string())
     light = dict.fromkeys(("group", *(key.column for key in order), *weighed))
@@ -173,7 +176,7 @@ def newest(
 
 
 def _within(found: Sequence[pa.Table], order: Sequence[Key], sizes: Ints) -> pa.Table:
-    """The rows that fit, by group and in order."""
+    """The rows that fit, by group and in their order."""
     rows = pa.concat_tables(found).combine_chunks()
     rows = rows.take(in_order(rows, (up("code"), *order)))
     codes, weights = rows["code"].to_numpy(), rows["weight"].to_numpy()
@@ -201,11 +204,11 @@ def _plain(batches: Batches) -> list[Row]:
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """All rows of a small table."""
+    """All rows of a small table, as dictionaries."""
     found: list[dict[str, Any]] = rows.to_pylist()
     return found
 
 
 def mean(total: float | None, count: int) -> float | None:
-    """The mean of so many known values. It is None without known values."""
+    """The mean of `count` known values with the sum `total`. It is None without known values."""
     return None if total is None or not count else total / count

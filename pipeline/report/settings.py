@@ -1,4 +1,4 @@
-"""The part of the page about the what-if. Pure."""
+"""The section of the page about the what-if. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.pipeline.wording import duration, number, plural
 
 
 def sections(chosen: Chosen, pages: Pages) -> Html | None:
-    """None if no what-if was requested. `pages`: the pages of groups."""
+    """The section; None if no what-if was requested. `pages`: the page of each group."""
     if not chosen.grid and not chosen.fidelity:
         return None
     return section(
@@ -33,7 +33,7 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
 
 
 def answer(row: Row, withheld: int) -> str:
-    """What a setting would have changed, over all groups, in a sentence. `row`: of `Chosen.grid`."""
+    """A sentence about what a setting would have changed, over all groups. `row`: a row of `Chosen.grid`."""
     unread, was = _seconds(row["unread_partition_s"]), _seconds(row["actual_unread_partition_s"])
     changed = json.loads(row["settings_json"])
     parts = [
@@ -51,19 +51,19 @@ def answer(row: Row, withheld: int) -> str:
 
 
 def _rounds(changed: Mapping[str, object]) -> str:
-    """The kind of rebalances in which not all members stop: there may be more of them, and less is unread."""
+    """The kind of rebalances in which not all members stop. There may be more of them, though less time is unread."""
     if changed.get("group.protocol") == CONSUMER:
         return " epochs, in which nobody stops what he keeps,"
     return " short rounds" if is_cooperative(str(changed.get("assignor", ""))) else ""
 
 
 def withheld_groups(chosen: Chosen) -> int:
-    """Groups whose what-if is withheld."""
+    """The groups whose what-if is withheld."""
     return sum(row["withheld"] or 0 for row in chosen.fidelity)
 
 
 def _answers(chosen: Chosen) -> Html | None:
-    """Sentences, if few settings were requested."""
+    """A sentence for each setting, if few settings were requested."""
     return (
         join([tag("p", answer(row, withheld_groups(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
     )

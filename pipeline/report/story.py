@@ -1,4 +1,4 @@
-"""The part of the page about one group, with the table of its rebalances, which links can name. Pure."""
+"""The section of the page about one group, with the table of its rebalances. Links can name each rebalance. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from muster.pipeline.schema import SOURCE_INFERRED
 from muster.pipeline.wording import DAY, duration, moment, number, plural, span, to_the_second
 
 _REBALANCES_SHOWN: Final = 8
-"""Rebalances that are visible without a click."""
+"""The number of rebalances that are visible without a click."""
 _REBALANCE_COLUMNS: Final = (
     Column("when (UTC)", is_head=True, is_time=True),
     Column("generation", is_time=True),
@@ -36,7 +36,7 @@ _REBALANCE_COLUMNS: Final = (
 
 
 def rebalance_table(rows: Sequence[Row], left: int) -> Html | None:
-    """The table of rebalances, the newest first. `left`: how many older ones there are."""
+    """The table of rebalances, the newest first. `left`: the number of older rebalances that are not in it."""
     if not rows:
         return None
     taken: set[str] = set()
@@ -70,7 +70,7 @@ def rebalance_cost(row: Row) -> str:
             if row[key] is not None
         ]
         took = span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
-        # phases of an inferred rebalance would show milliseconds that nobody has measured
+        # phases of an inferred rebalance would show milliseconds, though nobody has measured them
         parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != SOURCE_INFERRED else ""))
     if row.get("died"):
         names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
@@ -94,18 +94,18 @@ def rebalance_cost(row: Row) -> str:
 
 
 _EPISODES_SHOWN: Final = 8
-"""Episodes that are visible without a click."""
+"""The number of episodes that are visible without a click."""
 
 
 class Detail(NamedTuple):
-    """How many details a story has."""
+    """How many details the section about a group has."""
 
     rebalances: int
     shares: int
-    """Members in generations, in the picture."""
+    """The largest number of members in generations in the picture."""
     episodes: int
     is_rich: bool
-    """With details that are only visible after a click or under the mouse."""
+    """Whether there are details that are only visible after a click or under the mouse."""
 
 
 DETAILS: Final = (
@@ -117,11 +117,11 @@ DETAILS: Final = (
     Detail(12, 24, 6, False),
     Detail(4, 0, 3, False),
 )
-"""From all to little: a page has as many details of each group as fit."""
+"""The levels of detail, from all to little. A page has as many details of each group as fit."""
 
 
 def story_section(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
-    """The part of the page about a group."""
+    """The section of the page about one group."""
     rows = story.rebalances.rows[: detail.rebalances]
     cost = groups.cost(story.about, chosen.about)
     place, named = markup.group_anchor(story.group), groups.name(story.group)

@@ -1,4 +1,4 @@
-"""The summary for a terminal: what the page begins with, in some twenty lines. Pure."""
+"""The summary for a terminal: the content of the top of the page, in about twenty lines. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from muster.pipeline.schema import SOURCE_LOG
 from muster.pipeline.wording import duration, moment, number, plural
 
 WIDTH: Final = 119
-"""The width of its lines, unless the caller gives another one."""
+"""The width of the summary's lines, unless the caller gives another one."""
 _MIN_WIDTH, _MAX_WIDTH = 60, 160
-"""What is narrower, or wider, nobody reads well."""
+"""Narrower or wider lines are hard to read."""
 _LINES = 8
 _HEAD = 60
 _NAME = 32
@@ -26,18 +26,18 @@ _SETTING = 36
 _FIXED: Final = "\xa0"
 _BEFORE_UNIT: Final = re.compile(r"(?<=[0-9]) (?=(?:%|(?:ms|s|min|h|d)\b))")
 _VALUES = 8
-"""Settings that are values of one question, at most."""
+"""The largest number of settings that are values of one question."""
 
 
 def text(chosen: Chosen, width: int = WIDTH) -> str:
-    """The summary, for a terminal of this width."""
+    """The summary, for a terminal with this width."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return f"{plain(chosen.about.source)}: the log tells of no group"
     return "\n".join(_Lines(chosen, max(_MIN_WIDTH, min(width, _MAX_WIDTH))).all())
 
 
 class _Lines:
-    """The lines of a summary."""
+    """The lines of a summary, which are made one after the other."""
 
     def __init__(self, chosen: Chosen, width: int) -> None:
         self._chosen = chosen
@@ -73,7 +73,7 @@ class _Lines:
         ]  # fmt: skip
 
     def _wrapped(self, sentence: str, indent: int = 2) -> list[str]:
-        # a number stays beside its unit
+        # the text is wrapped so that a number and its unit stay together
         lines = wrap(
             _BEFORE_UNIT.sub(_FIXED, plain(sentence)), self._width, break_on_hyphens=False,
             initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
@@ -91,11 +91,11 @@ class _Lines:
         return ["", *self._wrapped(title, 0), *lines, *more]
 
     def _wrapped_line(self, line: str) -> list[str]:
-        # a line that fits keeps its columns
+        # a line that fits is not wrapped, so that its columns stay in place
         return [f"  {line}"] if len(line) + 2 <= self._width else self._wrapped(line)
 
     def _verdicts(self) -> list[str]:
-        """How many groups need help, what happened to the worst ones, its cost, and what would have helped."""
+        """How many groups need help. For the worst: what happened, what it cost, and what would have helped."""
         chosen = self._chosen
         counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
         lines = [f"groups: {counts}"] if counts else ["groups"]
@@ -143,7 +143,7 @@ class _Lines:
         title = f"what if (rebalances that left a group empty are not counted{remark})"
         lines = self._block(title, chosen.grid, _setting)
         if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
-            # one question with several values: the answer is the best of them
+            # the settings are values of one question, so the best value is the answer
             lines += self._wrapped(f"best: {settings.answer(chosen.grid[0], left)}")
         return lines
 

@@ -1,11 +1,10 @@
-"""The picture of one group: which process had how many partitions over time, and the rebalances across it. Pure.
+"""The picture of one group: how many partitions each process had over time, with a mark for each rebalance. Pure.
 
-Each process is a lane. Its instance id identifies a process, or else client id and host. So a consumer that returns
-under a new member id continues in its lane. Processes with the same client id and host at the same time get a lane
-each.
-
-The picture's text is real text, so a phone can show it. Letters of rebalances that would hide each other become one
-mark with their number. The screen decides how much space there is: of two rows of marks one is shown.
+Each process is a lane. A process is identified by its instance id, or else by client id and host. So a consumer that
+returns under a new member id continues in its lane. Processes that have the same client id and host at the same time
+get a lane each. The picture's text is real text, so a phone can show it. If letters of rebalances would hide each
+other, one mark with their number replaces them. There are two rows of marks, for wide and narrow screens, and the
+screen shows one of them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from muster.pipeline.wording import moment, plural
 
 
 class Share(NamedTuple):
-    """What one member had in one generation."""
+    """The partitions that one member had in one generation."""
 
     generation: int
     start_ms: int
@@ -35,20 +34,20 @@ class Share(NamedTuple):
     host: str | None
     partitions: int
     assigned: str
-    """The partitions in words, shortened."""
+    """The partitions in words, shortened to some of them."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One process."""
+    """A process in the picture."""
 
     name: str
     stretches: list[Share] = field(default_factory=list)
-    """Times in which it had the same partitions, one after the other."""
+    """The times in which the process had the same partitions, in their order."""
 
 
 def share_of(row: Mapping[str, Any], until_ms: int) -> Share:
-    """A member of a generation, as `select` has it; a generation without an end ends at `until_ms`."""
+    """The share of a member in a generation, from a row of `select`. A generation without an end ends at `until_ms`."""
     end_ms = until_ms if row["end_ms"] is None else row["end_ms"]
     return Share(
         row["generation"],
@@ -64,7 +63,7 @@ def share_of(row: Mapping[str, Any], until_ms: int) -> Share:
 
 
 def assigned_words(assigned: Iterable[Mapping[str, Any]] | None, total: int) -> str:
-    """`orders 0-3, 7; payments 1`, and how many more there are."""
+    """The assigned partitions in words, as in `orders 0-3, 7; payments 1`, and the number of the others."""
     title, count = [], 0
     for topic in assigned or ():
         numbers = sorted(topic["partitions"])
@@ -85,7 +84,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def lanes_of(shares: Iterable[Share]) -> list[Lane]:
-    """The lanes, in the order in which their processes appear."""
+    """The lanes of the processes, in the order in which the processes appear."""
     found: dict[str, list[Lane]] = {}
     for share in sorted(shares, key=_order):
         name = who(share.client_id, share.host, share.instance_id, share.member_id)
@@ -99,7 +98,10 @@ def lanes_of(shares: Iterable[Share]) -> list[Lane]:
 
 
 def _order(share: Share) -> tuple[int, int, list[tuple[int, str]], str]:
-    """In the order of appearance; those of one generation by name, web-2 before web-10."""
+    """The key of the order in which processes appear.
+
+    Those of one generation are in the order of their names, web-2 before web-10.
+    """
     parts = _DIGITS.findall(share.client_id or "")
     return share.start_ms, share.generation, [(len(one) if one.isdigit() else 0, one) for one in parts], share.member_id
 
@@ -125,32 +127,35 @@ def _add(lane: Lane, share: Share) -> None:
 
 
 WIDE: Final = 3.4
-"""The width of a mark, in percent of the picture, where there is much space: from 850 px on (page.css)."""
+"""The width of a mark on a wide screen (from 850 px on, see page.css), in percent of the picture."""
 NARROW: Final = 9.5
-"""The same on a phone (300 px)."""
+"""The width of a mark on a phone (300 px), in percent of the picture."""
 _NUMBER: Final = 2.8
-"""From this width on, in percent, a number fits into a bar."""
+"""A bar that is at least this wide, in percent, has space for a number."""
 _NAMED: Final = 4
-"""Rebalances that a mark names under the mouse."""
+"""The number of rebalances that a mark names under the mouse."""
 LANES: Final = 40
-"""Processes that are drawn."""
+"""The largest number of processes that are drawn."""
 PALE: Final = 10
 """The strength of the colour of a bar with few partitions, in percent."""
 FULL: Final = 42
-"""The same for a bar with the most partitions. The number on it stays readable."""
+"""The strength of the colour of a bar with the most partitions, in percent. The number on the bar stays readable."""
 
 
 class Mark(NamedTuple):
-    """Rebalances at one place."""
+    """The mark of one or several rebalances."""
 
     at: float
-    """The place of its middle, in percent of the width."""
+    """The position of the mark's middle, in percent of the width."""
     rows: Sequence[Row]
-    """The newest first."""
+    """The rebalances of this mark, the newest first."""
 
     @property
     def text(self) -> str:
-        """A letter; several rebalances have their number, after the letter if they have one cause."""
+        """The text of the mark: a letter, or the number of several rebalances.
+
+        If they have one cause, its letter is before the number.
+        """
         letters = {cause_words(row["cause"]).mark for row in self.rows}
         count = len(self.rows)
         if count == 1:
@@ -160,7 +165,10 @@ class Mark(NamedTuple):
 
 
 def marks(rows: Sequence[Row], times: Times, room: float) -> list[Mark]:
-    """Marks that do not touch each other, each `room` percent wide. The newest rebalance surely has its place."""
+    """Marks that do not touch each other, each `room` percent wide.
+
+    The mark of the newest rebalance stands exactly at its time.
+    """
     found: list[Mark] = []
     some: list[Row] = []
     begin = 101.0
@@ -184,7 +192,10 @@ def picture(
     is_cut: bool = False,
     with_titles: bool = True,
 ) -> Html:
-    """Lanes of processes over time. `shares`: those that are drawn; `is_cut`: there were older ones."""
+    """The picture of processes over time, each in its lane.
+
+    `shares`: those that are drawn. `is_cut`: whether older shares are left out.
+    """
     if not shares:
         return tag("p", "Nobody was a member.", class_="dim")
     begin = max(first_ms, min(one.start_ms for one in shares))
@@ -220,11 +231,11 @@ class _Lanes(NamedTuple):
     shown: Sequence[Lane]
     left: int
     why: str
-    """Which are left out."""
+    """A remark about which processes are left out."""
 
 
 def _newest(lanes: Sequence[Lane]) -> _Lanes:
-    """The lanes that were there last, in their order."""
+    """The lanes that have shares last, in their order."""
     order = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)
     last, gone = order[:LANES], order[LANES:]
     kept = {id(one) for one in last}

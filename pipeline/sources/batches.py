@@ -1,9 +1,9 @@
-"""From record batches v2 to raw rows, many batches at once (numpy and Arrow).
+"""Makes raw rows of record batches v2, many batches at once (numpy and Arrow).
 
-A record (KIP-98) has these fields: varint length of the rest, attributes int8, varint timestamp delta (ms), varint
+A record (KIP-98) has these fields: varint length of the others, attributes int8, varint timestamp delta (ms), varint
 offset delta. Then varint key length (-1: no key), key, varint value length (-1: tombstone), value, headers. Varints are
-zigzag. The start of a record depends on the one before it. So the first records of all batches are read together, then
-the second ones and so on. The few batches with many records are read one by one.
+zigzag. The start of a record depends on the record before. So the first records of all batches are read together, then
+all second records, and so on. If only few batches have more records, these are read one by one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 _CODEC: Final = 0x07
 _SMALLEST: Final = 7
-"""Bytes of a record without key, value and headers."""
+"""The size in bytes of a record without key, value and headers."""
 _FEW: Final = 24
-"""As long as so many batches have a next record, reading them together is quicker."""
+"""Reading together is quicker while at least this number of batches has a next record."""
 
 
 class Batches(NamedTuple):
-    """The headers of the batches of a stretch, a column each."""
+    """The headers of the batches of a stretch. Each field of the header is a column."""
 
     data: Octets
     source: bytes
@@ -44,24 +44,24 @@ class Batches(NamedTuple):
 
     @property
     def is_control(self) -> Mask:
-        """Batches of a marker."""
+        """Whether a batch is a control batch with a marker."""
         found: Mask = self.attributes & CONTROL != 0
         return found
 
     @property
     def is_transactional(self) -> Mask:
-        """Batches of a transaction, markers too."""
+        """Whether a batch belongs to a transaction; markers do."""
         found: Mask = self.attributes & TRANSACTIONAL != 0
         return found
 
     def only(self, kept: Mask) -> Batches:
-        """Some of the batches."""
+        """The batches for which `kept` is true."""
         data, source, *columns = self
         return Batches(data, source, *(column[kept] for column in columns))
 
 
 class Rows(NamedTuple):
-    """The records of some batches: bounds of key and value in `data`, and facts of the batch."""
+    """The records of some batches: the bounds of key and value in `data`, and the facts of the record's batch."""
 
     data: Octets
     batch: Ints
@@ -94,7 +94,7 @@ def headers_of(stretch: Stretch) -> Batches:
 
 
 def rows_of(batches: Batches) -> tuple[Rows, list[Damage]]:
-    """The records of all these batches in order, and the damaged batches, which are left out."""
+    """All records of these batches in their order, and the damaged batches, which are left out."""
     damages: list[Damage] = []
     source, data, starts, ends, good = _payloads(batches, damages)
     possible = good & (batches.record_count >= 0) & (batches.record_count <= (ends - starts) // _SMALLEST)
@@ -112,7 +112,7 @@ def rows_of(batches: Batches) -> tuple[Rows, list[Damage]]:
 
 
 def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.RecordBatch:
-    """Rows as a batch of schema.RAW."""
+    """The rows as a batch of schema.RAW."""
     count = len(rows.batch)
     return pa.RecordBatch.from_arrays(
         [
@@ -132,7 +132,10 @@ def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.Rec
 
 
 def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, Ints, Ints, Mask]:
-    """The uncompressed records of each batch: the buffer (as bytes and as an array), starts, ends, readable ones."""
+    """The uncompressed records of each batch: a buffer, their starts and ends, and which batches are readable.
+
+    The buffer is returned as bytes and as an array.
+    """
     good = np.ones(len(batches.position), np.bool_)
     starts, ends = batches.position + HEADER_SIZE, batches.position + batches.size
     if not (batches.attributes & _CODEC).any():
@@ -162,7 +165,10 @@ def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, I
 def _record_starts(
     source: bytes, data: Octets, starts: Ints, ends: Ints, counts: Ints, first: Ints
 ) -> tuple[Ints, Mask]:
-    """Where each record begins, batch after batch, and which batches consist of exactly their records."""
+    """The start of each record, batch after batch.
+
+    Also which batches have exactly the number of records that they should have.
+    """
     found = np.zeros(int(counts.sum()), np.int64)
     at = starts.copy()
     fits = np.ones(len(starts), np.bool_)
@@ -185,7 +191,7 @@ def _record_starts(
 
 
 def _walk(source: bytes, found: Ints, first: int, done: int, count: int, start: int, end: int) -> tuple[int, bool]:
-    """The other records of one batch; where they end, and whether they are possible."""
+    """Find the remaining records of one batch. Returns where they end, and whether they fit into the batch."""
     at, stop = int(start), int(end)
     places: list[int] = []
     for _ in range(done, count):
@@ -206,7 +212,7 @@ def _walk(source: bytes, found: Ints, first: int, done: int, count: int, start: 
 
 
 def _fields(data: Octets, record: Ints, batch: Ints, batches: Batches) -> tuple[Rows, Mask]:
-    """The fields of the records, and which records are whole."""
+    """The fields of the records, and which records are complete."""
     size, body = varints(data, record)
     end = body + size
     timestamp_delta, at = varints(data, body + 1)

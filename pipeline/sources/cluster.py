@@ -1,7 +1,7 @@
-"""Raw rows from a live cluster, without Spark, with confluent-kafka (all security settings of librdkafka work).
+"""Raw rows from a live cluster, without Spark, by confluent-kafka. All security settings of librdkafka work.
 
-Here are the ends of the offsets partitions, shares of their ranges, and reading a range. No group is joined, nothing is
-committed.
+This module finds the ends of the offsets partitions, divides their ranges into shares, and reads ranges. It joins no
+group and commits nothing.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Offsets = dict[int, int]
 
 ANSWER_TIMEOUT_S: Final = 30.0
 FIRST_ANSWER_TIMEOUT_S: Final = 5.0
-"""The timeout for a cluster that was never reached: probably it does not exist."""
+"""The timeout for a cluster that never answered before: it probably does not exist."""
 IDLE_TIMEOUT_S: Final = 120.0
-"""A range without any row for so long is an error."""
+"""If a range gives no row for this time, that is an error."""
 BATCH_ROWS: Final = 20_000
 POLL_S: Final = 0.1
-"""Rows are collected for a batch for so long; with large records this limits the memory."""
+"""The rows of a batch are collected for this time. With large records that limits the memory."""
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _HOPELESS: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL)
-"""Errors of the client library after which waiting is useless."""
+"""The errors of the client library after which waiting is useless."""
 _PLACE: Final = re.compile(r"\S*/\S+?: | \(after [^)]*\)|, [0-9]+ identical error\(s\) suppressed")
-"""What its messages say besides the error."""
+"""The parts of the library's messages that are not about the error itself."""
 _NO_KAFKA: Final = "Invalid response size"
 _CLIENT: Final = {"client.id": "muster-pipeline", "log_level": "0"}
-"""Defaults. Errors are reported, so the library need not write them to stderr too."""
+"""The default options. Errors are reported to the caller, so the library need not write them to stderr too."""
 _FETCHING: Final = {
     "group.id": "muster-pipeline",
     "enable.auto.commit": "false",
@@ -56,15 +56,15 @@ _FETCHING: Final = {
     "fetch.wait.max.ms": "50",
     "queued.max.messages.kbytes": "32768",
 }
-"""A client library wants the name of a group; without a subscription it is never sent."""
+"""The options for fetching. The library needs the name of a group, but sends it only with a subscription."""
 
 
 class ClusterError(RuntimeError):
-    """The cluster, or the client library, refused something; the message says what."""
+    """The cluster, or the client library, refused a request. The message says what was refused."""
 
 
 class Range(NamedTuple):
-    """Offsets of one partition: from `start` on, before `end`."""
+    """Offsets of one partition, from `start` to before `end`."""
 
     partition: int
     start: int
@@ -77,7 +77,7 @@ class Cluster:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._complaints: dict[str, None] = {}
         self.is_hopeless = False
-        """Whether no broker can be reached."""
+        """Whether the library reported that no broker can be reached."""
         self.config: dict[str, Any] = {**_CLIENT, **client, "error_cb": self._complaint}
 
     def _complaint(self, error: KafkaError) -> None:
@@ -88,7 +88,7 @@ class Cluster:
     def error(self, what: object) -> ClusterError | BadOption:
         """The error for `what`, with all messages of the library.
 
-        BadOption: an option is unknown or impossible.
+        It is BadOption if an option is unknown or impossible.
         """
         if isinstance(what, KafkaException):
             what = what.args[0]
@@ -99,7 +99,7 @@ class Cluster:
         return ClusterError(f"{self.config['bootstrap.servers']}: {text}{more}")
 
     def unreachable(self) -> ClusterError:
-        """The error for a cluster that did not answer."""
+        """The error for a cluster that does not answer."""
         silent = f"nobody answered for {FIRST_ANSWER_TIMEOUT_S:.0f} s"
         causes = "; ".join(self._complaints) or ("the connection was closed" if self.is_hopeless else silent)
         if _NO_KAFKA in causes:
@@ -112,7 +112,7 @@ class Cluster:
 
 @contextmanager
 def admin_client(client: Mapping[str, str]) -> Iterator[AdminClient]:
-    """A client of a cluster for this block. Errors of its library become ClusterError or BadOption."""
+    """A client for this block. Errors of its library are raised as ClusterError or BadOption."""
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)
@@ -121,12 +121,15 @@ def admin_client(client: Mapping[str, str]) -> Iterator[AdminClient]:
     try:
         yield admin
     except KafkaException as error:
-        admin.poll(0)  # this delivers the messages of the library
+        admin.poll(0)  # this call makes the library deliver its messages
         raise cluster.error(error) from error
 
 
 def check_reachable(client: Mapping[str, str]) -> None:
-    """Check that the cluster answers; the library would try for over half a minute. Raises ClusterError, BadOption."""
+    """Check that the cluster answers. The library itself would try for over half a minute.
+
+    Raises ClusterError, BadOption.
+    """
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)
@@ -144,9 +147,9 @@ def check_reachable(client: Mapping[str, str]) -> None:
 
 
 def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
-    """The first offset of each partition of the topic, and the one after the last readable at the isolation level.
+    """For each partition of the topic: its first offset, and the end of its readable records.
 
-    Raises ClusterError, NoSource.
+    The end depends on the isolation level. Raises ClusterError, NoSource.
     """
     with admin_client(client) as admin:
         places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
@@ -156,7 +159,7 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
 
 
 def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
-    """`bounds` of the requested rows: of the partitions that may have such rows, from the first new one on.
+    """The same bounds as `bounds`, of the partitions that may have requested rows, from the first new row on.
 
     Raises ClusterError, NoSource.
     """
@@ -172,7 +175,10 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
 
 
 def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offsets, Offsets]:
-    """Only the partitions that may have requested rows: the hash of a group's name is its partition."""
+    """The offsets of only those partitions that may have requested rows.
+
+    The hash of a group's name is its partition.
+    """
     count = len(first) if reading.topic == OFFSETS_TOPIC else None
     wanted = [partition for partition in last if reading.row_filter.has_partition(partition, count)]
     return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}
@@ -200,7 +206,7 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
 
 
 def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
-    """The offsets in between, in ranges of at most `rows` offsets."""
+    """The offsets from `start` to `end`, divided into ranges of at most `rows` offsets."""
     found: list[Range] = []
     for partition in sorted(end):
         stop = end[partition]
@@ -210,7 +216,10 @@ def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
 
 
 def share_ranges(start: Offsets, end: Offsets, count: int) -> list[list[Range]]:
-    """At most `count` shares of about as many offsets; a partition with many is split. Empty without offsets."""
+    """At most `count` shares of about the same number of offsets.
+
+    A partition with many offsets is split. The result is empty without offsets.
+    """
     total = sum(max(0, stop - start.get(partition, 0)) for partition, stop in end.items())
     ranges = ranges_between(start, end, max(1, -(-total // count)))
     shares = evenly(ranges, count, lambda one: one.end - one.start)
@@ -218,7 +227,7 @@ def share_ranges(start: Offsets, end: Offsets, count: int) -> list[list[Range]]:
 
 
 def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
-    """How far to read for about `rows` offsets: a part of each partition, and at least one offset in all."""
+    """The ends for reading about `rows` offsets: a part of each partition, and at least one offset in all."""
     lags = {partition: max(0, stop - start.get(partition, 0)) for partition, stop in end.items()}
     total = sum(lags.values())
     if total <= rows:
@@ -233,9 +242,9 @@ def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
 
 
 def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges, those of a partition in order. Raises ClusterError.
+    """The rows of some ranges. Those of one partition are in order. Raises ClusterError.
 
-    A row with `damage` says which offsets were deleted meanwhile.
+    If offsets were deleted meanwhile, a row with `damage` says which.
     """
     waves: list[dict[int, Range]] = []
     for one in ranges:
@@ -258,7 +267,7 @@ def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Ra
 
 
 class _Wave:
-    """Ranges that are read at the same time, each of another partition."""
+    """Ranges that are read at the same time. Each belongs to another partition."""
 
     def __init__(self, cluster: Cluster, consumer: Consumer, reading: Reading, wave: dict[int, Range]) -> None:
         self._cluster = cluster
@@ -268,7 +277,8 @@ class _Wave:
         self._ranges = wave
         self._next = {one.partition: one.start for one in wave.values()}
         self._late: list[int] = []
-        """Partitions that began later than requested: compacted, or deleted?"""
+        """Partitions whose first message came after the requested start. They were compacted, or records were deleted.
+        """
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """All rows, batch by batch."""
@@ -293,7 +303,7 @@ class _Wave:
         self._consumer.unassign()
 
     def _wanted(self, messages: Sequence[Any]) -> list[Any]:
-        """The messages within the ranges; a partition is closed when its end is reached."""
+        """The messages within the ranges. When the end of a range is reached, its partition is closed."""
         wanted: list[Any] = []
         for message in messages:
             error = message.error()
@@ -315,7 +325,7 @@ class _Wave:
         return wanted
 
     def _deleted(self) -> Iterator[pa.RecordBatch]:
-        """A row for each partition whose log now begins only after the start of its range."""
+        """For each partition whose log now begins only after the start of its range: a row that reports it."""
         late, self._late = self._late, []
         topic, causes = self._reading.topic, []
         for partition in late:

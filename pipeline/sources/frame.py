@@ -1,4 +1,4 @@
-"""Raw rows from any DataFrame of Kafka rows: Spark's own Kafka connector, or a raw copy in Delta or Parquet.
+"""Makes raw rows of any DataFrame of Kafka rows: Spark's Kafka connector, or a raw copy in Delta or Parquet.
 
 `check_table` checks a table of raw rows in Parquet files before Spark starts.
 """
@@ -23,7 +23,7 @@ from muster.pipeline.tables import shaped
 CONNECTOR_OPTIONS: Final = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }
-"""Settings of the session without which Spark's connector reads no row of an internal topic."""
+"""Settings of the session. Without them, Spark's connector reads no row of an internal topic."""
 
 CONNECTOR_SPEED: Final = {
     "kafka.isolation.level": "read_committed",
@@ -31,7 +31,9 @@ CONNECTOR_SPEED: Final = {
     "kafka.fetch.max.wait.ms": "10",
     "kafka.max.poll.records": "5000",
 }
-"""Options of a read through Spark's connector: committed rows only, internal topics in patterns too, fast."""
+"""Options of a read through Spark's connector. They read only committed rows, find internal topics by patterns too, and
+are fast.
+"""
 
 EXPLANATION: Final = (
     "there is no row to read. Spark's Kafka connector answers like that, without an error, for internal topics such as "
@@ -43,17 +45,18 @@ _NEEDED: Final = ("partition", "offset", "key", "value")
 
 
 def lacking_columns(names: Collection[str]) -> str:
-    """Which columns Kafka rows would have besides these, in words; empty: no column is missing."""
+    """The columns of Kafka rows that `names` lacks, in words. It is empty if no column is missing."""
     lacking = [name for name in _NEEDED if name not in names]
     lacking += [] if "timestamp" in names or "timestamp_ms" in names else ["timestamp"]
     return f"rows of Kafka have no column {', '.join(lacking)}" if lacking else ""
 
 
 def raw_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """Any Kafka rows in the columns of schema.RAW.
+    """The rows of a DataFrame, in the columns of schema.RAW.
 
-    partition, offset, key and value are needed, and `timestamp` (a timestamp, or ms) or `timestamp_ms`. If there is a
-    column `topic`, rows of other topics are left out. Raises ValueError for a missing column or one of another type.
+    The columns partition, offset, key and value are needed, and `timestamp` (a timestamp, or ms) or `timestamp_ms`. If
+    a column `topic` exists, rows of other topics are left out. Raises ValueError if a column is missing or has another
+    type.
     """
     types = {field.name: field.dataType for field in rows.schema.fields}
     if lacking := lacking_columns(types):
@@ -75,7 +78,10 @@ def _milliseconds(name: str, kind: DataType) -> Column:
 
 
 def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """`raw_rows`; raises NoSource with the explanation if there is no row. A stream need not have rows yet."""
+    """The same rows as `raw_rows`, of a DataFrame that must have rows.
+
+    Raises NoSource with an explanation if no row exists. A stream need not have rows yet.
+    """
     raw = raw_rows(rows, topic)
     if not rows.isStreaming and raw.isEmpty():
         raise NoSource(EXPLANATION)
@@ -83,18 +89,18 @@ def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
 
 
 def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """Any Kafka rows decoded (schema.DECODED). Raises as `some_rows` does."""
+    """The rows of a DataFrame, decoded (schema.DECODED). Raises the same errors as `some_rows`."""
     return some_rows(rows, topic).mapInArrow(decode_all, from_arrow_schema(DECODED))
 
 
 _MAX_CHECKED: Final = 64
-"""At most so many files of a table are checked: a remote store answers late."""
+"""At most this many files of a table are checked, because a remote store answers slowly."""
 _BYTES: Final = (pa.binary(), pa.large_binary(), pa.null())
 _EXPECTED: Final = "a table of raw rows in Parquet has columns partition, offset, timestamp, key, value"
 
 
 def check_table(path: str) -> None:
-    """Check that a folder with Parquet files, or one file, can be a table of raw rows. Raises NoSource."""
+    """Check that one Parquet file, or a folder with Parquet files, can be a table of raw rows. Raises NoSource."""
     system, root = file_system(path)
     files, folders = _files(system, root)
     if not files and not folders:
@@ -108,7 +114,7 @@ def check_table(path: str) -> None:
             raise NoSource(
                 f"{path} cannot be read: {file.base_name} is no Parquet file ({why}): {_EXPECTED}"
             ) from error
-        # names of folders may be columns too
+        # the names of folders may give further columns
         if not folders and (lacking := lacking_columns(schema.names)):
             there = ", ".join(schema.names)
             raise NoSource(f"{path} is no copy of a log: {file.base_name}: {lacking}; there are {there}")
@@ -119,7 +125,7 @@ def check_table(path: str) -> None:
 
 
 def _files(system: fs.FileSystem, root: str) -> tuple[list[fs.FileInfo], list[fs.FileInfo]]:
-    """The files that Spark would read, and the folders in which it would search for more."""
+    """The files that Spark would read, and the folders in which Spark would search for more files."""
     info = system.get_file_info(root)
     if info.type == fs.FileType.File:
         return [info], []

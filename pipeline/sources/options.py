@@ -1,4 +1,4 @@
-"""The options of format("muster"), checked; see docs/pipeline-spark.md for what each means."""
+"""The checked options of format("muster"). docs/pipeline-spark.md explains each option."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ _NAMES: Final = {
         *("maxRowsPerTrigger", "waitForTopic", "columns", "partitions", "groups", "since", "until"),
     )
 }
-"""Spark accepts names of options in any case."""
+"""The names of the options by their lower-case forms. Spark accepts names in any case."""
 
 _SPAN: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _BETWEEN: Final = re.compile(r",(?![^\[]*\])")
-"""A comma between patterns; a comma in a name is written [,]."""
+"""A comma between two patterns. A comma in a name is written [,]."""
 
 
 class BadOption(ValueError):
-    """An option, or a combination of options, without meaning; the message names it and what was expected."""
+    """A wrong option, or a wrong combination of options. The message names it and says what was expected."""
 
 
 class Options(NamedTuple):
-    """The requested options."""
+    """The options of one read."""
 
     path: str | None
     kafka: dict[str, str]
-    """Options of the client, `bootstrap.servers` among them; empty for a path."""
+    """The options of the Kafka client, with `bootstrap.servers`; empty if the source is a path."""
     rows: str
     reading: Reading
     partitions: int
     starting: str
     max_rows: int
     wait: bool = False
-    """A stream waits for a topic that does not exist yet."""
+    """Whether a stream waits for a topic that does not exist yet."""
     columns: tuple[str, ...] = ()
-    """The only wanted columns; empty: all."""
+    """The wanted columns; empty: all columns."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows, before `columns` applies."""
+        """The columns of the rows, before `columns` is applied."""
         return DECODED if self.rows == DECODED_ROWS else RAW
 
 
 def of_client(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The options of format("muster") for a client with these, `bootstrap.servers` among them."""
+    """The options of format("muster") for a client with the options `kafka`, with `bootstrap.servers`."""
     return {name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}": value for name, value in kafka.items()}
 
 

@@ -1,4 +1,4 @@
-"""Which segment files a path or URL means, through pyarrow's file systems: local, s3, gs, hdfs."""
+"""Finds the segment files at a path or URL, with pyarrow's file systems: local, s3, gs, hdfs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 _MAX_LISTED: Final = 100
 _NAMED: Final = 3
-"""Folders that a message names."""
+"""A message names at most this many folders."""
 READERS: Final = 8
-"""So many folders are read at once: a remote store answers late."""
+"""This many folders are listed at once, because a remote store answers slowly."""
 
 
 class NoSource(ValueError):
-    """There is nothing to read at this place; the message says what was expected."""
+    """The place has nothing to read. The message says what was expected."""
 
 
 class Folder(NamedTuple):
@@ -51,7 +51,7 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
-    """The content of a folder: its file system, the path in it, and the entries. Raises NoSource."""
+    """The content of a folder: its file system, its path there, and its entries. Raises NoSource."""
     system, root = file_system(path)
     try:
         return system, root, system.get_file_info(fs.FileSelector(root))
@@ -60,7 +60,7 @@ def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
 
 
 def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
-    """The entries that are folders of partitions, by topic and partition."""
+    """Those entries that are folders of partitions, by topic and partition."""
     found: list[Folder] = []
     for entry in entries:
         match = _FOLDER.fullmatch(entry.base_name)
@@ -70,9 +70,9 @@ def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
 
 
 def find_segments(path: str, topic: str) -> list[SegmentFile]:
-    """The segment files of `topic` in a data directory, or in one partition's folder, by partition and offset.
+    """The segment files of `topic`, by partition and offset, in a data directory or in the folder of one partition.
 
-    Raises NoSource if there are none, or only empty ones.
+    Raises NoSource if no segment file exists, or if all are empty.
     """
     system, root, entries = listed(path)
     own = _partition(root.rstrip("/").rpartition("/")[2], topic)
@@ -99,7 +99,7 @@ def find_segments(path: str, topic: str) -> list[SegmentFile]:
 
 
 def _folders_with(system: fs.FileSystem, entries: list[fs.FileInfo], topic: str) -> list[str]:
-    """The folders just below that hold folders of this topic: data directories of several clusters or brokers."""
+    """The folders one level below that have folders of this topic. They are data directories of clusters or brokers."""
     some = sorted(entry.path for entry in entries if entry.type == fs.FileType.Directory)[:_MAX_LISTED]
     found = []
     for one in some:

@@ -1,7 +1,7 @@
-"""From the bytes of a segment file to whole batches with a correct CRC, stretch by stretch, and skipped bytes.
+"""Splits the bytes of a segment file, stretch by stretch, into whole batches with a correct CRC and damaged bytes.
 
-It knows the 61 bytes of a batch header (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1) become
-batches here, so no other module knows them.
+It knows the 61 bytes of a batch header (KIP-98), but no records. Here, messages of old formats (magic 0 and 1) become
+batches, so no other module knows old formats.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ UNREADABLE: Final = (
     OverflowError,
     UnsupportedCodecError,
 )
-"""The errors of the codecs for bytes that they cannot read."""
+"""The errors that the codecs raise for unreadable bytes."""
 
 
 def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
-    """The uncompressed bytes; `codec` is Kafka's number, 0: not compressed. Raises one of `UNREADABLE`."""
+    """The uncompressed bytes. `codec` is Kafka's number of the codec; 0 means not compressed.
+
+    Raises one of `UNREADABLE`.
+    """
     if codec >= len(_CODECS):
         raise ValueError(f"unknown compression type {codec}")
     return bytes(_CODECS[codec](bytes(packed)))
@@ -44,40 +47,40 @@ def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
 
 CHUNK_BYTES: Final = 4 << 20
 MAX_BATCH_BYTES: Final = 128 << 20
-"""A batch with a larger length counts as damage: no broker accepts commits of that size."""
+"""A larger length of a batch counts as damage: no broker accepts commits of that size."""
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
 _CRC_START: Final = 21
 _bounds = struct.Struct(">qi4xbI2xi").unpack_from
 _END = struct.Struct(">q15xi").unpack_from
-"""Base offset and last offset delta."""
+"""Reads two fields of a batch header: base offset and last offset delta."""
 
 
 class Damage(NamedTuple):
-    """Something in a segment that could not be read."""
+    """A part of a segment that could not be read."""
 
     offset: int
-    """The offset of the batch, or the next expected one."""
+    """The offset of the damaged batch, or the next expected offset."""
     text: str
 
 
 class Stretch(NamedTuple):
-    """Some whole batches of a file, or messages of an old format as batches."""
+    """Some whole batches of a file, or messages of an old format in the form of batches."""
 
     data: bytes
     batches: list[int]
-    """Positions in `data`."""
+    """The positions of the batches in `data`."""
     damages: list[Damage]
 
 
 @dataclass(slots=True)
 class Walk:
-    """The batches of one segment file in order.
+    """The batches of one segment file, in their order.
 
-    `Damage` reports a torn tail, a damaged batch, which is skipped, and bytes that are no batch. After such bytes
-    nothing more of the file can be found. Zeros at the end are reserved space and no damage. Nor is the end of a file
-    that `goes_on` after `size`.
+    `Damage` reports a torn tail, a damaged batch (which is skipped), and bytes that are no batch. After such bytes, no
+    further batch of the file can be found. Zeros at the end are reserved space and no damage. The end of a file that
+    `goes_on` after `size` is no damage either.
     """
 
     name: str
@@ -103,8 +106,9 @@ class Walk:
             wanted = max(CHUNK_BYTES - len(data) if at else CHUNK_BYTES, lacking, 0)
 
     def _stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
-        """The whole batches in `data`, which is at `before` in the file. Also where they end, and how much the next
-        lacks.
+        """The whole batches in `data`, which is at `before` in the file.
+
+        Also the end of these batches, and how many bytes the next batch lacks.
         """
         found = Stretch(data, [], [])
         at, lacking = 0, 0
@@ -133,7 +137,7 @@ class Walk:
         return found, at, lacking
 
     def _end_at(self, found: Stretch, data: bytes, at: int, before: int) -> None:
-        """No whole batch follows at `at` in `data`: at the end of the file, report the rest."""
+        """No whole batch follows at `at` in `data`. If that is the end of the file, report the remaining bytes."""
         if before + len(data) < self.size:
             return
         self._done = True
@@ -142,7 +146,10 @@ class Walk:
             found.damages.append(Damage(self.next_offset, text))
 
     def _old_stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
-        """The same for messages of an old format at the start of `data`: those that follow one another, as batches."""
+        """Does what `_stretch` does, for messages of an old format at the start of `data`.
+
+        The result is the run of messages there, as batches.
+        """
         end, lacking = 0, 0
         while _is_old(data, end):
             size = LENGTH_OVERHEAD + int.from_bytes(data[end + 8 : end + 12], "big")
@@ -164,9 +171,9 @@ class Walk:
         return found._replace(data=b"".join(parts)), at, lacking if at == end else 0
 
     def _as_batches(self, run: bytes, position: int, found: Stretch) -> Iterator[bytes]:
-        """One run of messages as a batch; if one of them is damaged, the others one by one."""
+        """One run of messages as a batch. If one message is damaged, each message becomes a batch of its own."""
         last = message_sets.head_of(run, 0)
-        assert last is not None  # runs are whole messages
+        assert last is not None  # a run consists of whole messages
         try:
             batch = bytes(message_sets.as_batch(run, unpacked))
         except (MalformedMessageSet, *UNREADABLE) as error:
@@ -187,7 +194,7 @@ class Walk:
         yield batch
 
     def _give_up(self, found: Stretch, data: bytes, at: int, before: int, magic: int, length: int) -> None:
-        """Report bytes that are no batch: nothing after them can be found again."""
+        """Report bytes that are no batch. After them, no batch can be found."""
         self._done = True
         if any(data[at:]) or self._more_than_zeros():
             text = f"{self.name}: no batch at {before + at} (length {length}, magic {magic}), the rest is not read"
@@ -201,7 +208,7 @@ class Walk:
 
 
 def _is_old(data: bytes, at: int) -> bool:
-    """Whether a message of an old format begins there, by its magic and size."""
+    """Whether a message of an old format begins at `at`, by its magic and its size."""
     if len(data) - at < MIN_SIZES[0]:
         return False
     magic = data[at + message_sets.MAGIC_POSITION]

@@ -1,8 +1,8 @@
-"""Raw rows from segment files as Arrow batches, without Spark: the requested rows, and the files of each task.
+"""Reads raw rows from segment files as Arrow batches, without Spark, and divides the files into shares for tasks.
 
-Control batches and aborted transactions are left out. Data that cannot be read gives a row of its own. The request
-(`RowFilter`) is used three times. It skips partitions, segments and batches without a requested row. It skips records
-before they are decoded. And it filters the rows exactly.
+Control batches and aborted transactions are left out. Data that cannot be read gives a row of its own. The filter of
+the requested rows (`RowFilter`) is used three times. First, partitions, segments and batches without a requested row
+are skipped. Then, records are skipped before they are decoded. Last, the rows are filtered exactly.
 """
 
 from __future__ import annotations
@@ -29,33 +29,40 @@ _SPECIAL: Final = re.compile(r"[*?\[]")
 
 
 class RowFilter(NamedTuple):
-    """All given conditions must hold for a row."""
+    """The conditions for a row. All of them must hold."""
 
     partitions: frozenset[int] | None = None
-    """Of the log; None: all."""
+    """The row is in one of these partitions of the log; None: in any partition."""
     since_ms: int | None = None
-    """Logged then or later."""
+    """The row was logged at this time or later."""
     until_ms: int | None = None
-    """Logged before."""
+    """The row was logged before this time."""
     groups: tuple[str, ...] = ()
-    """Patterns: one has to match the whole name; empty: any group, or none."""
+    """Patterns for the name of the row's group. One of them must match the whole name. Empty: any group, or no group.
+    """
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The only groups that can match; None: not known before names are seen."""
+        """The names of the groups that can match. None: the patterns do not name the groups."""
         if not self.groups or any(map(_SPECIAL.search, self.groups)):
             return None
         return frozenset(self.groups)
 
     def has_partition(self, partition: int, count: int | None = None) -> bool:
-        """Whether a partition of the log may have such rows. `count`: the number of partitions, if surely known."""
+        """Whether a partition of the log may have such rows.
+
+        `count`: the number of partitions, if it is surely known.
+        """
         if self.partitions is not None and partition not in self.partitions:
             return False
         names = self.names
         return names is None or count is None or any(group_partition(name, count) == partition for name in names)
 
     def of_raw(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Such rows of schema.RAW. If groups are given by name, their records are found by undecoded keys."""
+        """The rows of schema.RAW that meet the conditions.
+
+        If the groups are given by name, their records are found by keys that are not decoded.
+        """
         masks = []
         if self.partitions is not None:
             masks.append(pc.is_in(rows.column("partition"), pa.array(sorted(self.partitions), pa.int32())))
@@ -66,11 +73,11 @@ class RowFilter(NamedTuple):
         if self.names is not None:
             keys = rows.column("key")
             masks.append(reduce(pc.or_, (_is_key_of(name, keys) for name in sorted(self.names))))
-        # an unknown value (damage has no time) does not match
+        # an unknown value does not match: for example, damage has no time
         return rows.filter(reduce(pc.and_kleene, masks)) if masks else rows
 
     def of_decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the groups among decoded rows."""
+        """The rows of the wanted groups among decoded rows."""
         if not self.groups:
             return rows
         matches = re.compile("|".join(map(translate, self.groups))).match
@@ -83,7 +90,7 @@ ALL_ROWS: Final = RowFilter()
 
 
 def _is_key_of(group: str, keys: pa.Array) -> pa.Array:
-    """A key is the number of its type (int16), then the group: its length (int16) and UTF-8."""
+    """Whether keys belong to a group. A key is its type (int16), then the group: its length (int16) and UTF-8."""
     name = group.encode()
     start = len(name).to_bytes(2, "big") + name
     return pc.equal(pc.binary_slice(keys, 2, 2 + len(start)), pa.scalar(start, keys.type))
@@ -93,39 +100,39 @@ T = TypeVar("T", bound=tuple[Any, ...])
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 _TIME_ENTRY: Final = 12
-"""Bytes of an entry of a time index: a time (int64) and an offset (int32)."""
+"""The bytes of an entry of a time index: a time (int64) and an offset (int32)."""
 
 
 class DamagedSegment(ValueError):
-    """A segment cannot be read completely, and that should be an error."""
+    """A segment cannot be read completely, and the options say that this is an error."""
 
 
 class Reading(NamedTuple):
-    """How segments are read."""
+    """How segments are read: the topic, the isolation level, and the wanted rows."""
 
     topic: str = OFFSETS_TOPIC
     isolation: str = READ_COMMITTED
     fail_on_damage: bool = False
     row_filter: RowFilter = ALL_ROWS
-    """Other rows are left out."""
+    """The filter of the wanted rows."""
 
     @property
     def since_ms(self) -> int | None:
-        """Older rows need not even be read, unless every damage must be found."""
+        """Rows from before this time need not even be read. It is None if every damage must be found."""
         return None if self.fail_on_damage else self.row_filter.since_ms
 
 
 class Share(NamedTuple):
-    """The segments of one task, and where the ends of transactions may be that begin in them."""
+    """The segments of one task. Also where the ends of those transactions may be that begin in these segments."""
 
     path: str
     segments: tuple[SegmentFile, ...]
     partitions: dict[int, tuple[SegmentFile, ...]]
-    """All segments of the partitions of these segments, by partition."""
+    """All segments of the same partitions, by partition."""
 
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows (schema.RAW) of a data directory or of folders copied out of one.
+    """All rows (schema.RAW) of a data directory, or of folders that were copied from one.
 
     Raises NoSource, DamagedSegment.
     """
@@ -136,7 +143,7 @@ def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.Reco
 def share_out(path: str, count: int, reading: Reading | None = None) -> list[Share]:
     """At most `count` shares of about the same size in bytes. Raises NoSource.
 
-    A partition's segments stay in the order of the log. Segments without a requested row are in no share.
+    The segments of a partition stay in the order of the log. Segments without a requested row are in no share.
     """
     reading = reading or Reading()
     segments = [segment for segment in find_segments(path, reading.topic) if segment.size]
@@ -156,7 +163,10 @@ def share_out(path: str, count: int, reading: Reading | None = None) -> list[Sha
 
 
 def _is_before(system: fs.FileSystem, segment: SegmentFile, since_ms: int) -> bool:
-    """Whether all of a closed segment is surely older: the last entry of its time index is its greatest time."""
+    """Whether all records of a closed segment are surely older than `since_ms`.
+
+    The last entry of the segment's time index has its greatest time.
+    """
     try:
         with system.open_input_file(segment.path.removesuffix(".log") + ".timeindex") as stream:
             size = stream.size()
@@ -165,14 +175,14 @@ def _is_before(system: fs.FileSystem, segment: SegmentFile, since_ms: int) -> bo
             stream.seek(size - _TIME_ENTRY)
             greatest_ms = int.from_bytes(stream.read(_TIME_ENTRY)[:8], "big", signed=True)
     except OSError:
-        return False  # without the index, the segment has to be read
+        return False  # without a time index, the segment must be read
 
-    # after the entries of an index that was not closed there are zeros
+    # an index that was not closed has zeros after its entries
     return 0 < greatest_ms < since_ms
 
 
 def evenly(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
-    """At most `count` shares of about the same size, none empty; the largest items are placed first."""
+    """At most `count` shares of about the same size, and no empty share. The largest items are placed first."""
     shares: list[list[T]] = [[] for _ in range(min(count, len(items)))]
     loads = [(0, index) for index in range(len(shares))]
     for item in sorted(items, key=lambda one: (-size(one), one)):
@@ -229,6 +239,6 @@ def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool =
         yield Stretch(b"", [], [Damage(segment.base_offset, text)])
         return
     with stream:
-        # data written after the files were listed is newer than the ends of the topics
+        # data that was written after the files were listed is newer than the known ends of the topics
         size, goes_on = min(stream.size(), segment.size), stream.size() > segment.size
         yield from Walk(segment.path, stream, size, segment.base_offset, check_crc=check_crc, goes_on=goes_on)

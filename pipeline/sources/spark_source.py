@@ -1,5 +1,6 @@
-"""Spark's format("muster"): segment files or a live cluster as a Python Data Source, for batch and streaming.
-`segments` and `cluster` do the work and know nothing of Spark.
+"""Spark's format("muster"): segment files or a live cluster as a Python Data Source, for batches and streams.
+
+The modules `segments` and `cluster` do the work, and do not know Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from muster.pipeline.sources.segments import ALL_ROWS, Share, read_share, share_
 
 
 class MusterSource(DataSource):
-    """`spark.read.format("muster")` and `spark.readStream.format("muster")`."""
+    """The source behind `spark.read.format("muster")` and `spark.readStream.format("muster")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,16 +41,19 @@ class MusterSource(DataSource):
         return "muster"
 
     def schema(self) -> StructType:
-        """RAW or, with `rows` = decoded, DECODED; only the requested `columns`. Raises BadOption."""
+        """The columns of RAW, or of DECODED with the option `rows` = decoded. Only the requested `columns` are in it.
+
+        Raises BadOption.
+        """
         options = options_of(self.options)
         return from_arrow_schema(_columns_of(options.schema, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch. Raises BadOption."""
+        """The reader of a batch query. Raises BadOption."""
         return BatchReader(_narrowed(options_of(self.options), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """For a stream; of a live cluster only. Raises BadOption."""
+        """The reader of a stream, which must be of a live cluster. Raises BadOption."""
         options = _narrowed(options_of(self.options), schema)
         if options.path is not None:
             raise BadOption(f"path={options.path} cannot be streamed: streams come from a cluster (bootstrap.servers)")
@@ -61,7 +65,10 @@ def _columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _narrowed(options: Options, row_filter: StructType) -> Options:
-    """With the columns of a schema: that of the options, or one that the reader got. Raises BadOption."""
+    """The options with the columns of a schema: the one that the options give, or one that the reader got.
+
+    Raises BadOption.
+    """
     known = {field.name: field.dataType for field in from_arrow_schema(options.schema).fields}
     for field in row_filter.fields:
         if known.get(field.name) != field.dataType:
@@ -71,18 +78,21 @@ def _narrowed(options: Options, row_filter: StructType) -> Options:
 
 
 def open_reader(options: Mapping[str, str]) -> DataSourceReader:
-    """The reader of a batch with these options. Raises BadOption."""
+    """The reader of a batch query with these options. Raises BadOption."""
     return BatchReader(options_of(options))
 
 
 class BatchReader(DataSourceReader):
-    """Segment files, or a live cluster up to the ends of its partitions when the plan is made."""
+    """Reads segment files, or a live cluster up to the ends that its partitions have when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each share; shares are of about the same size. Raises NoSource, ClusterError."""
+        """One partition of Spark for each share. The shares are of about the same size.
+
+        Raises NoSource, ClusterError.
+        """
         options = self._options
         if options.path is None:
             return [InputPartition(share) for share in _shares_of_cluster(options)]
@@ -104,7 +114,7 @@ def _shares_of_cluster(options: Options) -> list[list[Range]]:
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
     if partition.value is None:
-        return iter(())  # there was no share: no requested row exists
+        return iter(())  # without a share, no requested row exists
     if options.path is not None:
         batches = read_share(Share(*partition.value), options.reading)
     else:
@@ -115,7 +125,10 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
 
 class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A live cluster as a stream. Spark keeps its place as JSON: partition (text) to the next offset."""
+    """A live cluster as a stream.
+
+    Spark keeps the position as JSON: from a partition's number (as text) to its next offset.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -123,20 +136,23 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Offsets | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """Where a new query begins."""
+        """The position at which a new query begins."""
         first, last = self._bounds()
         return _as_json(last if self._options.starting == LATEST else first)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Do not read beyond the present ends from now on."""
+        """From now on, do not read beyond the present ends."""
         self._target = self._bounds()[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """As many rows as the option says."""
+        """A batch has at most as many rows as the option says."""
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """The end of the next batch. Raises ClusterError if the log ends before rows that were read already."""
+        """The end of the next batch.
+
+        Raises ClusterError if the log ends before rows that were already read.
+        """
         first, self._last = self._bounds()
         read = _of_json(start)
         if read and not first:
@@ -156,7 +172,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_json(bounded(at, end, getattr(limit, "max_rows", self._options.max_rows)))
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802  # Spark's name
-        """How far the log reached at the last request."""
+        """The end of the log at the last request."""
         return None if self._last is None else _as_json(self._last)
 
     def _bounds(self) -> tuple[Offsets, Offsets]:
@@ -169,7 +185,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}, {}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Shares of the ranges between."""
+        """Shares of the ranges between two positions."""
         shares = share_ranges(_of_json(start), _of_json(end), self._options.partitions)
         return [InputPartition(share) for share in shares]
 

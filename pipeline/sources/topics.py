@@ -1,9 +1,9 @@
-"""The topics of a source: the ends of their logs, with a rough history, and their names by id. No Spark.
+"""The topics of a source: the ends of their logs, with a rough history, and their names by id. Without Spark.
 
-Of a data directory the ends come from time indexes and last batches, and names from `partition.metadata`. Of a live
-cluster they come from requests. A row of ends (topic, partition, end_offset, time_ms) says: from time_ms on the log
-reached end_offset. A partition may have several rows, its history; the largest end_offset is the present end. Records
-of KIP-848 groups have only topic ids. The name of a deleted topic is, at best, in old records.
+In a data directory, ends come from time indexes and last batches, and names from `partition.metadata`. A live cluster
+is asked for both. A row of ends (topic, partition, end_offset, time_ms) says: from time_ms on, the log reached
+end_offset. The rows of a partition are its history, and the largest end_offset is the present end. Records of KIP-848
+groups have only topic ids. The name of a deleted topic is perhaps in old records, or nowhere.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ INTERNAL: Final = frozenset(
         "__transaction_state",
     )
 )
-"""Topics that no group reads."""
+"""Internal topics, whose ends are not needed."""
 HISTORY_ROWS: Final = 200
-"""At most so many rows of a partition, spread evenly over the entries of its time indexes."""
+"""The largest number of rows of one partition. They are spread evenly over the entries of its time indexes."""
 HISTORY_MS: Final = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
-"""A live cluster is asked for its ends so long ago, besides the present ends."""
+"""A live cluster is asked for its present ends, and for its ends this long ago."""
 
 _LOG: Final = re.compile(r"[0-9]{20}\.log")
 _INDEX_ENTRY: Final = 8
 _TIME_ENTRY: Final = np.dtype([("time_ms", ">i8"), ("offset", ">i4")])
 _END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
-"""Base offset, last offset delta, greatest timestamp."""
+"""Reads three fields of a batch header: base offset, last offset delta, greatest timestamp."""
 _UNSEEN: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -57,16 +57,16 @@ _UNSEEN: Final = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
 )
-"""A partition with one of these errors has no known end."""
+"""If the request for a partition's end fails with one of these errors, the end is not known."""
 
 Row = tuple[str, int, int, int]
 
 
 def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
-    """The rows (ENDS) of the partitions with folders in a data directory, or copied from one; a URL too.
+    """The rows (ENDS) of the partitions that have a folder in a data directory or a copy of it. A URL is possible.
 
-    Ends from `until_ms` on are left out. None if there are only internal topics. Raises NoSource if the path cannot be
-    listed.
+    Ends from `until_ms` on are left out. The result is None if only internal topics exist. Raises NoSource if the path
+    cannot be listed.
     """
     system, _, entries = listed(path)
     folders = [folder for folder in folders_among(entries) if folder.topic not in INTERNAL]
@@ -76,19 +76,19 @@ def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
 
 
 class Reach(NamedTuple):
-    """How far partitions of a live cluster reached at a request."""
+    """The ends of partitions of a live cluster at one request."""
 
     at_ms: int
-    """Just before the request, by the clock of this machine."""
+    """The time just before the request, by the clock of this machine."""
     ends: Mapping[tuple[str, int], int]
-    """By topic and partition; partitions that do not exist, or are not visible, are left out."""
+    """The ends by topic and partition. Partitions that do not exist, or are not visible, are left out."""
 
 
 def reach_of_cluster(client: Mapping[str, str]) -> Reach:
-    """How far all topics but internal ones reach now; `client`: options under librdkafka's names.
+    """The present ends of all topics but internal ones. `client`: options by librdkafka's names.
 
-    To be called before the log of the groups is read: a group may commit, meanwhile, for later records. Raises
-    ClusterError, BadOption.
+    It must be called before the log of the groups is read. Otherwise a group may have committed for later records.
+    Raises ClusterError, BadOption.
     """
     with admin_client(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]
@@ -103,10 +103,11 @@ def ends_of_cluster(
     *,
     until_ms: int | None = None,
 ) -> pa.Table | None:
-    """The rows (ENDS) of partitions of a live cluster (None: of all), at the time of `reach`, and before.
+    """The rows (ENDS) of the partitions `places` (None: of all) of a live cluster.
 
-    The time is `until_ms` instead, if that is earlier. The times before are those of HISTORY_MS. `client`: as for
-    `reach_of_cluster`. None if nothing is known of any partition. Raises ClusterError, BadOption.
+    They have the ends at the time of `reach` and before. The time is `until_ms` instead, if that is earlier. The
+    earlier times are those of HISTORY_MS before. `client`: as for `reach_of_cluster`. The result is None if nothing is
+    known of any partition. Raises ClusterError, BadOption.
     """
     latest = {place: end for place, end in reach.ends.items() if places is None or place in places}
     rows: list[Row] = []
@@ -119,7 +120,8 @@ def ends_of_cluster(
         for then_ms in times:
             then = OffsetSpec.for_timestamp(then_ms)
             found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
-            # -1: no record of that time or later exists; beyond the end: the record is newer than the request
+            # offset -1: no record of that time or later exists. An offset beyond the end: the record is newer than the
+            # request
             rows += [
                 (*place, latest[place] if offset < 0 else min(offset, latest[place]), then_ms)
                 for place, offset in found.items()
@@ -161,7 +163,10 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
 
 
 def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
-    """The present end of one partition and its history; empty without a segment, or if it is removed meanwhile."""
+    """The present end of one partition, and its history.
+
+    They are empty if the partition has no segment, or if the folder is removed meanwhile.
+    """
     try:
         entries = {entry.base_name: entry for entry in system.get_file_info(fs.FileSelector(folder.path))}
         logs = sorted(name for name in entries if _LOG.fullmatch(name))
@@ -175,15 +180,16 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
         return []
     if end is None:
         return []
-    # a time in the future is of a producer with a wrong clock, and is not used
+    # a time in the future is not used: it comes from a producer whose clock was wrong
     history = [one for one in history if one[1] <= now_ms()]
     steps = [one for one in _thinned(history) if one[0] < end[0]]
     return [(folder.topic, folder.partition, *one) for one in (*steps, end)]
 
 
 def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """The entries of a time index, as (end offset, time). After its entries there are zeros, or values that do not
-    rise.
+    """The entries of a time index, as (end offset, time).
+
+    After the entries there are zeros, or values that do not rise.
     """
     entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
     entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
@@ -195,7 +201,7 @@ def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
 
 
 def _thinned(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most HISTORY_ROWS - 1, the first and the last among them, times rising with the offsets."""
+    """At most HISTORY_ROWS - 1 entries, the first and the last among them. Their times rise with the offsets."""
     if not history:
         return []
     ends = np.array([end for end, _ in history], np.int64)
@@ -205,7 +211,10 @@ def _thinned(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int] | None:
-    """Where a partition ends and since when: by its last batch, or where its newest segment begins."""
+    """The end of a partition, and since when it is the end.
+
+    Both come from the last batch. Without a batch, the newest segment's start is the end.
+    """
     if not logs:
         return None
     for log in reversed(logs):
@@ -217,7 +226,10 @@ def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int]
 
 
 def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | None:
-    """The offset after the last whole batch of a segment, and its greatest timestamp; found by the offset index."""
+    """The offset after the last whole batch of a segment, and its greatest timestamp.
+
+    The batch is found with the offset index.
+    """
     base_offset = int(log.base_name[:20])
     at = _last_position(system, log)
     found: tuple[int, int] | None = None
@@ -243,7 +255,7 @@ def _end_of(stretch: Stretch) -> tuple[int, int]:
 
 
 def _last_position(system: fs.FileSystem, log: fs.FileInfo) -> int:
-    """The last position in the offset index; 0 without an index."""
+    """The last position in the offset index; 0 if the index does not exist."""
     try:
         data = _read(system, log.path.removesuffix(".log") + ".index")
     except FileNotFoundError:
@@ -264,7 +276,7 @@ _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
 def names_of_path(path: str) -> dict[str, str]:
-    """Names by ids, in Kafka's form of ids; of the topics with a folder in a data directory."""
+    """The names of the topics that have a folder in a data directory, by their ids (in Kafka's text form)."""
     try:
         system, _, entries = listed(path)
     except NoSource:
@@ -287,13 +299,13 @@ def _id_in(system: fs.FileSystem, file: str) -> str | None:
 
 
 def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
-    """Names by ids of the visible topics of a live cluster. Raises ClusterError."""
+    """The names of the visible topics of a live cluster, by their ids. Raises ClusterError."""
     found: dict[str, str] = {}
     with admin_client(client) as admin:
         topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
         for topic, answer in asked.items():
-            # a topic that was deleted meanwhile, or is not visible
+            # the topic was deleted meanwhile, or is not visible
             with suppress(KafkaException):
                 found[str(answer.result().topic_id)] = topic
     return found

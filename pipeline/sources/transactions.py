@@ -1,7 +1,8 @@
-"""The transactions in offsets partitions, without Spark: how the markers in control batches end them (KIP-98).
+"""The transactions in offsets partitions, and the markers in control batches that end them (KIP-98). Without Spark.
 
-`Outcomes` says which batches count. `parts_of` gives the producer, the groups and the number of offsets of each
-transaction, also of aborted and open ones. It reads headers, and the keys of batches of transactions.
+`Outcomes` finds which batches count. `parts_of` gives the producer, the groups and the number of offsets of each
+transaction, also of aborted and open ones. It reads only the headers of batches, and the keys in batches of
+transactions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ COMMIT: Final = 1
 
 
 class Outcomes:
-    """The markers of each producer in the order of the log."""
+    """The markers of each producer, in the order of the log."""
 
     def __init__(self) -> None:
         self._offsets: dict[int, list[int]] = {}
@@ -35,7 +36,10 @@ class Outcomes:
 
     @classmethod
     def of(cls, files: Iterable[Iterable[Stretch]]) -> Outcomes:
-        """The outcomes for the first of some files in a row. Others are read while one of its transactions is open."""
+        """The outcomes for the first of some files in a row.
+
+        The next files are read as long as a transaction from the first file is open.
+        """
         outcomes = cls()
         for index, file in enumerate(files):
             if index and not outcomes._open:
@@ -60,7 +64,7 @@ class Outcomes:
                 self._open.add(producer_id)
 
     def committed(self, batches: Batches) -> Mask:
-        """Which batches count: those without a transaction and those of a committed one."""
+        """Which batches count: those outside of transactions, and those of committed transactions."""
         counts = ~batches.is_transactional
         for index in np.flatnonzero(batches.is_transactional):
             producer_id = int(batches.producer_id[index])
@@ -71,7 +75,7 @@ class Outcomes:
 
 
 def kinds_of(batches: Batches) -> list[int | None]:
-    """The marker in each batch; None for batches of data and for markers of another kind."""
+    """The kind of marker in each batch. It is None for batches of data, and for markers of another kind."""
     kinds: list[int | None] = [None] * len(batches.position)
     controls = np.flatnonzero(batches.is_control)
     if len(controls):
@@ -93,7 +97,7 @@ PARTS: Final = pa.schema(
 )
 """A transaction in one partition: when its first offsets and its marker were logged.
 
-An open transaction has null for its end and outcome.
+The end and the outcome of an open transaction are null.
 """
 
 Part = dict[str, Any]
@@ -101,7 +105,7 @@ _OUTCOMES: Final = {True: "committed", False: "aborted"}
 
 
 def partitions_of(path: str) -> list[tuple[SegmentFile, ...]]:
-    """The segments of each offsets partition that has any, in the order of the log. Raises NoSource."""
+    """The segments of each offsets partition that has segments, in the order of the log. Raises NoSource."""
     found: dict[int, list[SegmentFile]] = {}
     for segment in sorted(find_segments(path, OFFSETS_TOPIC)):
         if segment.size:
@@ -110,7 +114,7 @@ def partitions_of(path: str) -> list[tuple[SegmentFile, ...]]:
 
 
 def parts_of(path: str, segments: Sequence[SegmentFile]) -> Iterator[Part]:
-    """The transactions in one partition (rows of PARTS). Damage is skipped: `segments` reports it."""
+    """The transactions in one partition (rows of PARTS). Damaged data is skipped, because `segments` reports it."""
     system, _ = file_system(path)
     open_ones: dict[int, Part] = {}
     for segment in segments:
@@ -125,7 +129,7 @@ def _batches(system: fs.FileSystem, segment: SegmentFile) -> Iterator[Batches]:
     try:
         stream = system.open_input_file(segment.path)
     except FileNotFoundError:
-        # compaction or retention
+        # compaction or retention has removed the file
         return
     with stream:
         size, goes_on = min(stream.size(), segment.size), stream.size() > segment.size
