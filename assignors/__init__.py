@@ -1,1 +1,1 @@
-"""Assignment strategies: pure functions from members with subscriptions to assignments."""
+"""Assignment strategies: pure functions that compute assignments from members and their subscriptions."""

@@ -1,8 +1,8 @@
-"""Muster's strategies in aiokafka's consumers: `partition_assignment_strategy=[strategy("sticky")]`.
+"""Makes Muster's strategies usable by aiokafka's consumers: `partition_assignment_strategy=[strategy("sticky")]`.
 
-Only this module of `assignors` may import a client library. No other module here imports this one. aiokafka's consumers
-give up everything before they join, so cooperative strategies are refused. A strategy gets only topics and user data.
-It does not get the owned partitions, generation, rack or instance id that other clients send.
+Only this module of `assignors` may import a client library. No other module of `assignors` imports this one. Consumers
+of aiokafka give up everything before they join, so cooperative strategies are refused. A strategy gets only topics and
+user data from aiokafka. It does not get the owned partitions, generation, rack or instance id that other clients send.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
     name: str = ""
 
     def __init__(self, assignor: Assignor) -> None:
-        """Raises ValueError when the strategy is a cooperative one."""
+        """Raises ValueError for a cooperative strategy."""
         if assignor.protocols[0] is not RebalanceProtocol.EAGER:
             eager = ", ".join(name for name, one in builtin.CLIENT_ASSIGNORS.items() if _eager(one))
             raise ValueError(
@@ -40,11 +40,11 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
         self._generation = NO_GENERATION
 
     def follow(self, consumer: Any) -> None:
-        """Let the strategy read the group's generation from its AIOKafkaConsumer, for the user data of sticky.
+        """Let the strategy read the group's generation from `consumer`, for the user data of sticky.
 
-        aiokafka does not pass the generation to strategies. Without it a member sends -1, as under aiokafka's own
-        sticky. That does no harm in most cases. But a member may return with an assignment that others got meanwhile.
-        Then the last owner is unknown, and those partitions may move.
+        aiokafka does not pass the generation to strategies. Without this call a member sends -1, as under aiokafka's
+        own sticky. In most cases -1 does no harm. But a member may return and claim partitions that other members got
+        meanwhile. Then the last owner is unknown, and those partitions may move.
         """
         self._consumer = consumer
 
@@ -58,8 +58,8 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """The leader's assignments for SyncGroup. `cluster` is aiokafka's ClusterMetadata.
 
-        Raises AssignmentError where a custom strategy fails. Then the call that the application waits for raises a
-        KafkaError of aiokafka with it.
+        Raises AssignmentError when a custom strategy fails. The call that the application waits for then raises a
+        KafkaError that has the AssignmentError.
         """
         group = [
             Member(member_id, tuple(metadata.subscription), user_data=metadata.user_data or None)

@@ -1,7 +1,9 @@
-"""Input and output of every strategy: members, topics, assignments.
+"""The input and output of every strategy: members, topics, assignments.
 
 A strategy is a pure function of its arguments. Kafka's counterpart is `ConsumerPartitionAssignor` (on the server
-`ConsumerGroupPartitionAssignor`). The last part orders members, and reads their subscriptions, for all strategies.
+`ConsumerGroupPartitionAssignor`). The last part of this module orders members, and reads their subscriptions, for all
+strategies.
+
 
 """
 
@@ -15,7 +17,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from muster.assignors.java_order import sort_strings, string_order
 
 NO_GENERATION: Final = -1
-"""The generation of a member that never had an assignment, or does not send it (Kafka's DEFAULT_GENERATION)."""
+"""The generation of a member that had no assignment, or does not send a generation (Kafka's DEFAULT_GENERATION)."""
 
 Partitions: TypeAlias = Mapping[str, Sequence[int]]
 """Partitions by topic."""
@@ -29,7 +31,7 @@ partitions have the order in which Kafka would write them to the wire, which is 
 
 
 class RebalanceProtocol(Enum):
-    """How a member rebalances (KIP-429): it gives up everything before it joins, or only what it must."""
+    """How a member rebalances (KIP-429): it gives up all its partitions before it joins, or only those that it must."""
 
     EAGER = 0
     COOPERATIVE = 1
@@ -37,21 +39,21 @@ class RebalanceProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member's subscription and the partitions that it claims: the data of a JoinGroup response."""
+    """A member's subscription, and the partitions that the member claims, as a JoinGroup response has them."""
 
     member_id: str
     topics: Sequence[str] = ()
-    """Its subscribed topics. Topics that do not exist are ignored."""
+    """The subscribed topics. Topics that do not exist are ignored."""
     owned: Partitions = field(default_factory=dict)
-    """The partitions that it holds while it joins (KIP-429). Under uniform: its present target assignment."""
+    """The partitions that the member has when it joins (KIP-429). For strategies of the server: the target."""
     generation: int = NO_GENERATION
     """The generation of `owned` (KIP-792, subscription version 2)."""
     instance_id: str | None = None
-    """`group.instance.id` of a static member."""
+    """The `group.instance.id` of a static member."""
     rack: str | None = None
-    """`client.rack` (KIP-881, subscription version 3)."""
+    """The `client.rack` of the member (KIP-881, subscription version 3)."""
     user_data: bytes | None = None
-    """The strategy's own data in the subscription, which sticky uses (Assignor.user_data)."""
+    """The strategy's own data in the subscription (Assignor.user_data). Only sticky strategies use this data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Topic:
 
     partitions: int
     racks: Sequence[Collection[str]] = ()
-    """For each partition the racks of its replicas. Empty when racks are not known."""
+    """For each partition, the racks of its replicas. Empty when racks are not known."""
     topic_id: bytes = bytes(16)
     """The topic's UUID. Only the strategies of the server (KIP-848) use it."""
 
@@ -75,17 +77,17 @@ class Topic:
 class Assignor(Protocol):
     """A strategy: which member gets which partitions.
 
-    Stateless: one object serves any number of groups. The order of the members matters only where Kafka's result
-    depends on their order in the JoinGroup response.
+    A strategy has no state: one object serves any number of groups. The order of members matters only if Kafka's result
+    depends on the order in the JoinGroup response.
     """
 
     @property
     def name(self) -> str:
-        """The name by which members agree on it in JoinGroup, such as "range"."""
+        """The name by which members agree on this strategy in JoinGroup, such as "range"."""
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
-        """How members may rebalance under it. The preferred way is first."""
+        """The ways in which members may rebalance under this strategy. The preferred way is first."""
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """Share the partitions of the subscribed topics among the members.
@@ -95,7 +97,7 @@ class Assignor(Protocol):
         """
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
-        """The user data of a subscription. `owned`: its last assignment (None at first), of this `generation`."""
+        """The user data of a subscription. `owned`: the member's assignment (None at first) in this `generation`."""
 
 
 def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - of the protocol
@@ -120,7 +122,7 @@ def in_hash_order(members: Sequence[Member]) -> list[Member]:
 
 
 def by_identity(members: Sequence[Member]) -> list[Member]:
-    """Static members by their instance ids, whatever their member ids, then the others (Kafka's MemberInfo)."""
+    """Sort static members by instance id, then dynamic members by member id (Kafka's MemberInfo)."""
     dynamic = {member.member_id: member for member in members if member.instance_id is None}
     ordered = [dynamic[member_id] for member_id in sort_strings(dynamic)]
     if len(ordered) == len(members):
@@ -131,20 +133,20 @@ def by_identity(members: Sequence[Member]) -> list[Member]:
             static.setdefault(member.instance_id, []).append(member)
     first = []
     for instance_id in sort_strings(static):
-        # A group cannot have two members of one instance. If it has, Java keeps them in its order of iteration.
+        # A group cannot have two members with one instance id. If the input has two, Java keeps its order of iteration.
         same = static[instance_id]
         first += same if len(same) == 1 else [member for member in in_hash_order(members) if member in same]
     return first + ordered
 
 
 def distinct_subscriptions(members: Iterable[Member]) -> list[Sequence[str]]:
-    """The different subscriptions (lists of topics as members wrote them), in the order of members."""
+    """The different subscriptions (lists of topics as members sent them), in the order of members."""
     lists = {id(member.topics): member.topics for member in members}  # many members may have the same subscription
     return list(dict.fromkeys(map(tuple, lists.values())))
 
 
 def existing(topics: Iterable[str], known: Mapping[str, Topic]) -> list[str]:
-    """Those topics that exist and have partitions."""
+    """The topics of a subscription that exist and have partitions."""
     return [name for name in topics if (topic := known.get(name)) is not None and topic.partitions]
 
 

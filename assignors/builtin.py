@@ -1,4 +1,4 @@
-"""The strategies of Muster, by Kafka's names."""
+"""All strategies of Muster, by the names that Kafka gives them."""
 
 from __future__ import annotations
 

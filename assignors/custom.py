@@ -1,7 +1,7 @@
-"""Strategies of users: a class named as "module:Class", whose answers are checked.
+"""Runs users' strategies: loads a class by its name "module:Class", and checks its answers.
 
 The class has a `name` and `assign(members, topics)` as in `muster.assignors.assignor.Assignor`, and may have
-`protocols` and `user_data`. Its constructor has no arguments. An error names the member and topic.
+`protocols` and `user_data`. Its constructor has no arguments. The text of an error names the member and the topic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 class AssignmentError(Exception):
-    """A strategy failed, or its answer cannot be used. The text names the strategy, and the member and topic."""
+    """A strategy failed, or its answer cannot be used. The text names the strategy, the member and the topic."""
 
 
 class UnusableStrategy(ValueError):
@@ -46,15 +46,15 @@ class CustomAssignor:
         self._strategy, self._origin = strategy, origin
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
-        """See Assignor.assign. Members that the strategy leaves out get nothing. Partitions may stay unassigned.
+        """See Assignor.assign. A member that the strategy leaves out gets no partitions.
 
-        Raises AssignmentError when the strategy fails, or names an unknown member or topic. It also raises it for a
-        topic that a member does not subscribe to. The same holds for a partition that does not exist, or that another
-        member has already.
+        Partitions may stay unassigned. Raises AssignmentError when the strategy fails, or names an unknown member,
+        topic or partition. The error is also raised for a topic that the member does not subscribe to. The same holds
+        for a partition that already has an owner.
         """
         try:
             answer = self._strategy.assign(members, topics)
-        except Exception as error:  # a user's code may raise anything; the text reports it
+        except Exception as error:  # a user's code may raise any exception; the error text reports it
             raise AssignmentError(
                 f"strategy {self._origin} failed to assign {_some('topic', topics)} to "
                 f"{_some('member', [member.member_id for member in members])}: {type(error).__name__}: {error}"
@@ -62,7 +62,7 @@ class CustomAssignor:
         return self._checked(answer, members, topics)
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
-        """See Assignor.user_data; none when the strategy has no such method. Raises AssignmentError."""
+        """See Assignor.user_data. None when the strategy has no such method. Raises AssignmentError."""
         method = getattr(self._strategy, "user_data", None)
         if method is None:
             return None
@@ -135,7 +135,7 @@ def load(name: str) -> CustomAssignor:
         )
     try:
         module = import_module(module_name)
-    except Exception as error:  # importing runs a user's code, which may raise anything
+    except Exception as error:  # an import runs a user's code, which may raise any exception
         raise UnusableStrategy(f"{name}: importing {module_name} failed: {type(error).__name__}: {error}") from error
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
@@ -151,7 +151,7 @@ def load(name: str) -> CustomAssignor:
 
 
 def _some(kind: str, names: Any) -> str:
-    """ "members 'a', 'b'", with only the first few names."""
+    """A text such as "members 'a', 'b'", with at most `_SHOWN` names."""
     shown = [repr(name) for name in list(names)[:_SHOWN]]
     if not shown:
         return f"no {kind}s"

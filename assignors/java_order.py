@@ -1,11 +1,11 @@
-"""The order in which Java iterates over its hash tables and sorts its strings, where an assignment depends on it.
+"""Computes the order in which Java iterates over hash tables and sorts strings: some assignments depend on it.
 
-A HashMap or HashSet (OpenJDK 17) is an array of buckets; their number is a power of two. The low bits of an element's
-hash code, after an xor with the high half, give its bucket. Java iterates bucket by bucket. Within a bucket the order
-is that of insertion, also after growth. A removal never shrinks the array.
+A HashMap or HashSet (OpenJDK 17) is an array of buckets, whose number is a power of two. An element's bucket is the low
+bits of its hash code, after an xor with the high half. Java iterates bucket by bucket. Within a bucket the order is
+that of insertion, also after the array has grown. A removal never makes the array smaller.
 
-One case is not reproduced: a bucket that gets a ninth element in an array of 64 or more. It becomes a tree with another
-order. For names that were not made to collide this happens in about one of ten million buckets.
+One case is not reproduced. In an array of 64 buckets or more, a bucket with nine elements becomes a tree with another
+order. With names that nobody has chosen to collide, this happens in about one of ten million buckets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_CAPACITY = 16
 _LONGEST_CHAIN = 8
-"""A ninth element in one bucket makes a small array grow early. In a large array it turns the bucket into a tree."""
+"""A ninth element in one bucket makes a small array grow early. In a large array, the bucket becomes a tree."""
 _SMALLEST_FOR_TREES = 64
 _MASK = 0xFFFFFFFF
 
@@ -43,7 +43,7 @@ def capacity_of_copy(size: int) -> int:
 
 
 def grown(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> int:
-    """The size of the array after elements with these spread hashes were put into an array of this capacity."""
+    """The capacity of an array after elements with these spread hashes were put into it. `capacity`: before that."""
     needed = capacity
     while len(spreads) * 4 > needed * 3:
         needed *= 2
@@ -64,22 +64,23 @@ def _grown_by_chains(spreads: Sequence[int], capacity: int) -> int:
 
 
 def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
-    """Indices of distinct elements in the order of iteration, given their spread hashes in the order of insertion."""
+    """The indices of distinct elements in the order of iteration. `spreads`: their hashes in the order of insertion."""
     mask = grown(spreads, capacity) - 1
     buckets = [h & mask for h in spreads]
     return sorted(range(len(buckets)), key=buckets.__getitem__)
 
 
 FEW_LETTERS: Final = 100
-"""A text of at most so many letters is hashed each time: 1,000 letters take 43 us."""
+"""Up to this length, the hash of a text is computed each time. A text of 1,000 letters takes 43 us."""
 KEPT_HASHES: Final = 50_000
 _hashes: dict[tuple[int, int], int] = {}
 
 
 def string_hash(text: str) -> int:
-    """Java's String.hashCode. It is remembered for long texts, because each target needs those of all member ids.
+    """Java's String.hashCode, cached for long texts: each new target assignment needs the codes of all member ids.
 
-    Python's hash stands for the text, which may be large. If two texts shared it, only their order could be wrong.
+    The cache has Python's hash of a text as key, since the text may be large. If two texts had the same hash, only
+    their order could be wrong.
     """
     if len(text) <= FEW_LETTERS:
         return java_string_hash(text)
@@ -98,7 +99,7 @@ def string_spread(text: str) -> int:
 
 
 def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-    """Strings in the order of iteration over a HashSet (or a HashMap with these keys), inserted one by one."""
+    """Strings in the order of iteration over a HashSet (or a HashMap's keys) to which they were added in turn."""
     distinct = list(dict.fromkeys(texts))
     return [distinct[index] for index in walked(list(map(string_spread, distinct)), capacity)]
 
@@ -109,30 +110,33 @@ def int_order(numbers: Sequence[int]) -> list[int]:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """Uuid.hashCode of 16 bytes, as unsigned 32 bits."""
+    """Java's Uuid.hashCode for a UUID of 16 bytes, as unsigned 32 bits."""
     value = int.from_bytes(uuid, "big")
     value ^= value >> 64
     return (value ^ value >> 32) & _MASK
 
 
 def uuid_key(uuid: bytes) -> tuple[int, int]:
-    """Sorts as Uuid.compareTo does: two signed halves."""
+    """The sort key of a UUID that gives the order of Java's Uuid.compareTo: two signed halves."""
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
 
 
 def utf16(text: str) -> bytes:
-    """Sorts as String.compareTo does: by UTF-16 units, so that U+1F600 is before U+FFFF."""
+    """The sort key of a text that gives the order of Java's String.compareTo:
+
+    UTF-16 units, so U+1F600 is before U+FFFF.
+    """
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def sort_strings(texts: Iterable[str]) -> list[str]:
-    """Strings sorted as String.compareTo does."""
+    """Sort strings in the order of Java's String.compareTo."""
     found = list(texts)
     return sorted(found) if all(map(str.isascii, found)) else sorted(found, key=utf16)
 
 
 class JavaSet(Generic[K]):
-    """A HashSet that knows which element its iterator would return first."""
+    """A set that knows which element the iterator of a Java HashSet would return first."""
 
     __slots__ = ("_capacity", "_spreads")
 

@@ -1,7 +1,7 @@
-"""Measures of an assignment: its moves since the one before, and its balance.
+"""Measures how many partitions an assignment moves, and how even the assignment is.
 
-An assignment is member id -> topic -> partitions, with each member as a key. A partition counts once for each topic.
-Use instance ids for static members, because their member ids change when they return.
+An assignment is member id -> topic -> partitions, with each member as a key. Use instance ids for static members,
+because the member id of a static member changes when it returns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 ROWS_A_STEP: Final = 500
-"""Topics of members that are handled in one step of a job: a fraction of a millisecond."""
+"""How many topics of members one step of a job handles. A step takes a fraction of a millisecond."""
 
 Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Partitions by member id and topic."""
@@ -22,7 +22,7 @@ Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The changes of partitions from one assignment to the next. Each partition counts in one field."""
+    """How many partitions changed their owner from one assignment to the next. Each partition counts in one field."""
 
     kept: int = 0
     """Partitions with the same owner before and after."""
@@ -46,25 +46,25 @@ class Skew:
     least: int = 0
     most: int = 0
     coefficient: float = 0.0
-    """Coefficient of variation: the standard deviation of the numbers divided by their mean; 0 is perfectly even."""
+    """The coefficient of variation: standard deviation divided by mean. 0: all members have the same number."""
 
     @property
     def spread(self) -> int:
-        """most - least: at most 1 if a strategy balances and all subscriptions are equal."""
+        """The largest number minus the smallest: at most 1 if the strategy balances and all subscriptions are equal."""
         return self.most - self.least
 
 
 def moves(before: Owned, after: Owned) -> dict[str, Moves]:
-    """The moves of each topic of either assignment. `total` adds them up.
+    """The moves for each topic of the two assignments. `total` adds the moves of all topics.
 
-    B and A are the partitions that have an owner before and after. K are those that some member has in both. Then kept
-    = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
+    B are the partitions with an owner before, A those with an owner after. K are the partitions with the same owner in
+    both. Then kept = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
     """
     return finish(moves_in_steps(before, after))
 
 
 def finish(steps: Generator[Any, None, _T]) -> _T:
-    """The result of all steps, run at once."""
+    """Run all steps of a generator, and return its result."""
     while True:
         try:
             next(steps)
@@ -74,7 +74,7 @@ def finish(steps: Generator[Any, None, _T]) -> _T:
 
 
 def moves_in_steps(before: Owned, after: Owned) -> Generator[None, None, dict[str, Moves]]:
-    """`moves` in steps of a fraction of a millisecond, between which the caller can do other work."""
+    """Compute `moves` in steps of a fraction of a millisecond, between which the caller can do other work."""
     kept: defaultdict[str, set[int]] = defaultdict(set)
     rows_left = ROWS_A_STEP
     for member, topics in before.items():
@@ -108,11 +108,12 @@ def total(rows: Mapping[Any, Moves]) -> Moves:
 
 
 def stickiness(before: Owned, after: Owned) -> float:
-    """The share of kept partitions out of those that could have been kept, from 0 to 1. 1 where none could be kept.
+    """The share of kept partitions among those that could have been kept, from 0 to 1. It is 1 if none could be.
 
-    A member could have kept its partitions that have an owner now, up to its present number. So evenness
-    does not count against a strategy. A is the set of all partitions that have an owner after. The dividend is the sum
-    of |before(m) and after(m)| over all members m. The divisor is the sum of min(|before(m) and A|, |after(m)|).
+    A member could have kept its old partitions that still have an owner, up to its present number of partitions. So a
+    strategy does not lose by moving partitions for balance. A is the set of all partitions with an owner after. The
+    dividend is the sum of |before(m) and after(m)| over all members m. The divisor is the sum of min(|before(m) and A|,
+    |after(m)|).
     """
     have = finish(_by_topic_in_steps(after))
     kept = possible = 0
@@ -132,7 +133,7 @@ def stickiness(before: Owned, after: Owned) -> float:
 
 
 def skew(assignment: Owned) -> Skew:
-    """How uneven the members' numbers of partitions are, over all topics."""
+    """How uneven the members' numbers of partitions are. A number counts the partitions of all topics."""
     return _skew([sum(map(len, topics.values())) for topics in assignment.values()])
 
 

@@ -1,22 +1,20 @@
 """Range: each subscriber of a topic gets a run of neighbouring partitions.
 
-It guarantees for each topic: the subscribers' numbers of partitions differ by one at most. The first subscribers get
-the larger shares (static members by instance id, then the others by member id). So topics with the same number of
-partitions and the same subscribers are co-partitioned. That means: partition n of each goes to the same member. A group
-with many small topics is uneven, because the first members always get more. Range is not sticky.
+Range guarantees that the numbers of partitions of a topic's subscribers differ by one at most. The first subscribers
+get the larger shares (static members by instance id, then the others by member id). So topics with the same number of
+partitions and the same subscribers are co-partitioned. That means: one member gets partition n of all these topics. A
+group with many small topics is uneven, because the first members always get more. Range is not sticky.
 
 With racks (KIP-881) partitions first go to subscribers in the rack of one of their replicas, within the same shares.
-The others go by range. Topics stay co-partitioned. Racks count only if a replica is in some of the topic's racks, but
-not in all.
+The other partitions are assigned as without racks. Topics stay co-partitioned. Racks count only if some partition has
+no replica in one of the topic's racks.
 
 Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
 
-`ServerRangeAssignor` is range as the server does it (KIP-848), without racks.
+`ServerRangeAssignor` is the server's range (KIP-848), which ignores racks.
 
-It guarantees the same as the clients' range. For each topic the sizes differ by one at most. The first members get the
-larger shares (static ones by instance id, then the others by member id). Topics with the same number of partitions and
-the same subscribers are co-partitioned. Topics and partitions of the result ascend, because they are sets on the
-server.
+The server's range guarantees the same as the clients' range. In the result, topics and partitions ascend, because they
+are sets on the server.
 
 Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """
@@ -41,7 +39,7 @@ from muster.assignors.java_order import sort_strings
 
 
 def matters(consumers: Sequence[Member], topic: Topic) -> bool:
-    """Whether racks matter: some rack has members and partitions, and not every partition is in all racks."""
+    """Whether racks count: some rack has consumers and partitions, and not every partition is in all racks."""
     theirs = {member.rack for member in consumers if member.rack}
     everywhere = {rack for racks in topic.racks for rack in racks}
     return bool(theirs & everywhere) and any(set(racks) != everywhere for racks in topic.racks)
@@ -50,8 +48,8 @@ def matters(consumers: Sequence[Member], topic: Topic) -> bool:
 class RackMatching:
     """Distributes the partitions of topics with the same subscribers and the same number of partitions.
 
-    Several such topics get the same answer, which keeps them co-partitioned. A partition goes to a subscriber only if
-    each topic has a replica of it in the subscriber's rack. Subscribers without a rack match any rack.
+    All these topics get the same assignment, so they stay co-partitioned. Partition n goes to a subscriber only if
+    partition n of each topic has a replica in the subscriber's rack. Subscribers without a rack match any rack.
     """
 
     def __init__(self, consumers: Sequence[Member], topics: Sequence[Topic]) -> None:
@@ -59,7 +57,7 @@ class RackMatching:
         self._partitions = topics[0].partitions
         self._share, self._larger = divmod(self._partitions, len(consumers))
         self._left: list[int | None] = list(range(self._partitions))
-        """The partitions in order, with None in place of assigned ones."""
+        """The partitions in order, with None in the place of each assigned partition."""
         self._given: list[list[int]] = [[] for _ in consumers]
         if len(topics) > 1:
             if any(self._racks):
@@ -90,7 +88,7 @@ class RackMatching:
             self._left[partition] = None
 
     def _match_alone(self, racks: Sequence[Collection[str]]) -> None:
-        """Subscribers in order get the first partitions that are left and have a replica in their rack."""
+        """In their order, subscribers get the first free partitions with a replica in their rack."""
         here: dict[str | None, list[int]] = {rack: [] for rack in self._racks}
         for partition in range(self._partitions - 1, -1, -1):
             for rack in (None, *dict.fromkeys(racks[partition])):
@@ -107,7 +105,7 @@ class RackMatching:
                 self._give(consumer, taken)
 
     def _match_together(self, topics: Sequence[Topic]) -> None:
-        """Partitions in order go to the first subscriber below its share whose rack has a replica from each topic."""
+        """Each partition goes to the first subscriber below its share whose rack has a replica from each topic."""
         waiting: dict[str | None, list[int]] = {}
         for consumer in range(len(self._racks) - 1, -1, -1):
             waiting.setdefault(self._racks[consumer], []).append(consumer)
@@ -116,7 +114,7 @@ class RackMatching:
             shared = set.intersection(*(set(topic.racks[partition]) if topic.racks else set() for topic in topics))
             heads = [
                 head
-                for rack in (None, *shared)  # the least is used: the order of the set does not matter
+                for rack in (None, *shared)  # only the smallest is used, so the set's order does not matter
                 if rack in waiting and (head := first(waiting[rack])) is not None
             ]
             if heads:
@@ -124,7 +122,7 @@ class RackMatching:
 
 
 def _first_with_room(room: Callable[[int], int]) -> Callable[[list[int]], int | None]:
-    """A function that removes full subscribers from the end of a list. A full subscriber never has room again."""
+    """Make a function that removes full subscribers from the end of a list. A full subscriber never has room again."""
 
     def first(consumers: list[int]) -> int | None:
         while consumers and not room(consumers[-1]):

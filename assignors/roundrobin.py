@@ -1,9 +1,9 @@
-"""Round robin: all partitions in one line, given to the members one by one.
+"""Round robin gives all partitions of all topics to the members in turn.
 
-It guarantees that members with equal subscriptions get numbers of partitions that differ by one at most. That holds
-over all topics together. With differing subscriptions, members that are not subscribed to a topic are skipped, and the
-balance can be poor. Topics are ordered by name. Members are ordered as under range: static ones by instance id, then
-the others by member id. Round robin is not sticky.
+If all subscriptions are equal, members' numbers of partitions, over all topics, are guaranteed to differ by one at
+most. With differing subscriptions, members that are not subscribed to a topic are skipped, and the balance can be poor.
+Topics are ordered by name. Members are ordered as under range: static members by instance id, then the others by member
+id. Round robin is not sticky.
 
 Kafka: org.apache.kafka.clients.consumer.RoundRobinAssignor.
 """
@@ -53,7 +53,7 @@ class RoundRobinAssignor:
 
 
 def _deal(name: str, partitions: int, takers: Sequence[int], first: int, shares: Sequence[dict[str, list[int]]]) -> int:
-    """Distribute a topic from the first taker on. Returns the index of the taker that got the last partition."""
+    """Distribute a topic's partitions in turn, from taker `first` on. Returns the member with the last partition."""
     count = len(takers)
     for index in range(min(count, partitions)):
         shares[takers[(first + index) % count]][name] = list(range(index, partitions, count))

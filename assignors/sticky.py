@@ -1,24 +1,26 @@
-"""Sticky (KIP-54): balanced, and of all balanced assignments one that moves few partitions.
+"""Sticky (KIP-54) chooses, among balanced assignments, one that moves few partitions.
 
-With equal subscriptions it guarantees that sizes differ by one at most. No more partitions move than that needs. With
-differing subscriptions no single move would balance better, and nothing moves without need. Balance has priority over
-stickiness, and so have racks (KIP-881). A partition leaves a member whose rack has none of its replicas, if another
-member fits better. Sticky is eager: members give up everything before they join. Their user data has their former
-partitions.
+With equal subscriptions, it guarantees that members' numbers of partitions differ by one at most. It moves no more
+partitions than this needs. With differing subscriptions, no single move would improve the balance, and no partition
+moves without need. Balance has priority over stickiness, and so have racks (KIP-881). A partition leaves a member whose
+rack has no replica of the partition, if another member fits better. Sticky is eager: members give up everything before
+they join. Their user data names their former partitions.
 
 Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are ignored. Kafka keeps
-them, and then fails or gives partitions to two members. Kafka's object remembers the newest generation ever seen.
+such claims, and then fails or gives a partition to two members. Kafka's object remembers the newest generation ever
+seen; this object does not.
 
-`CooperativeStickyAssignor` (KIP-429) gives the assignment of sticky, reached in two phases without stopping the world.
+`CooperativeStickyAssignor` (KIP-429) reaches the assignment of sticky in two rounds. No member stops consuming a
+partition that it keeps.
 
-It guarantees the same as sticky. In addition, a partition that another member may still hold is left out of the
-assignment. Its owner sees that, gives the partition up and rejoins. The next round assigns the partition. With equal
-subscriptions and without racks two rounds are enough. A member never stops consuming a partition that it keeps. In
-other cases a round may prefer another assignment, and more rounds are needed. With racks and differing subscriptions
-some groups never become stable, as on Kafka.
+It guarantees the same as sticky. A partition that is to move, but whose owner may still have it, is left out of the
+assignment. The owner sees that, gives the partition up and rejoins. The next round assigns the partition. With equal
+subscriptions and without racks two rounds are enough. In other cases, a round may compute another assignment than the
+round before, so more rounds follow. With racks and differing subscriptions some groups never become stable, as on
+Kafka.
 
-A member's partitions are `owned` and `generation` of its subscription. Older members write the generation into their
-user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
+A member's partitions and generation are `owned` and `generation` in its subscription. Older members write the
+generation into their user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
 
 The user data of these strategies has a member's partitions and their generation (KIP-54, KIP-341). Kafka:
 StickyAssignor's STICKY_ASSIGNOR_USER_DATA_V0 and _V1, CooperativeStickyAssignor's _V0.
@@ -35,14 +37,14 @@ from muster.assignors.sticky_general import general_shares
 from muster.assignors.sticky_group import EqualShares, Group
 
 Claims: TypeAlias = list[tuple[bytes, Sequence[int]]]
-"""Names of topics in UTF-8, each with partitions."""
+"""A member's claims: names of topics in UTF-8, each with partitions."""
 
 _count = Struct(">i")
 _length = Struct(">h")
 
 
 def encode_owned(owned: Partitions, generation: int) -> bytes:
-    """Version 1: partitions by topic, then the generation."""
+    """Encode the user data of sticky in version 1: partitions by topic, then the generation."""
     parts = [_count.pack(len(owned))]
     for topic, partitions in owned.items():
         name = topic.encode()
@@ -51,9 +53,9 @@ def encode_owned(owned: Partitions, generation: int) -> bytes:
 
 
 def decode_owned(data: bytes | None) -> tuple[Claims, int | None]:
-    """The former partitions of a member, and their generation. The generation is None in version 0.
+    """Decode the former partitions of a member, and their generation, which is None in version 0.
 
-    Bytes that cannot be decoded are those of a member that had nothing in generation -1.
+    Bytes that cannot be decoded give no partitions and generation -1.
     """
     if not data:
         return [], None
@@ -108,7 +110,7 @@ class StickyAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id.
 
-        The former partitions of members are read from their user data; `owned` is not used.
+        A member's former partitions are read from its user data; `Member.owned` is not used.
         """
         if not members:
             return {}
@@ -130,8 +132,8 @@ class CooperativeStickyAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id.
 
-        Partitions that have to be given up first are in no assignment. The next round assigns them, when members own
-        what they were assigned.
+        Partitions that a member must first give up are in no assignment. The next round assigns them, when each member
+        has what it was assigned.
         """
         if not members:
             return {}
@@ -157,7 +159,7 @@ def _claims(member: Member) -> tuple[ItemsView[str, Sequence[int]], int | None]:
 
 
 def _moving(claimed: Sequence[Sequence[int]], shares: Sequence[Sequence[int]]) -> dict[int, int]:
-    """New owner of each partition that one member gains and another loses."""
+    """The new owner of each partition that one member gains and another loses."""
     gained: dict[int, int] = {}
     lost: set[int] = set()
     for member, (before, after) in enumerate(zip(claimed, shares, strict=True)):

@@ -1,16 +1,18 @@
-"""Sticky when subscriptions differ: keep what can be kept, assign the rest, then move partitions while that helps.
+"""Sticky for differing subscriptions: keep what can be kept, assign the rest, then move partitions for balance.
 
-Members keep partitions of topics that they are still subscribed to (with racks: those with a replica in their rack).
-The rest goes to the subscriber with fewest partitions, topics with fewest subscribers first. Then partitions move from
-members with more to subscribers that would have less. If all moves together do not improve the balance, they are
-undone.
+Members keep partitions of topics that they are still subscribed to (with racks: partitions with a replica in their
+rack). Each other partition goes to the subscriber with fewest partitions; topics with fewest subscribers come first.
+Then partitions move from members with more to subscribers that would have less. If the moves, all together, do not
+improve the balance, they are undone.
 
-Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. A member that has all it can have takes no part in balancing.
-If Kafka tries to give a partition back to such a member, it fails with a NullPointerException. Here that is skipped.
+Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. A member that has all partitions that it could have takes no
+part in balancing. If Kafka tries to give a partition back to such a member, it fails with a NullPointerException. Here
+such a step is skipped.
 
-`Loads` has the numbers of partitions of members during balancing, with fast access to the fewest and the most. Members
-with the same subscription and rack form a class. Each class keeps a heap of its members by size, then id. Outdated
-entries are dropped when they are reached. Each topic keeps such a heap of its owners, largest first.
+`Loads` has the members' numbers of partitions ("sizes") during balancing, with fast access to the smallest and the
+largest. Members with the same subscription and rack form a class. Each class keeps a heap of its members by size, then
+id. Outdated entries of a heap are dropped when they come to the top. Each topic keeps a heap of its owners, largest
+first.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from muster.protocol.hashing import java_string_hash
 
 
 def most_of(group: Group, topics: Sequence[int]) -> int:
-    """How many partitions these topics have. If as many topics are listed as exist, it is the
-    number of all partitions.
+    """How many partitions these topics have.
+
+    A list as long as that of all topics counts as all partitions, as in Kafka.
     """
     return group.total if len(topics) == group.count else sum(group.sizes[topic] for topic in topics)
 
@@ -41,10 +44,10 @@ class _Class:
         self.topics = topics
         self.rack = rack
         self.most = most
-        """Kafka's value for the most that a member can have. It is wrong for a member that lists a topic twice."""
+        """The most partitions that a member can have, as Kafka counts (wrongly, if a member lists a topic twice)."""
         self.members: list[int] = []
         self.heap: list[tuple[int, int, int]] = []
-        """(size, rank of the id, member)."""
+        """Entries (size, rank of the id, member)."""
 
 
 class Loads:
@@ -66,9 +69,9 @@ class Loads:
         self._held: list[dict[int, int]] = [{} for _ in shares]
         """How many partitions of each topic each member has."""
         self._owners: list[list[tuple[int, int]]] = [[] for _ in range(group.count)]
-        """Heaps of (-size, owner)."""
+        """For each topic, a heap of (-size, owner)."""
         self._sizes: dict[int, int] = {}
-        """How many of the members that take part have each size."""
+        """For each size, how many members that take part have it."""
         self._watching = False
         self._witness: tuple[int, int, int] | None = None
 
@@ -87,15 +90,15 @@ class Loads:
         return found
 
     def leave_out(self, member: int) -> None:
-        """Leave a member out: from now on it gets nothing and does not count."""
+        """Leave a member out: from now on the member gets no partitions and does not count."""
         self._out.add(member)
 
     def takes_part(self, member: int) -> bool:
-        """Whether a member was not left out."""
+        """Whether a member takes part: it was not left out."""
         return member not in self._out
 
     def give(self, member: int, code: int) -> None:
-        """Let a member have a partition."""
+        """Give a partition to a member."""
         self.shares[member][code] = None
         self._changed(member)
         if self._watching:
@@ -112,9 +115,9 @@ class Loads:
         heappush(self._class_of[member].heap, (len(self.shares[member]), self._rank[member], member))
 
     def least(self, topic: int, racks: frozenset[str] | None = None) -> int | None:
-        """The subscriber with fewest partitions; of several, that with the least id.
+        """The subscriber with the fewest partitions; of several, the one with the smallest id.
 
-        With racks, only subscribers in one of them or without a rack count.
+        With `racks`, only subscribers in one of these racks or without a rack count.
         """
         best: tuple[int, int, int] | None = None
         for each in self._classes_of_topic[topic]:
@@ -165,7 +168,7 @@ class Loads:
             heappush(self._owners[each], (-size, member))
 
     def balanced(self) -> bool:
-        """Whether no partition can go to a subscriber that would still have less than its owner had."""
+        """Whether no partition could go to a subscriber that would then have less than its owner has now."""
         if not self._sizes or min(self._sizes) >= max(self._sizes) - 1:
             return True
         if self._witness is not None and self._improves(*self._witness):
@@ -201,7 +204,7 @@ class Loads:
 
 
 def general_shares(group: Group) -> list[list[int]]:
-    """Each member's codes."""
+    """The codes of each member's partitions."""
     if not group.count:
         return [[] for _ in group.ids]
     return _Balancing(group).shares()
@@ -213,13 +216,13 @@ class _Balancing:
     def __init__(self, group: Group) -> None:
         self._group = group
         self._subscribed = [[group.index[name] for name in m.topics if name in group.index] for m in group.members]
-        """Topics of each member; one that is listed twice counts twice, as in Kafka."""
+        """The topics of each member. A topic that a member lists twice counts twice, as in Kafka."""
         self._wanted = [0] * group.count
         for topic in chain.from_iterable(self._subscribed):
             self._wanted[topic] += 1
         by_demand = sorted(range(group.count), key=lambda topic: (self._wanted[topic], topic))
         self._all = [code for topic in by_demand for code in group.codes_of(topic)]
-        """Every partition, those of topics with fewest subscribers first."""
+        """Every partition; topics with fewest subscribers come first."""
         self._previous = _previous_owners(group)
         self._revoked = False
         kept = self._keep(group.owned()[0])
@@ -259,11 +262,11 @@ class _Balancing:
         return [list(codes) for codes in shares]
 
     def _contested(self, codes: Sequence[int]) -> list[int]:
-        """Those partitions that more than one member could have."""
+        """The partitions among `codes` that more than one member could have."""
         return [code for code in codes if self._wanted[code % self._group.count] >= 2]
 
     def _takes_part(self, member: int) -> bool:
-        """Whether a member could get more, or has a partition that another member could have."""
+        """Whether a member could get more partitions, or has a partition that another member could have."""
         mine = self._loads.shares[member]
         return len(mine) < most_of(self._group, self._subscribed[member]) or bool(self._contested(list(mine)))
 
@@ -282,7 +285,7 @@ class _Balancing:
         return True
 
     def _balance(self, codes: Sequence[int]) -> bool:
-        """Iterate over the partitions until the group is balanced or no partition moves. Returns whether any moved."""
+        """Try to move partitions until the group is balanced or none moves. Returns whether a partition moved."""
         any_moved = False
         moved = True
         while moved:
@@ -296,8 +299,9 @@ class _Balancing:
         return any_moved
 
     def _better_owner(self, code: int) -> int | None:
-        """Its owner in an earlier generation, else the subscriber with fewest. None unless that one
-        has fewer by two.
+        """The partition's owner in an earlier generation, else the subscriber with fewest.
+
+        None unless that member has at least two partitions fewer than the present owner.
         """
         size = len(self._loads.shares[self._owner[code]])
         previous = self._previous.get(code)
@@ -314,7 +318,7 @@ class _Balancing:
         self._owner[code] = taker
 
     def _imbalance(self, shares: Sequence[Sequence[int] | dict[int, None]]) -> int:
-        """The sum, over all pairs of members that take part, of how much their sizes differ."""
+        """The sum of the differences in size between any two members that take part."""
         sizes = sorted(len(codes) for member, codes in enumerate(shares) if self._loads.takes_part(member))
         return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))
 
@@ -333,25 +337,25 @@ def _previous_owners(group: Group) -> dict[int, int]:
 
 
 Pair = tuple[int, int]
-"""From member to member."""
+"""The member that loses a partition, and the member that gets it."""
 
 
 class Moves:
-    """The moves of a balancing, and better moves in their place (Kafka's PartitionMovements).
+    """The moves during balancing. Finds a better move in the place of a wanted move (Kafka's PartitionMovements).
 
-    A partition of a topic may have moved from A to B before another moves from B to A. Then it is better to send the
-    first one back. Partitions are codes (sticky_group); `hash_code` returns the Java hash code of a code.
+    A partition of a topic may have moved from A to B before another should move back. Then it is better to move the
+    first partition back. Partitions are codes (sticky_group); `hash_code` returns the Java hash code of a code.
     """
 
     def __init__(self, topics: int, hash_code: Callable[[int], int]) -> None:
         self._hash_code = hash_code
         self._topics = topics
         self._of_partition: dict[int, Pair] = {}
-        """The members between which each partition has moved: the first owner and the present one."""
+        """The first and the present owner of each partition that has moved."""
         self._of_topic: dict[int, dict[Pair, JavaSet[int]]] = {}
 
     def instead(self, code: int, old: int, new: int) -> int:
-        """The partition of the same topic to move when `code` is to go from `old` to `new`."""
+        """The partition of the same topic that should move when `code` is to move from `old` to `new`."""
         pairs = self._of_topic.get(code % self._topics)
         if not pairs:
             return code

@@ -1,11 +1,12 @@
-"""A group for the sticky strategies: numbered members, numbered partitions, and the claims of members.
+"""A group as the sticky strategies see it: numbered members, numbered partitions, and the claims of members.
 
-A partition is one int, its code: `partition * number of topics + index of its topic`, topics being indexed by name.
-Sorted codes are thus sorted by partition, then topic, which is how Kafka's sticky strategies sort what a member had.
+A partition is one int, its code: `partition * number of topics + index of its topic`. Topics have their index by name.
+Sorted codes are thus sorted by partition, then topic, as Kafka's sticky strategies sort a member's former partitions.
 
-`EqualShares` are the shares of members that all have the same subscription. Of P partitions and N members each gets P
-// N, and P % N of them get one more. First each member keeps its partitions up to its quota. Then the rest goes one by
-one to members below theirs, by member id. The work grows with the partitions and members, apart from sorting.
+`EqualShares` computes the shares of members that all have the same subscription. With P partitions and N members, each
+member's quota is P // N, and P % N members get one more. First each member keeps its partitions up to its quota. The
+other partitions go one by one, by member id, to members below their quota. Except for sorting, the time grows linearly
+with the partitions and members.
 
 Kafka: AbstractStickyAssignor.allSubscriptionsEqual, RackInfo, and ConstrainedAssignmentBuilder.
 """
@@ -29,7 +30,7 @@ from muster.assignors.assignor import (
 from muster.assignors.java_order import sort_strings, utf16
 
 Read = Callable[[Member], tuple[Iterable[tuple[str | bytes, Sequence[int]]], int | None]]
-"""A member's claims by topic (name as text or UTF-8), and their generation (None: not given)."""
+"""Reads a member's claims by topic (name as text or UTF-8), and their generation (None: not given)."""
 
 
 class Group:
@@ -47,7 +48,7 @@ class Group:
         self.index: dict[str | bytes, int] = {name: t for t, name in enumerate(self.names)}
         self.index.update({name.encode(): t for t, name in enumerate(self.names)})
         self.claimed: list[list[int]] = []
-        """The claims of each member, as codes. Partitions that do not exist are left out."""
+        """The claims of each member, as codes. Claims of partitions that do not exist are left out."""
         self.generations: list[int | None] = []
         for member in self.members:
             claims, generation = read(member)
@@ -68,8 +69,8 @@ class Group:
     def all_subscribed_alike(self) -> bool:
         """Whether all subscriptions are equal for Kafka.
 
-        Kafka also compares the lengths of the lists, and compares with the first list that is not empty. So empty lists
-        before that one (but not after it) count as equal. Their members get a share like all others.
+        Kafka compares each list, and its length, with the first list that is not empty. So empty lists before that list
+        (but not after it) count as equal. The members with such an empty list get a share like all others.
         """
         compared: frozenset[str] = frozenset()
         first: Sequence[str] = ()
@@ -82,10 +83,9 @@ class Group:
         return True
 
     def owned(self) -> tuple[list[list[int]], set[int]]:
-        """The claims that each member keeps when several members claim a partition, and the claims within one
-        generation.
+        """The claims that each member keeps, and the partitions that members claim within the same generation.
 
-        The later generation wins. Within one generation, no claim counts.
+        If several members claim a partition, the latest generation wins. Of claims within one generation, none counts.
         """
         everything = [code for codes in self.claimed for code in codes]
         if len(set(everything)) == len(everything):
@@ -101,7 +101,8 @@ class Group:
             for code in codes:
                 other = owner.get(code)
                 if other is not None:
-                    # The other member's generation is that of its subscription, even where its user data has another.
+                    # the generation in the other member's subscription counts, even if its user data has another
+                    # generation
                     others = max(self.members[other].generation, NO_GENERATION)
                     if generation < others:
                         continue
@@ -114,7 +115,7 @@ class Group:
         return [list(mine) for mine in owned], contested
 
     def newest(self) -> int:
-        """The newest generation that any member sends."""
+        """The newest generation that a member of the group sends."""
         return max((g for g in self.generations if g is not None), default=NO_GENERATION)
 
     def codes_of(self, topic: int) -> range:
@@ -122,7 +123,7 @@ class Group:
         return range(topic, topic + self.sizes[topic] * self.count, self.count)
 
     def by_name(self, shares: Iterable[Iterable[int]]) -> Assignment:
-        """The assignment in which each member has these codes."""
+        """The assignment that gives these codes to each member."""
         assignment: Assignment = {}
         names, count = self.names, self.count
         for member_id, codes in zip(self.ids, shares, strict=True):
@@ -138,7 +139,7 @@ class Group:
 
 
 class Racks:
-    """Racks count if some have both members and partitions, but not each has every partition."""
+    """Racks count (`used`) if some rack has members and partitions, and not every partition is in all racks."""
 
     def __init__(self, members: Sequence[Member], topics: Sequence[Topic]) -> None:
         self.used = False
@@ -165,7 +166,7 @@ class Racks:
         return self.used and (rack := self.of_member[member]) is not None and rack not in self.of(code)
 
     def rarest_first(self, codes: Sequence[int]) -> list[int]:
-        """Partitions by the number of members that share a rack with one of their replicas, fewest first."""
+        """Sort partitions by the number of members in a rack with one of their replicas, fewest first."""
         if not self.used:
             return list(codes)
         here: dict[str, int] = {}
@@ -176,21 +177,21 @@ class Racks:
 
 
 class EqualShares:
-    """One assignment. `shares`: each member's codes; `moving`: new owners of partitions that others may still hold."""
+    """An assignment. `shares`: each member's codes; `moving`: new owners of partitions that others may still have."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         members = len(group.ids)
         self._least, self._larger = divmod(group.total, members)
-        """The least share, and how many members are to have one partition more."""
+        """The smaller share, and how many members are to have one partition more."""
         self._most = self._least + (self._larger > 0)
         self.shares: list[list[int]] = [[] for _ in range(members)]
         self.moving: dict[int, int] = {}
         self._given_up: dict[int, int] = {}
         self._below: list[int] = []
-        """Members with less than the least share."""
+        """Members with fewer partitions than the smaller share."""
         self._at_least: list[int] = []
-        """Members with exactly the least share that may get one more."""
+        """Members with exactly the smaller share, which may get one more partition."""
         owned, self._contested = group.owned()
         self._keep(owned)
         left = self._unassigned()
@@ -238,7 +239,7 @@ class EqualShares:
         return [code for code in codes if code not in assigned]
 
     def _give(self, code: int, member: int) -> int:
-        """Give a partition to a member. Returns how many it has then."""
+        """Give a partition to a member. Returns the member's new number of partitions."""
         mine = self.shares[member]
         mine.append(code)
         if self._given_up.get(code, member) != member or code in self._contested:
@@ -246,7 +247,7 @@ class EqualShares:
         return len(mine)
 
     def _deal(self, left: Iterable[int]) -> None:
-        """Distribute one by one to members below the least share, then one more to each further member."""
+        """Give free partitions to members below the smaller share, then one more to each further member."""
         below, filled, turn = self._below, list(self._at_least), 0
         codes = iter(left)
         while below and (code := next(codes, None)) is not None:
@@ -260,7 +261,7 @@ class EqualShares:
             self._give(code, member)
 
     def _deal_by_racks(self, left: Iterable[int]) -> list[int]:
-        """As _deal, but only to members in a rack of the partition. Returns the partitions without such a member."""
+        """Like `_deal`, but only to members in a rack of the partition. Returns partitions without such a member."""
         racks = self._group.racks
         below, at_least = _Circle(self._below, racks.of_member), _Circle(self._at_least, racks.of_member)
         rest, turn = [], 0

@@ -1,4 +1,4 @@
-"""Members from the bytes of JoinGroup, and the bytes of SyncGroup from assignments."""
+"""Decodes members from the bytes of JoinGroup, and encodes assignments as the bytes of SyncGroup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.protocol.messages.consumer_protocol import (
 
 
 def member_of(member_id: str, metadata: bytes, instance_id: str | None = None) -> Member:
-    """A member from its row of the JoinGroup response. `metadata` is its subscription. Raises MalformedMessage."""
+    """Decode a member from its row of the JoinGroup response. `metadata`: the subscription. Raises MalformedMessage."""
     subscription = decode_subscription(metadata)[1]
     owned: dict[str, list[int]] = {}
     for topic in subscription.owned_partitions:
@@ -30,11 +30,11 @@ def member_of(member_id: str, metadata: bytes, instance_id: str | None = None) -
 
 
 def assignment_bytes(partitions: Partitions, user_data: bytes | None = None, version: int = NEWEST) -> bytes:
-    """The assignment of one member, as bytes for SyncGroup. Raises UnrepresentableField."""
+    """Encode the assignment of one member as bytes for SyncGroup. Raises UnrepresentableField."""
     rows = [ConsumerProtocolAssignmentTopicPartition(topic, list(numbers)) for topic, numbers in partitions.items()]
     return encode_assignment(ConsumerProtocolAssignment(rows, user_data), version)
 
 
 def assignments_bytes(assignment: Assignment) -> Mapping[str, bytes]:
-    """The assignment of each member by its id, as bytes for SyncGroup. Raises UnrepresentableField."""
+    """Encode the assignment of each member (by member id) as bytes for SyncGroup. Raises UnrepresentableField."""
     return {member_id: assignment_bytes(partitions) for member_id, partitions in assignment.items()}

@@ -1,15 +1,15 @@
-"""Uniform, the server's default under KIP-848: balanced over all topics, sticky to the present target assignment.
+"""Uniform, the server's default under KIP-848, balances over all topics, and keeps much of the last target assignment.
 
-With equal subscriptions it guarantees that sizes differ by one at most. A member keeps its partitions up to its share.
-With differing subscriptions, there are two cases. If subscriptions are equal or disjoint, sizes of the subscribers of
-one topic differ by one at most. Overlapping subscriptions get close to that (at most 16 passes over the topics). Racks
-are ignored (as in 4.3).
+With equal subscriptions, it guarantees that members' numbers of partitions differ by one at most. A member keeps its
+partitions up to its share. If subscriptions are equal or disjoint, the numbers of one topic's subscribers differ by one
+at most. With overlapping subscriptions, the result is close to that (after at most 16 passes over the topics). Racks
+are ignored, as in Kafka 4.3.
 
-`owned` of a member is its target assignment, not its current one. Topics and partitions of the result ascend: on the
-server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. A member with too many
-partitions gives some up. Their choice follows the hash tables of a server that has just loaded the group from its log.
+A member's `owned` is its target assignment, not its current one. Topics and partitions of the result ascend, because
+they are sets on the server. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. Hash tables decide
+which partitions a member gives up, as in a Kafka server that has just loaded the group.
 
-`TargetGroup` is a group for the strategies of the server: members with target assignments, topics by UUID. (Kafka:
+`TargetGroup` is a group as the server's strategies see it: members with target assignments, topics by UUID. (Kafka:
 GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.) `equal_shares` serves equal subscriptions (Kafka:
 UniformHomogeneousAssignmentBuilder).
 
@@ -45,11 +45,11 @@ from muster.assignors.java_order import (
 )
 
 Share = dict[int, list[int]]
-"""Partitions by index of topic."""
+"""A member's partitions, by the index of their topic."""
 
 
 class TargetGroup:
-    """Members in Kafka's order; topics indexed by name. Raises ValueError when two members have one id."""
+    """Members in Kafka's order, and topics with an index by name. Raises ValueError when two members have one id."""
 
     def __init__(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> None:
         require_distinct(members)
@@ -68,7 +68,7 @@ class TargetGroup:
         self.owners: list[list[int]] = [[-1] * size for size in self.sizes]
         """The owner of each partition of each topic, -1 for none."""
         self.shares = [self._share(number, member) for number, member in enumerate(self.members)]
-        """The partitions of each member in the topics that it is subscribed to, in the order of the subscription."""
+        """Each member's partitions of its subscribed topics, in the order of the subscription."""
 
     def _share(self, number: int, member: Member) -> Share:
         subscribed = set(self.subscribed[number])
@@ -77,7 +77,8 @@ class TargetGroup:
             topic = self.index.get(name)
             if topic in subscribed and topic is not None:
                 owners, size = self.owners[topic], self.sizes[topic]
-                # In a target assignment no partition has two owners. Of two that claim one, the first has it.
+                # In a target assignment no partition has two owners. If two members claim a partition, the first has
+                # it.
                 mine = [p for p in partitions if 0 <= p < size and owners[p] < 0]
                 for partition in mine:
                     owners[partition] = number
@@ -86,7 +87,7 @@ class TargetGroup:
         return share
 
     def all_subscribed_alike(self) -> bool:
-        """Whether all members name the same topics, whether these exist or not."""
+        """Whether all members name the same topics. Topics that do not exist count, too."""
         subscriptions = distinct_subscriptions(self.members)
         return all(set(names) == set(subscriptions[0]) for names in subscriptions)
 
@@ -102,13 +103,14 @@ class TargetGroup:
         return [self.index[name] for name in self._in_hash_order(known, capacity_of_copy(len(names)))]
 
     def _in_hash_order(self, names: Sequence[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-        """Topics in the order of a Java table by UUID, after their insertion in this order. The table has this initial
-        size.
+        """Topics in the order of a Java table by UUID into which they were put in the order of `names`.
+
+        `capacity`: its initial size.
         """
         return [names[i] for i in walked([spread(uuid_hash(self._topics[name].topic_id)) for name in names], capacity)]
 
     def by_name(self, shares: Sequence[Share]) -> Assignment:
-        """The assignment with these shares, topics and partitions ascending."""
+        """The assignment that gives these shares to the members. Topics and partitions ascend."""
         names = self.names
         return {
             member.member_id: {names[topic]: sorted(share[topic]) for topic in sorted(share) if share[topic]}
@@ -117,7 +119,7 @@ class TargetGroup:
 
 
 Partition = tuple[int, int]
-"""(topic, partition)."""
+"""The index of a topic, and a partition of it."""
 
 
 def equal_shares(group: TargetGroup) -> list[Share]:
@@ -136,7 +138,7 @@ def equal_shares(group: TargetGroup) -> list[Share]:
         room -= min(had, room)
         larger_one = larger > 0
         if room and larger_one and len(group.members) - member > larger:
-            # Enough later members can have the larger share.
+            # the members that follow are enough to get all larger shares
             room -= 1
             larger_one = False
         if room:
@@ -151,7 +153,7 @@ def equal_shares(group: TargetGroup) -> list[Share]:
 
 
 def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partition]]:
-    """The partitions that a member keeps of its share, and the others, in the order of Java's iteration."""
+    """The partitions that a member keeps, and those that it gives up, in the order of Java's iteration."""
     kept: Share = {}
     given_up: list[Partition] = []
     for topic in group.owned_in_hash_order(member):
@@ -190,7 +192,7 @@ class GeneralShares:
         return shares
 
     def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
-        """Sort key of a topic: most partitions for each subscriber, then fewest subscribers, then the UUID."""
+        """The sort key of a topic: most partitions per subscriber first, then fewest subscribers, then the UUID."""
         count = len(self._subscribers[topic])
         return -self._group.sizes[topic] / count, count, uuid_key(self._group.uuids[topic])
 
@@ -213,7 +215,7 @@ class GeneralShares:
                     last = place
 
     def _balance_topic(self, topic: int) -> bool:
-        """Move partitions of a topic from members with most to those with fewest. Returns whether any moved."""
+        """Move partitions of a topic from members with most to members with fewest. Returns whether one moved."""
         levels = Levels(self._loads, self._subscribers[topic])
         if levels.imbalance <= 1:
             return False
@@ -234,7 +236,7 @@ class GeneralShares:
         return moved
 
     def _next_giver(self, levels: Levels, held: dict[int, list[int]]) -> int | None:
-        """The member with most that has a partition of the topic to give."""
+        """The member with most partitions that can give away one of the topic; None if no member can."""
         while not levels.balanced() and (giver := levels.next_most()) is not None:
             if held.get(giver):
                 return giver
@@ -243,11 +245,11 @@ class GeneralShares:
 
 
 class Levels:
-    """The members of one topic by load, as two runs that grow towards each other (Kafka's MemberAssignmentBalancer).
+    """The subscribers of a topic, sorted by load, with two runs that grow towards each other.
 
-    One run has the members with fewest partitions, the other those with most. All members of a run have one load. A
-    pass over a run raises (or lowers) their load by one. Then the run includes its neighbours of that load. The caller
-    changes `loads` after each `next_…`.
+    Kafka's MemberAssignmentBalancer does the same. One run has the members with fewest partitions, the other the
+    members with most. All members of a run have the same load. A pass over a run raises (or lowers) the load of each
+    member by one. Then the neighbours with the new load join the run. The caller changes `loads` after each `next_…`.
     """
 
     def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
@@ -273,7 +275,7 @@ class Levels:
         return self._row[self._low_turn - 1]
 
     def next_most(self) -> int | None:
-        """The member that gives a partition away. None when no such member is left."""
+        """The member that gives a partition away; None when no member is left that could."""
         if self._high_turn < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
                 # all members of the run were excluded
@@ -289,7 +291,7 @@ class Levels:
         return self._row[self._high_turn + 1]
 
     def exclude_most(self) -> None:
-        """Exclude the member that next_most returned last from the run: it has nothing to give."""
+        """Exclude the member that `next_most` returned last from its run: that member has no partition to give."""
         place, last = self._high_turn + 1, self._high_end - 1
         self._row[place], self._row[last] = self._row[last], self._row[place]
         self._high_end = last
@@ -315,9 +317,9 @@ class UniformAssignor:
         return group.by_name(equal_shares(group) if equal else GeneralShares(group).shares())
 
     def assign_generally(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
-        """The same, by the algorithm for differing subscriptions, which is right for all.
+        """Compute the target assignment by the algorithm for differing subscriptions, which serves equal ones, too.
 
-        Kafka uses it for most groups with regular expressions.
+        Kafka uses this algorithm for most groups with regular expressions.
         """
         if not members:
             return {}

@@ -1,4 +1,4 @@
-"""The `muster` command. `main` returns the exit status: 0, 1 for a failure, 2 for a wrong command line."""
+"""The `muster` command. The exit status is 0 for success, 1 for a failure, 2 for a wrong command line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; `arguments` are those after the program's name, None for the process's own."""
+    """Run one command. `arguments` stand after the program's name; None: the arguments of this process."""
     if arguments is None:
-        # before any other import: otherwise a file json.py of the user could be imported
+        # before any other import: otherwise Python could import a file json.py from the user's folder
         leave_current_folder()
     given = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(given[0] if given else None)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_version()
     if options.command in QUICK and not getattr(options, "check", False):
         return _run(options)
-    # imported here: a server and its health check print one line, and need none of this
+    # a server and its health check print only one line, and do not need this import
     from muster.cli.output import printing
 
     return printing(f"muster {options.command}", lambda: _run(options))
@@ -47,15 +47,15 @@ def _print_version() -> int:
     try:
         print(f"muster {VERSION}", flush=True)
     except BrokenPipeError:
-        # otherwise the interpreter would write it again at its exit
+        # otherwise the interpreter would try to write the line again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
-        # Until the server serves (`memory.limit_collections`), a collection finds nothing. A walk through all imported
-        # objects takes a twentieth of a start.
+        # Before the server is ready (`memory.limit_collections`), a garbage collection finds no garbage. It would walk
+        # through all imported objects, which takes 5 % of the start.
         gc.disable()
     try:
         module, function = options.run.split(":")

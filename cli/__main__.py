@@ -1,4 +1,4 @@
-"""`python -m muster.cli` is the `muster` command."""
+"""Makes `python -m muster.cli` the same as the `muster` command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`muster analyze`: the data pipeline over a group log. Needs Spark, which is imported only for this command."""
+"""`muster analyze` runs the data pipeline over a group log. Only this command imports Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, and return the exit status."""
     try:
         _add_security(options)
-        arguments.read(options)  # before the user waits for Spark
+        arguments.read(options)  # a wrong argument is reported before the user waits for Spark
     except arguments.BadArgument as error:
         return fail(PROG, error, 2)
     if options.bootstrap_server is not None and (why := _speaks_another(options)) is not None:
@@ -31,14 +31,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
-    """Why a server cannot be used without TLS, if one of them demands TLS. Spark needs seconds, and says less."""
+    """Why servers refuse a client without TLS, if one demands TLS. Spark would take seconds, and explain less."""
     name = "kafka.security.protocol="
     protocol = next((one.removeprefix(name) for one in reversed(options.client) if one.startswith(name)), "PLAINTEXT")
     if "SSL" in protocol.upper():
         return None
     try:
         addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
-    except ConfigError:  # a host without a port, which librdkafka accepts, too
+    except ConfigError:  # librdkafka also accepts a host without a port, so this is no error
         return None
     if any(hints.speaks_plainly(one) for one in addresses):
         return None
@@ -47,7 +47,7 @@ def _speaks_another(options: argparse.Namespace) -> str | None:
 
 
 def _add_security(options: argparse.Namespace) -> None:
-    """Add the settings of --command-config as options of the client; those of -X override them. Raises BadArgument."""
+    """Add the settings of --command-config to the client's options; those of -X override them. Raises BadArgument."""
     file = options.command_config
     if file is None:
         return

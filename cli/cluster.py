@@ -1,4 +1,4 @@
-"""`muster cluster`: the tables of a cluster in PostgreSQL, which several nodes share."""
+"""`muster cluster` makes, upgrades and shows the tables in PostgreSQL that the nodes of a cluster share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND: Final = "muster cluster"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Exit status 0; 1 when the database refuses or does not answer."""
+    """Run the command. Exit status 1: the database refused or did not answer; 2: the URL is wrong."""
     url = getattr(options, "url", None)
     wrong = None if url is None else wrong_url(url)
     if wrong is not None:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def wrong_url(url: str) -> str | None:
-    """The fault in the URL of a database; None when the URL looks right. A password in it is not shown."""
+    """The fault in the URL of a database; None when the URL looks right. The sentence never shows a password."""
     if url.startswith(("postgresql://", "postgres://")):
         return None
     scheme, separator, _ = url.partition("://")
@@ -50,7 +50,7 @@ def wrong_url(url: str) -> str | None:
 
 
 def _why(error: Exception) -> str:
-    """The system's own words for an error, which asyncio has replaced by its own."""
+    """The operating system's words for an error. asyncio has replaced them by a text of its own."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return os.strerror(cause.errno)
@@ -104,7 +104,7 @@ def _plain(status: Status) -> dict[str, Any]:
 
 
 def lines(status: Status) -> list[str]:
-    """The lines to print."""
+    """The lines that `muster cluster status` prints."""
     found = [f"PostgreSQL {status.server}"]
     if status.version == 0:
         found.append("there are no tables of Muster's: run `muster cluster init URL`")

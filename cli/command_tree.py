@@ -12,11 +12,11 @@ FILES: Final = "files"
 FOLDERS: Final = "folders"
 NOTHING: Final = ""
 _KINDS: Final = {"FILE": FILES, "PATH": FILES, "SOURCE": FILES, "DIR": FOLDERS}
-"""The kinds of completion for the names of arguments in the help."""
+"""The kind of completion for a name in the help: FILE is completed with files, DIR with folders."""
 
 
 class Value(NamedTuple):
-    """The possible values of an argument: words, files, folders, or values that completion cannot know."""
+    """The values of an argument: `words`; without words, `kind` says files, folders or NOTHING (not known)."""
 
     words: tuple[str, ...]
     kind: str
@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A command. `commands`: its subcommands, with their descriptions; `arguments`: its arguments without an option."""
+    """A command. `commands`: each subcommand with its description; `arguments`: the arguments that follow no option."""
 
     commands: Mapping[str, str]
     options: tuple[Option, ...]
@@ -39,11 +39,11 @@ class Node(NamedTuple):
 
 
 Tree = Mapping[tuple[str, ...], Node]
-"""Every command by its words; `()` is `muster` itself."""
+"""Every command by its words, such as `("groups", "list")`; `()` is `muster` itself."""
 
 
 def tree_of(parser: Parser) -> Tree:
-    """The whole command line."""
+    """Every command that a parser knows."""
     found = dict(_nodes(parser, ()))
     # for argparse, `offsets reset` is one command of `groups`; for the user it is two words
     for path in [path for path in found if " " in path[-1:] or any(" " in word for word in path)]:

@@ -1,4 +1,4 @@
-"""`muster completion bash | zsh | fish`: a script for the shell, made from the parsers of the command line."""
+"""`muster completion bash | zsh | fish` prints a script for the shell, made from the parser of the command line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from muster.cli.options import build_parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print the script for the shell of the user's choice."""
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell]
     print(script(tree_of(build_parser())), end="")
     return 0
 
 
 def _values(tree: Tree, shown: Callable[[Value], str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The completions after a command and an option, or for the argument of a command, if they are known."""
+    """The known completions: after a command and its option, and for the first argument of a command."""
     for path, node in tree.items():
         for option in node.options:
             if option.value is not None and (does := shown(option.value)):
@@ -231,7 +231,7 @@ def _fish_option(option: Option) -> str:
     )
     if option.value is None:
         return names
-    # -x: the option needs a value, and files are not among its values
+    # fish: -x means that the option needs a value, and that no file is a value of the option
     return f"{names} -r -F" if option.value.kind == FILES else f"{names} -x {_fish_values(option.value)}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""`muster health`: whether a server answers an ApiVersions request. Small and quick, for a container's health check."""
+"""`muster health` checks whether a server answers ApiVersions. It starts fast: containers run it as health check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 TIMEOUT_S = 5.0
-"""How long to wait for the connection, and for each part of the answer."""
+"""The longest wait for the connection, and for each part of the answer."""
 
 # api key 18 (ApiVersions), version 0, correlation id, client id
 _BODY = struct.pack(">hhih", 18, 0, 7, 6) + b"health"
@@ -43,20 +43,20 @@ def health(options: argparse.Namespace) -> int:
 
 
 def _say(line: str, to: TextIO | None) -> None:
-    """Print a line. The exit status counts, even if that fails. `to`: None if it was closed from the start."""
+    """Print a line; a failure to print is ignored. `to` None: stdout or stderr was closed from the start."""
     if to is None:
         return
     try:
         print(line, file=to, flush=True)
     except OSError:
-        # otherwise the interpreter would write it again at its exit
+        # otherwise the interpreter would try to write the line again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
 def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:
     if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
         return "; is a server listening there?"
-    # imported here: a server that answers needs no hint
+    # this import is needed only for a server that does not answer
     from muster.client import hints
 
     if context is None and hints.speaks_tls(address):
@@ -71,7 +71,7 @@ def _address(options: argparse.Namespace) -> tuple[Address, bool]:
         return parse_address(options.address, "the address", advertised=True), options.tls
     listeners = load(file=options.config, environment=os.environ).listeners
     first = next((one for one in listeners if not one.has_tls), listeners[0])
-    if first.host in WILDCARDS:  # an address, since a bare container may know no names
+    if first.host in WILDCARDS:  # an address, not a name: a minimal container may not resolve names
         return Address("::1" if first.host == "::" else "127.0.0.1", first.port), first.has_tls
     return Address(first.host, first.port), first.has_tls
 
@@ -86,7 +86,7 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
         return None
     import ssl
 
-    # This asks whether a server answers, not whether it is the right one. --command-config checks that, too.
+    # The health check only asks whether a server answers. Only with --command-config, the certificate is checked, too.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -95,7 +95,7 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
 def ask(address: Address, context: SSLContext | None = None) -> None:
     """Send one ApiVersions request and read its answer. Raises OSError or EOFError without a good answer.
 
-    The demand for a client certificate counts as an answer.
+    A TLS alert that demands a client certificate counts as an answer.
     """
     with socket.create_connection(address, TIMEOUT_S) as connection:
         if context is None:
@@ -104,7 +104,7 @@ def ask(address: Address, context: SSLContext | None = None) -> None:
         try:
             with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
                 _ask(encrypted)
-        except OSError as error:  # all errors of ssl are OSErrors, too
+        except OSError as error:  # all errors of ssl are OSErrors
             if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
                 raise
 

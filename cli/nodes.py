@@ -1,4 +1,4 @@
-"""`muster nodes`: the brokers of a `muster serve --nodes N` on this machine, and actions on them."""
+"""`muster nodes` lists, stops and starts the brokers of a `muster serve --nodes N` on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFSETS: Final = "__consumer_offsets"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Send the question to the server; exit status 1 when it refuses, or does not run."""
+    """Run the command. Exit status 1: the server refuses, or does not run."""
     node_id = getattr(options, "node", None)
     if options.command_config is not None and options.bootstrap_server is None:
         return fail("muster nodes", "--command-config is for --bootstrap-server: give both", 2)
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
-    """The brokers, or an error in their place. Raises ConfigError."""
+    """The brokers as JSON, or {"error": …}. Raises ConfigError."""
     if options.bootstrap_server is not None:
         return ask_cluster(options, node_id)
     if options.control is not None:
@@ -55,7 +55,7 @@ def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
 
 
 def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
-    """The answer of the control of a server under test, or an error in its place."""
+    """The answer of a server's test control, or {"error": …}."""
     try:
         control = Control(options)
         if node_id is None:
@@ -66,7 +66,7 @@ def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, A
 
 
 def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
-    """The answer of the server on that data directory, or an error in its place."""
+    """The answer of the server that uses this data directory, or {"error": …}."""
     path = directory / NAME
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -85,7 +85,7 @@ def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
 
 
 def ask_cluster(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
-    """The brokers, after the action `options.verb`; or an error in their place. Raises ConfigError."""
+    """The brokers after the action `options.verb`, or {"error": …}. Raises ConfigError."""
     addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
     security = read_command_config(options.command_config)
     try:
@@ -101,12 +101,12 @@ def ask_cluster(options: argparse.Namespace, node_id: int | None) -> dict[str, A
 
 
 def _directory(client: KafkaClient) -> Path | str:
-    """The data directory of a Muster with several brokers here; or a text that says why it is not known."""
+    """The data directory of the connected server, if it is on this machine; otherwise a text that says why not."""
     if not client.bootstrap.is_local:
         return "brokers are changed on the machine that they run on, or by --control"
     try:
         answer = client.bootstrap.ask(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest([]))
-    except RequestFailed:  # the server does not report its log directories
+    except RequestFailed:  # this server does not report its log directories
         answer = None
     for row in () if answer is None else answer.results:
         directory = Path(row.log_dir)
@@ -119,7 +119,7 @@ def _directory(client: KafkaClient) -> Path | str:
 
 
 def _is_of(client: KafkaClient, directory: Path) -> bool:
-    """Whether the server on that directory is the connected one: another machine may have the same path."""
+    """Whether the connected server is the one that uses this directory: another machine may have the same path."""
     rows = ask(directory, {"do": "list", "node": None}).get("nodes", ())
     ports = {address.rpartition(":")[2] for row in rows for address in row["addresses"]}
     return client.bootstrap.address.rpartition(":")[2] in ports

@@ -1,7 +1,7 @@
-"""Printing of commands: lines, tables, JSON and progress bars.
+"""Prints the output of commands: lines, tables, JSON and progress bars.
 
-Clients choose names, reasons, and metadata. They may not move the cursor, begin a line or change the direction of
-writing. So all output passes `shown` or `as_json`.
+Clients choose group names, reasons and metadata. Such texts must not control the terminal, begin a new line or change
+the direction of writing. So all output passes `shown` or `as_json`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MIN_WIDTH = 40
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 BAR_WIDTH = 30
 LONG_BYTES = 64 * 1024 * 1024
-"""Fewer bytes are read at once, without a bar."""
+"""Files with fewer bytes are read without a progress bar."""
 
 
 def say(text: str, to: TextIO | None = None) -> None:
-    """Print one line, `shown`, to stdout or to `to`, and flush it."""
+    """Print one line, made safe by `shown`, to `to` (default: stdout), and flush."""
     print(shown(text), file=to or sys.stdout, flush=True)
 
 
@@ -41,27 +41,27 @@ def fail(command: str, why: object, status: int = 1) -> int:
 
 
 def say_sentence(text: str) -> None:
-    """Print a sentence to stdout, `shown`; on a terminal in lines that fit."""
+    """Print a sentence to stdout, made safe by `shown`. On a terminal, the sentence is wrapped."""
     wide = terminal_width()
     for line in [shown(text)] if wide is None else wrap(shown(text), wide, subsequent_indent="    "):
         print(line, flush=True)
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal at stdout; None: stdout is not a terminal, or is too narrow."""
+    """How many columns the terminal at stdout has; None: stdout is not a terminal, or is too narrow."""
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     return wide if wide >= _MIN_WIDTH else None
 
 
 def width(text: str) -> int:
-    """How many columns a text takes after `shown`."""
+    """How many columns a text needs on a terminal. The text has passed `shown`."""
     if text.isascii():
         return len(text)
     return sum((1 + (east_asian_width(one) in "WF")) * (category(one) not in ("Mn", "Me")) for one in text)
 
 
 def as_json(value: object) -> str:
-    """JSON on one line. Letters of any script stay, and characters that are not printable are escaped."""
+    """Encode as JSON on one line. Letters of any script stay, and characters that cannot be printed are escaped."""
     return _MAYBE.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 
@@ -71,15 +71,15 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printing(command: str, work: Callable[[], int]) -> int:
-    """Run a command that prints to stdout; its exit status.
+    """Run a command that prints to stdout, and return its exit status.
 
-    It is 0 if the reader closes the pipe, and 1 with a sentence if stdout cannot be written.
+    The status is 0 if the reader of a pipe closes it. It is 1, with a sentence, if stdout cannot be written.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = work()
-        if sys.stdout is not None:  # None if it was closed from the start, as by `>&-`
+        if sys.stdout is not None:  # stdout is None if the shell closed it with `>&-`
             sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -94,13 +94,13 @@ def printing(command: str, work: Callable[[], int]) -> int:
 
 
 def _write_no_more() -> None:
-    # the interpreter writes the rest at its exit
+    # the interpreter writes buffered output when it exits; so stdout becomes /dev/null
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under their heads; numbers are aligned to the right, and "-" stands for a missing value."""
+    """Print a table. Numbers are aligned to the right, and "-" stands for a missing value."""
     cells = [[_cell(one) for one in row] for row in rows]
     widths = _widths(head, cells)
     right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
@@ -113,7 +113,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def table_width(head: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-    """How many columns of a terminal `print_table` needs."""
+    """How many columns of a terminal the table of `print_table` needs."""
     return sum(_widths(head, [[_cell(one) for one in row] for row in rows])) + 2 * (len(head) - 1)
 
 
@@ -127,7 +127,7 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def print_rows(head: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
-    """Print a table, or a JSON line for each row. The JSON names are the heads in lower case."""
+    """Print a table, or a JSON line for each row. The names in JSON are the heads in lower case."""
     if not as_json:
         if rows:
             print_table(head, rows)
@@ -138,7 +138,7 @@ def print_rows(head: Sequence[str], rows: Sequence[Sequence[object]], *, as_json
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Partitions in short form: 0-3,7."""
+    """Write partition numbers in short form: 0-3,7."""
     parts: list[str] = []
     ordered = sorted(numbers)
     start = 0
@@ -180,7 +180,7 @@ class _Bar:
 
 
 class Progress(_Bar):
-    """The progress in bytes."""
+    """A progress bar that counts bytes."""
 
     def __init__(self, what: str, total_bytes: int) -> None:
         super().__init__(what, is_long=total_bytes >= LONG_BYTES)
@@ -188,15 +188,15 @@ class Progress(_Bar):
         self._done = 0
 
     def add(self, count: int) -> None:
-        """Add bytes that are done."""
+        """Add bytes to those that are done."""
         self._done += count
         percent = min(100 * self._done // self._total, 100)
         self._show(percent, f"  {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB")
 
 
 class Steps(_Bar):
-    """The progress as a share of 1."""
+    """A progress bar from 0 to 1."""
 
     def reach(self, share: float) -> None:
-        """Set the share that is done."""
+        """Set how much is done, from 0 to 1."""
         self._show(int(100 * share))

@@ -1,4 +1,4 @@
-"""The parser of Muster's command line. It reports an error in one sentence, with what the user may have meant."""
+"""The parser of Muster's command line, which reports an error in one sentence with a suggestion."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, Final, NoReturn
 
 DEFAULT_CONTROL = "127.0.0.1:9094"
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
-"""Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
+"""Commands whose last two words `argparse` gets as one word, since `muster groups offsets GROUP` is a command, too."""
 _WITH_VALUE = ("--bootstrap-server", "--command-config")
 _NUMBER = re.compile(r"invalid (int|float) value: '(.*)'", re.DOTALL)
 _NO_VALUE = re.compile(r"argument (--[a-z-]+): expected one argument")
 _NUMBERS = {"int": "whole number", "float": "number"}
-"""`argparse`'s names for numbers, and the words for a sentence."""
+"""The names of Python's types of numbers, and the words that a sentence uses for them."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error in one sentence, without the usage before it."""
+    """An `ArgumentParser` that reports an error in one sentence, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong, and exit with status 2."""
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As in `argparse`; unknown words are an error of the wanted command."""
+        """As in `argparse`, but unknown arguments are reported by the subcommand that the user called."""
         given = joined(sys.argv[1:] if args is None else args)
         options, left = self.parse_known_args(given, namespace)
         if left:
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def commands(self) -> Any:
-        """The action with the subcommands by name (`choices`); None if the parser has no subcommands."""
+        """The action whose `choices` are the subcommands by name; None if the parser has no subcommands."""
         found = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
         return next(found, None)
 
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
             yield from one.option_strings
 
     def actions(self) -> Sequence[argparse.Action]:
-        """Every option and argument in its help."""
+        """Every option and argument that the help shows."""
         return [one for one in self._actions if one.help != argparse.SUPPRESS]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """The words of a command line, where a command of `TWO_WORDS` is one; `help WORDS` is `WORDS --help`."""
+    """The words of a command line: two words of `TWO_WORDS` become one, and `help WORDS` becomes `WORDS --help`."""
     if words and words[0] == "help":
         return joined([*words[1:], "--help"])
     words = [*words]
@@ -96,18 +96,18 @@ def joined(words: Sequence[str]) -> list[str]:
 
 
 def _after_options(words: Sequence[str], at: int) -> int:
-    """The index of the first word after the common options of `muster groups` and their values."""
+    """The index of the first word, from `at` on, that is neither an option of `muster groups` nor its value."""
     while at < len(words) and words[at].startswith("--") and words[at] != "--":
         at += 2 if words[at] in _WITH_VALUE else 1
     return at
 
 
 def like(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` with the known word that is most similar; empty when none is similar."""
-    # imported here: most command lines are right
+    """The text `; did you mean …?` with the most similar known word; empty when no word is similar."""
+    # this import is needed only for a wrong command line
     from difflib import get_close_matches
 
-    # most mistakes are in case and hyphens: --inmemory, --Json
+    # case and hyphens are ignored, since most mistakes are there: --inmemory, --Json
     by_letters = {one.lower().replace("-", "").replace("_", ""): one for one in known}
     letters = word.lower().replace("-", "").replace("_", "")
     beginning = [one for one in by_letters if letters and one.startswith(letters)]
@@ -127,13 +127,13 @@ def _options_like(left: Sequence[str], command: Parser) -> str:
 
 
 def _elsewhere(parser: Parser, word: str) -> str:
-    """A subcommand with this name: `muster describe` is `muster groups describe`."""
+    """Suggest commands that end with this word: for `muster describe`, `muster groups describe`."""
     found = sorted(f"{path}" for path, _ in walk(parser) if path.split()[-1] == word)
     return f"; did you mean {_or(found)}?" if found else ""
 
 
 def walk(parser: Parser) -> Iterator[tuple[str, Parser]]:
-    """Every command below a parser, with the words that call it, in order."""
+    """Every subcommand of a parser, at all levels: the words that call it, and its parser."""
     action = parser.commands()
     for below in {} if action is None else dict(action.choices).values():
         yield below.prog, below
@@ -145,24 +145,24 @@ def _or(words: Sequence[str], last: str = " or ") -> str:
 
 
 def folder(text: str) -> Path:
-    """The type of an option that names a directory."""
+    """The `type` of an argument that names a directory."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"'{text}' names no directory")
     return Path(text)
 
 
 How = Mapping[str, Any]
-"""Further arguments of `add_argument` for some options and arguments, by their `dest`."""
+"""More keyword arguments for `add_argument`, by the `dest` of an option or argument."""
 
 
 def add_commands(
     commands: Any, table: str, how: How = MappingProxyType({}), **more: Any
 ) -> dict[str, argparse.ArgumentParser]:
-    """Add the commands of a table, and return their parsers by name. `more`: for `add_parser`.
+    """Add the commands of a table, and return their parsers by name. `more`: arguments of `add_parser`.
 
-    A command is a line with its name, its `run` (see `cli.options`; - is none) and its help. Two spaces divide them.
-    The indented lines behind it are its description, each behind a `|`, and its options (see `add_options`). Lines
-    that are indented twice continue a line.
+    A command begins with a line of three parts, divided by two spaces: name, `run` (see `cli.options`; or "-"), help.
+    Indented lines follow: the description, with a `|` before each line, then the options (see `add_options`). A line
+    that is indented twice continues the line before it.
     """
     made: dict[str, argparse.ArgumentParser] = {}
     if "epilog" in more:
@@ -181,9 +181,9 @@ def add_commands(
 def add_options(parser: Any, table: str, how: How = MappingProxyType({})) -> None:
     """Add the options and arguments of a table, which has the form of a help text.
 
-    A line has a name, the name of its value, two spaces, and the help; indented lines continue it. An option with `+`
-    may be given several times. The `*`, `+` or `?` of an argument is its `nargs`. Options behind `/` exclude each
-    other. The value of a FILE, PATH or DIR is a Path.
+    A line has a name, the name of the value, two spaces, and the help. Indented lines continue the line before them. An
+    option whose name ends with `+` may be given several times. A `*`, `+` or `?` after an argument is its `nargs`.
+    Options with a `/` before them exclude each other. The value of a FILE, PATH or DIR is a Path.
     """
     group = None
     for row in re.sub(r"\n +", " ", table.strip()).splitlines():
@@ -203,7 +203,7 @@ def add_options(parser: Any, table: str, how: How = MappingProxyType({})) -> Non
 
 
 def options_of_cluster() -> argparse.ArgumentParser:
-    """The options for the server, the security and the form of the output: a parent of other parsers."""
+    """A parent of parsers, with the options for the server, the security and the form of the output."""
     shared = argparse.ArgumentParser(add_help=False)
     add_options(shared, _OF_CLUSTER, {"bootstrap_server": {"default": "localhost:9092"}})
     return shared
@@ -217,7 +217,7 @@ _OF_CLUSTER: Final = """
 
 
 def options_of_control() -> argparse.ArgumentParser:
-    """The options of each command that uses the control."""
+    """A parent of parsers, with the options for the test control."""
     shared = argparse.ArgumentParser(add_help=False)
     add_options(shared, _OF_CONTROL, {"control": {"default": os.environ.get("MUSTER_CONTROL", DEFAULT_CONTROL)}})
     return shared

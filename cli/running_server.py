@@ -1,4 +1,4 @@
-"""The common part of the commands that use a running server: by Kafka's protocol, or by its test control."""
+"""The common part of all commands that use a running server, by Kafka's protocol or by its test control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.coordinator.config.listeners import parse_addresses
 
 
 def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The words of an option, also several with commas, in the spelling of the known words. Raises ConfigError."""
+    """The words of an option, divided by commas, in the spelling of `known`. Raises ConfigError for an unknown word."""
     by_letters = {one.lower(): one for one in known}
     found = []
     for word in (word.strip() for words in given for word in words.split(",")):
@@ -31,13 +31,13 @@ def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]
 
 
 Answer = Callable[[KafkaClient, argparse.Namespace], int]
-"""Prints the answer of a cluster, and returns the exit status."""
+"""Asks a cluster with a client, prints the answer, and returns the exit status."""
 
 
 def with_client(
     *checks: Callable[[argparse.Namespace], object],
 ) -> Callable[[Answer], Callable[[argparse.Namespace], int]]:
-    """Make a command of an `Answer`. The `checks` of its options are first. They may raise ConfigError."""
+    """Make a command from an `Answer`. Before it connects, it runs `checks` on the options (may raise ConfigError)."""
 
     def decorate(answer: Answer) -> Callable[[argparse.Namespace], int]:
         @wraps(answer)
@@ -67,13 +67,13 @@ def with_client(
 
 MAX_PORT: Final = 65_535
 WRONG: Final = 2
-"""The exit status of a command with a wrong value, as in argparse."""
+"""The exit status for a wrong value on the command line, as in argparse."""
 PATIENCE_S: Final = 30.0
-"""How much longer than the requested wait an answer may take."""
+"""How long an answer may take, beyond the wait that the request itself asks for."""
 
 
 class ControlFailed(Exception):
-    """The server refuses, or does not run; the text says why. `status`: the exit status of the command."""
+    """The server refuses, or does not run. The text says why. `status`: the exit status of the command."""
 
     def __init__(self, words: str, status: int = 1) -> None:
         super().__init__(words)
@@ -81,15 +81,15 @@ class ControlFailed(Exception):
 
 
 def path(*parts: str) -> str:
-    """A path of the control from its parts."""
+    """Make a path of the test control's HTTP interface, with quoted parts."""
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
 
 
 class Control:
-    """The client of the control of one server."""
+    """A client of the test control of one server."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Raises ControlFailed."""
+        """Read --control and --control-token. Raises ControlFailed."""
         host, _, port = options.control.rpartition(":")
         if not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
             raise ControlFailed(f"--control {options.control}: HOST:PORT was expected", WRONG)
@@ -106,8 +106,8 @@ class Control:
     def ask(
         self, method: str, where: str, body: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:
-        """The answer. Raises ControlFailed."""
-        # imported here: it imports ssl, and takes 20 ms
+        """Send a request, and return the answer. Raises ControlFailed."""
+        # this import loads ssl, which takes 20 ms
         from http.client import HTTPConnection, HTTPException
 
         connection = HTTPConnection(self._host, self._port, timeout=wait_s + PATIENCE_S)
@@ -130,7 +130,7 @@ class Control:
 
 
 def with_control(do: Callable[[Control, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Make a command that uses the control. Exit status 1 when the server refuses, 2 for a wrong value."""
+    """Make a command that uses the test control. Exit status 1: the server refuses or is away; 2: a value is wrong."""
 
     @wraps(do)
     def run(options: argparse.Namespace) -> int:
@@ -149,7 +149,7 @@ def with_control(do: Callable[[Control, argparse.Namespace], int]) -> Callable[[
 
 
 def show(answer: Mapping[str, Any], *, in_json: bool) -> None:
-    """Print an answer: as JSON, or each field on a line."""
+    """Print an answer of the test control, as JSON or with one field on each line."""
     if in_json:
         print(as_json(answer))
         return

@@ -1,4 +1,4 @@
-"""`muster serve`: configuration, logging, then the server until a signal ends it."""
+"""`muster serve` reads the configuration, sets up logging, and runs the server until a signal arrives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-# first, and before structlog: it hides rich, whose import takes 40 ms and 3 MB
+# before structlog: this module hides rich from structlog, whose import would cost 40 ms and 3 MB
 from muster.coordinator.system.logging import output  # isort: skip
 
 import structlog
@@ -45,7 +45,7 @@ def serve(options: argparse.Namespace) -> int:
         return 2
     if options.check:
         return _check(config, options)
-    # the apache/kafka image sets its level this way
+    # users of the apache/kafka image set the log level with this variable
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
     log = output.configure(options.log_level or fallback)
     stdout = LineWriter(writer(sys.stdout))
@@ -67,7 +67,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _started_lines(node_id: int) -> tuple[str, ...]:
-    """Kafka's log lines of a complete start: each tool that starts containers waits for one of them."""
+    """Kafka's log lines after a complete start. Tools that start Kafka in containers wait for one of these lines."""
     return (
         f"[KafkaServer id={node_id}] started (kafka.server.KafkaServer)",
         f"[BrokerLifecycleManager id={node_id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
@@ -91,7 +91,7 @@ def _check_cluster(options: argparse.Namespace, config: Config) -> None:
 
 
 def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | None:
-    """Host, port and token of the control. None means without control. Raises ConfigError."""
+    """Host, port and token of the test control; None: the server has no test control. Raises ConfigError."""
     if options.control is None:
         for given, name in ((options.control_token, "--control-token"), (options.virtual_time, "--virtual-time")):
             if given:
@@ -116,7 +116,7 @@ def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | None:
 
 
 def _metrics(options: argparse.Namespace) -> tuple[str, int] | None:
-    """Host and port of the metrics. None means without metrics. Raises ConfigError."""
+    """Host and port for metrics; None: the server has no metrics. Raises ConfigError."""
     if options.metrics is None:
         return None
     if options.control is not None:
@@ -173,12 +173,12 @@ def _run(
     if options.cluster is not None:
         return _run_cluster(config, options, ready, metrics)
     if control is not None:
-        # imported here: only servers under test have a control
+        # only servers under test need this import
         from muster.testcontrol.http.server import serving
 
         return _serve(config, ready, lambda: serving(*control, starts_frozen=options.virtual_time))
     if metrics is not None:
-        # imported here: most servers serve no metrics
+        # only servers with metrics need this import
         from muster.coordinator.server.metrics import serving_metrics
 
         return _serve(config, ready, lambda: serving_metrics(*metrics))
@@ -221,5 +221,5 @@ def _serve(
 
         return 1, f"muster serve: {start_failure(error, config)}"
     except KeyboardInterrupt:
-        # the signal arrived before the server had installed its handler
+        # the signal arrived before the event loop had installed its handler
         return 130, ""

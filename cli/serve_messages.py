@@ -1,4 +1,4 @@
-"""What `muster serve` says of its configuration (`--check`, which opens no port), and of a failed start."""
+"""The texts of `muster serve` about its configuration (`--check`, which opens no port) and about a failed start."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CLIENTS = {
     "required": "Clients need a certificate, which names them.",
 }
 _OPTIONS = {"metrics": "--metrics", "control": "--control"}
-"""The servers beside the listeners of Kafka's protocol, and the options with their addresses."""
+"""The servers that do not speak Kafka's protocol, each with the option for its address."""
 
 
 def config_summary(config: Config, file: Path | None) -> Iterator[str]:
-    """What is open, then what needs attention; each of the latter begins with `warning: `."""
+    """Lines about each listener and its security, then lines that begin with `warning: `."""
     warnings: list[str] = [f"warning: {note}" for note in config.notes]
     live = Live(config)
     for listener in config.listeners:
@@ -61,7 +61,7 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
 
 
 def mistakes(config: Config) -> Iterator[str]:
-    """Settings that work, as on Kafka, and that nobody can want: passwords that everybody on the network can read."""
+    """A sentence for each listener that receives passwords or tokens unencrypted. Kafka, too, accepts such settings."""
     live = Live(config)
     for listener in config.listeners:
         if kinds := _in_the_clear(listener, live):
@@ -73,7 +73,7 @@ def mistakes(config: Config) -> Iterator[str]:
 
 
 def _in_the_clear(listener: Listener, live: Live) -> list[str]:
-    """The secrets that its clients send over the network so that others can use them. SCRAM sends none."""
+    """The kinds of secrets that clients send to this listener unencrypted over the network. SCRAM sends no secrets."""
     if not listener.has_sasl or listener.has_tls or _is_loopback(listener.host):
         return []
     from muster.coordinator.config.security import sasl_settings
@@ -135,7 +135,7 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
 
 
 def files_of_others(config: Config, file: Path | None) -> list[str]:
-    """A warning for each file with secrets, and the data directory with users, that everybody may read."""
+    """A warning for each file with secrets that every user may read, and for such a data directory."""
     live = Live(config)
     paths = {}
     for listener in config.listeners:
@@ -173,7 +173,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def start_failure(error: OSError, config: Config) -> str:
-    """The address or directory that cannot be used, the reason, and what to do."""
+    """A sentence that names the address or directory that cannot be used, the reason, and what to do."""
     if error.filename is not None:
         return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
     if isinstance(error, CannotListen):
@@ -199,7 +199,7 @@ def _cannot_listen(error: CannotListen, config: Config) -> str:
 
 
 def _named(error: CannotListen, config: Config) -> tuple[str, str]:
-    """The name of the server, in brackets, and the option with its address."""
+    """The name of the server in brackets, and the option with its address."""
     if error.purpose in _OPTIONS:
         option = _OPTIONS[error.purpose]
         return f" ({option})", option

@@ -1,4 +1,4 @@
-"""The commands for the test control of a server (docs/testcontrol.md)."""
+"""The commands that use the test control of a server (docs/testcontrol.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADVANCE_S: Final = 600.0
 
 
 def rule_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The rule that the options of `add` describe, as JSON."""
+    """The rule that the options of `muster faults add` describe, as JSON."""
     names = (*(name.replace("-", "_") for name in REQUEST_FILTERS), "node", "min_version", "max_version")
     match = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     times = ("times", "on_call", "every", "with_probability", "seed")
@@ -22,7 +22,7 @@ def rule_of(options: argparse.Namespace) -> dict[str, Any]:
     when |= {name: True for name in ("once", "until_released") if getattr(options, name)}
     then = _then(options)
     for name in ("where", "every_ms"):
-        # the server refuses options that do not fit the action, in words
+        # the server itself refuses options that do not fit the action, and says why
         if getattr(options, name) is not None:
             then[name] = getattr(options, name)
     return {"match": match, "then": then, "when": when, "name": options.name}
@@ -73,7 +73,7 @@ def run_faults(control: Control, options: argparse.Namespace) -> int:
 
 
 def _parameters(options: argparse.Namespace, control: Control) -> dict[str, str | int]:
-    """The values of NAME=VALUE, with the types of the scenario's parameters. Raises ControlFailed."""
+    """The values of the NAME=VALUE arguments, each with the type of that parameter. Raises ControlFailed."""
     for one in options.parameters:
         if "=" not in one:
             raise ControlFailed(f"{one}: NAME=VALUE was expected", WRONG)

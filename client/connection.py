@@ -1,4 +1,4 @@
-"""A connection to one node, in the versions of `VERSIONS`. Each request blocks: it is not for a server."""
+"""A connection to one node. Each request blocks the calling thread until the answer, so no server may use it."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ VERSIONS: Final = {
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
-    # the requests of `muster.testing`
+    # only `muster.testing` sends the next requests
     ApiKey.PRODUCE: (3, 12),
     ApiKey.CREATE_TOPICS: (4, 7),
     ApiKey.DELETE_TOPICS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_RECORDS: (0, 2),
 }
-"""The versions that this client has: those with the newest shape, and with names of topics."""
+"""The lowest and highest version of each request that the client sends. All of them use names of topics."""
 
 
 TIMEOUT_S: Final = 30.0
 FIRST_TIMEOUT_S: Final = 5.0
 """How long a server may take to show that it is a broker."""
 MAX_ANSWER_BYTES: Final = 100_000_000
-"""The limit of librdkafka's receive.message.max.bytes: no answer of Kafka is longer."""
+"""No answer of Kafka is longer: this is the default of librdkafka's receive.message.max.bytes."""
 CLIENT_ID: Final = "muster"
 _RENEWED_AT: Final = 0.8
-"""The part of a session's lifetime after which the client authenticates again, before the server demands it."""
+"""The client authenticates again after this part of a session's lifetime, before the server demands it."""
 IS_IT_LISTENING: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
 
 
 class RequestFailed(Exception):
-    """A question to the cluster has failed. The text is one sentence: what failed and, if known, what to do."""
+    """A request to the cluster has failed. The text is one sentence: what failed and, if known, what to do."""
 
 
 class Connection:
     """A connection to one node."""
 
     def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
-        """Connect, with TLS and as a user if `security` has them. Raises RequestFailed."""
+        """Connect. `security` may demand TLS and a login; None: neither. Raises RequestFailed."""
         self.address = show(*address)
         self._place = address
         self._security = security
@@ -97,14 +97,14 @@ class Connection:
     def _establish_tls(self, context: SSLContext, host: str) -> None:
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        except OSError as error:  # all errors of ssl are OSErrors, too
+        except OSError as error:  # all errors of ssl are OSErrors
             why = getattr(error, "verify_message", None)
             if why is not None:
                 raise RequestFailed(
                     f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
                     "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
                 ) from error
-            # imported here: only a failure needs it
+            # this import is needed only after a failure
             from muster.client import hints
 
             self._socket.close()
@@ -117,7 +117,7 @@ class Connection:
     def _log_in(self) -> None:
         if self._security is None or self._security.user is None:
             return
-        # imported here: a client of a listener without SASL need not wait for the import
+        # a client of a listener without SASL does not need this import
         from muster.client import oauth_login
         from muster.client.security import LoginFailed, login
         from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -156,12 +156,12 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used again: every request was answered, and the node has not closed it since."""
+        """Whether the connection can be used again: no answer is missing, and the node has not closed it."""
         if self._failed:
             return False
         self._socket.settimeout(0)
         try:
-            # MSG_PEEK is for the plain socket: a TLS socket takes no flags
+            # the plain socket's `recv` is called, because that of a TLS socket does not accept MSG_PEEK
             return socket.socket.recv(self._socket, 1, socket.MSG_PEEK) != b""
         except BlockingIOError:
             return True
@@ -174,11 +174,11 @@ class Connection:
         return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
 
     def supports(self, key: int) -> bool:
-        """Whether the node offers this API in a version that this client has."""
+        """Whether the node offers this API in one of the versions of `VERSIONS`."""
         return self._version(key) is not None
 
     def ask(self, key: int, request: Message, timeout_s: float = TIMEOUT_S) -> Any:
-        """Send a request, and wait for the answer until the time-out. Raises RequestFailed."""
+        """Send a request, and wait for its answer. Raises RequestFailed, also after `timeout_s`."""
         version = self._version(key)
         if version is None:
             own_min, own_max = VERSIONS[key]
@@ -207,7 +207,7 @@ class Connection:
     def _exchange(self, key: int, version: int, request: Message) -> Any:
         kind = api(key)
         self._correlation_id += 1
-        self._failed = True  # until the answer is read: unread bytes would be taken for the next answer
+        self._failed = True  # until the whole answer is read: bytes that are left would look like the next answer
         try:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
             start = self._read(4)
@@ -236,9 +236,9 @@ class Connection:
         security = self._security
         protocol = "PLAINTEXT" if security is None else security.protocol
         hint = None
-        # a silent server is not tried again: the next server is waiting
+        # no hint for a silent server: it would take more time, and the client can try the next server
         if not self._was_answered and not isinstance(error, TimeoutError):
-            # imported here: only a failure needs it
+            # this import is needed only after a failure
             from muster.client import hints
 
             self._socket.close()
@@ -257,7 +257,7 @@ class Connection:
 
 
 def _looks_like(start: bytes) -> str:
-    if start[:2] == b"\x15\x03":  # a TLS alert
+    if start[:2] == b"\x15\x03":  # these bytes begin a TLS alert
         return ": it speaks TLS; give security.protocol=SSL or SASL_SSL in the file of --command-config"
     if start == b"HTTP":
         return ": it is a server of HTTP"
@@ -265,5 +265,5 @@ def _looks_like(start: bytes) -> str:
 
 
 def sentence(error_code: int, message: str | None = None) -> str:
-    """An error of the server, in its own words if it sent some."""
+    """An error code in words: Kafka's name, and the message of the server or, without one, of Kafka."""
     return f"{error_name(error_code)} ({message or error_message(error_code)})"

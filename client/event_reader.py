@@ -1,4 +1,4 @@
-"""The records of `__group_events` and `__transaction_events`, fetched as a consumer does."""
+"""Reads events from `__group_events` and `__transaction_events` with Fetch requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Value = dict[str, Any]
 
 
 class History(NamedTuple):
-    """One of the two history topics."""
+    """A history topic: `__group_events` or `__transaction_events`."""
 
     topic: str
     name: str
-    """The field of an event with the group or the transactional id."""
+    """The field of an event that has the group or the transactional id."""
     missing: str
 
 
@@ -41,10 +41,10 @@ OF_TRANSACTIONS: Final = History(
 
 
 class Events:
-    """A history topic, read from one offset on."""
+    """A reader of one history topic."""
 
     def __init__(self, client: KafkaClient, of: History = OF_GROUPS) -> None:
-        """Raises RequestFailed when the topic does not exist."""
+        """Find the leaders of the topic's partitions. Raises RequestFailed when the topic does not exist."""
         self._client = client
         self._of = of
         topic = client.topics([of.topic]).get(of.topic)
@@ -55,41 +55,41 @@ class Events:
         self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
 
     def partition_of(self, name: str) -> int:
-        """The partition with the events of a group or a transactional id."""
+        """The partition that has the events of a group or a transactional id."""
         return group_partition(name, len(self._leaders))
 
     def ends(self) -> dict[int, int]:
-        """The end of every partition."""
+        """The end offset of every partition."""
         found = end_offsets(self._client, [(self._of.topic, partition) for partition in self._leaders])
         return {partition: end for (_, partition), end in found.items()}
 
     def upto_now(self, name: str) -> Iterator[Value]:
-        """All present events of a group or a transactional id."""
+        """All events, up to the present end, of a group or a transactional id."""
         return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
 
     def newest(self, name: str, count: int) -> Iterator[Value]:
-        """Its events among the last `most` events of its partition."""
+        """The events of a group or a transactional id among the last `count` events of its partition."""
         partition = self.partition_of(name)
         begin = max(self.ends().get(partition, 0) - count, 0)
         return (value for value in self.of_partition(partition, begin) if value[self._of.name] == name)
 
     def of_partition(self, partition: int, begin: int = 0) -> Iterator[Value]:
-        """All present events of a partition, from an offset on."""
+        """All events of a partition from offset `begin` up to the present end."""
         end = self.ends().get(partition, 0)
         position = {partition: begin}
         while position[partition] < end:
             before = position[partition]
             yield from self.fetch(position, 0)
-            if position[partition] == before:  # these events were removed
+            if position[partition] == before:  # the events at this offset were deleted
                 return
 
     def follow(self, position: dict[int, int]) -> Iterator[Value]:
-        """Every event from `position` (partition -> offset) on, without end."""
+        """Every event from `position` (partition -> offset) on. Waits for new events without end."""
         while True:
             yield from self.fetch(position, WAIT_MS)
 
     def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
-        """The events at `position`, which is moved on. Without events, the leaders wait up to `wait_ms`."""
+        """The next events from `position` on, which moves behind them. Leaders wait up to `wait_ms` for a first one."""
         found: list[Value] = []
         by_leader: dict[int, list[int]] = {}
         for partition in position:
@@ -125,6 +125,6 @@ class Events:
 def _value(data: bytes | None, name: str) -> Value | None:
     try:
         value = json.loads(data or b"")
-    except ValueError:  # not one of our events
+    except ValueError:  # Muster did not write this record
         return None
     return value if isinstance(value, Mapping) and {"kind", name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

@@ -1,4 +1,4 @@
-"""What kind of server listens at an address that gave an unexpected answer. Imported only after a failure."""
+"""Finds out what kind of server gave an unexpected answer. Other modules import this one only after a failure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 from muster.coordinator.config.listeners import Address
 
 TIMEOUT_S: Final = 3.0
-"""How long a listener may take to show its protocol."""
+"""How long a listener may take to answer a first request."""
 ALERT: Final = b"\x15\x03"
-"""The first bytes of a TLS server that did not understand. No answer of Kafka begins so."""
+"""The first bytes of a TLS alert. No answer of Kafka begins with these bytes."""
 _API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, -1)
 _SASL_HANDSHAKE: Final = struct.pack(">hhihh", 17, 1, 2, -1, 0)
 _WITH_TLS: Final = "security.protocol=SSL or SASL_SSL in the file of --command-config"
@@ -24,7 +24,7 @@ SPEAKS_NO_TLS: Final = (
 
 
 def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) -> str | None:
-    """Why a listener closes the connection of such a client, or is silent, and what to do; None: not known."""
+    """Why a listener closes the connection of a client with this protocol, and what to do; None: not known."""
     if context is None and speaks_tls(address):
         return f"it speaks TLS: give {_WITH_TLS}"
     mechanisms = None if protocol.startswith("SASL") else sasl_mechanisms(address, context)
@@ -38,25 +38,25 @@ def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) 
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a server at this address begins connections with TLS."""
+    """Whether the server at this address speaks TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing, server_hostname=address.host or None).do_handshake()
     answer = _answer(address, outgoing.read(), 3)
-    # a handshake or an alert; the alert may demand a client certificate or another version
+    # a TLS handshake or alert: the alert may demand a client certificate or another version of TLS
     return answer[:2] in (b"\x16\x03", ALERT)
 
 
 def speaks_plainly(address: Address) -> bool:
-    """Whether a broker at this address answers ApiVersions without TLS."""
+    """Whether a broker at this address answers an ApiVersions request without TLS."""
     answer = _answer(address, _framed(_API_VERSIONS), 8)
     return len(answer) == 8 and struct.unpack(">ii", answer)[1] == 1
 
 
 def sasl_mechanisms(address: Address, context: ssl.SSLContext | None = None) -> list[str] | None:
-    """The mechanisms that a broker offers here, with TLS if `context` is given; None if it has no SASL."""
+    """The SASL mechanisms of the broker at this address; None if it has no SASL. `context` None: ask without TLS."""
     answer = _answer(address, _framed(_SASL_HANDSHAKE), 4096, context)
     try:
         _, correlation_id, error_code, count = struct.unpack_from(">iihi", answer)

@@ -1,4 +1,4 @@
-"""The client of `muster groups`, `muster transactions` and `muster.testing`: it chooses a node for each request."""
+"""A client of a whole cluster, which chooses the node for each request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
-"""FindCoordinator's key type of transactional ids."""
+"""The key type in FindCoordinator for a transactional id."""
 _KINDS: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 _TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTIONAL_ID: "__transaction_state"}
 _NOT_READY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -31,17 +31,17 @@ _NOT_ALLOWED: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTI
 NO_TOPIC: Final = "there is no such topic"
 TRIES: Final = 100
 PAUSE_S: Final = 0.1
-"""The pause between two requests to a coordinator that is not ready."""
+"""The pause before a request to a coordinator that is not ready is sent again."""
 TRIES_OF_A_TOPIC: Final = 3
-"""How often a coordinator is requested when its topic exists: a partition of the topic may be offline."""
+"""How often FindCoordinator is sent once the topic exists: a partition of the topic may stay offline."""
 LATEST: Final = -1
-"""ListOffsets' timestamp for the end of a partition."""
+"""The timestamp in ListOffsets that means the end of a partition."""
 EARLIEST: Final = -2
 Partition = tuple[str, int]
 
 
 class KafkaClient:
-    """All nodes behind some bootstrap addresses. Connections open when needed, and again when a node closed one."""
+    """A client of all nodes of a cluster. Connections are opened when needed, and again after a node closed one."""
 
     def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
         """Connect to the first bootstrap address that answers, and learn the nodes. Raises RequestFailed."""
@@ -56,19 +56,19 @@ class KafkaClient:
 
     @property
     def address(self) -> str:
-        """The address of the last node that was used, HOST:PORT. This node may have stopped since."""
+        """HOST:PORT of the node that the client connected to last. This node may have stopped since."""
         return self._last_address
 
     @property
     def bootstrap(self) -> Connection:
-        """A connection to a node that answers: the present one, or one to another node. Raises RequestFailed."""
+        """An open connection to some node; a new one if the last was closed. Raises RequestFailed."""
         if self._bootstrap is None or not self._bootstrap.is_open:
             self._connect()
         assert self._bootstrap is not None
         return self._bootstrap
 
     def _connect(self) -> None:
-        """Connect to some node that answers. The node that closed the last connection is tried last."""
+        """Connect to the first node that answers. The node of the last connection is tried last."""
         is_again = self._bootstrap is not None
         self._disconnect()
         failures: list[RequestFailed] = []
@@ -119,8 +119,8 @@ class KafkaClient:
         self.close()
 
     def _ask_any(self, key: int, request: Message) -> Any:
-        """Send the request to any node. If it is silent or closes, the next one is tried. Raises RequestFailed."""
-        # every node once, and one of them twice: it may have started again meanwhile
+        """Send the request to any node; if that node does not answer, to the next node. Raises RequestFailed."""
+        # one try for each node, and one more: the first node may have started again meanwhile
         for left in range(len(self._addresses), -1, -1):
             connection = self.bootstrap
             try:
@@ -157,7 +157,7 @@ class KafkaClient:
         return self.node(found.node_id)
 
     def _find_coordinator(self, name: str, kind: int) -> Any:
-        """Find the coordinator. Kafka may first have to create the coordinators' topic."""
+        """Send FindCoordinator, also several times: Kafka may first have to create the coordinators' topic."""
         seen = 0
         for _ in range(TRIES):
             (found,) = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name])).coordinators
@@ -170,9 +170,10 @@ class KafkaClient:
     def ask_coordinator(
         self, name: str, key: int, request: Message, errors: Callable[[Any], Iterable[int]], kind: int = GROUP
     ) -> tuple[Connection, Any]:
-        """The coordinator and its answer. `errors(answer)`: its error codes. Raises RequestFailed.
+        """Ask the coordinator of `name`; return its connection and its answer. Raises RequestFailed.
 
-        A coordinator that loads or moves is tried again for some seconds, as by Kafka's admin clients.
+        `errors`: the error codes in an answer. While the coordinator loads or moves, the request is repeated for some
+        seconds, as by Kafka's admin clients.
         """
         for _ in range(TRIES):
             node = self.coordinator(name, kind)
@@ -183,14 +184,14 @@ class KafkaClient:
         return node, answer
 
     def topics(self, names: Sequence[str] | None) -> dict[str, MetadataResponseTopic]:
-        """The metadata of these topics (None: of all), by name; those that do not exist are left out."""
+        """The metadata of these topics (None: of all topics), by name. Topics that do not exist are left out."""
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self._ask_any(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
         self._update_nodes(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
 
     def topic_error(self, name: str) -> str:
-        """The sentence about a topic that is not among `topics`."""
+        """A sentence that says why a topic is missing in the result of `topics`."""
         request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         (row,) = self._ask_any(ApiKey.METADATA, request).topics
         if row.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -198,34 +199,34 @@ class KafkaClient:
         return f"nothing is known of the topic: {sentence(row.error_code)}"
 
     def _update_nodes(self, answer: Any) -> None:
-        """Learn the live nodes. The addresses of the others are kept, because they may return."""
+        """Learn the live nodes. Addresses of nodes that have stopped are kept, because such a node may start again."""
         self.nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
         self._addresses.update(dict.fromkeys(self.nodes.values()))
 
     def refresh_nodes(self) -> None:
-        """Learn the live nodes anew. Raises RequestFailed."""
+        """Ask the cluster again which nodes are live. Raises RequestFailed."""
         self._update_nodes(self._ask_any(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
 
 
 def read_command_config(file: Path | None) -> ClientSecurity | None:
-    """The security in the file of `--command-config`. Raises ConfigError."""
+    """Read the client's security from the file of `--command-config`. Raises ConfigError."""
     if file is None:
         return None
-    # imported here: its TLS part takes longer to import than the rest of a command
+    # importing ssl takes longer than the rest of a command
     from muster.client.security import read
 
     return read(file)
 
 
 def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The end of each partition. Partitions are left out that do not exist, or whose leader does not answer."""
+    """The end offset of each partition. One that does not exist, or has no leader that answers, is left out."""
     return offsets_at(client, partitions, LATEST)
 
 
 def offsets_at(client: KafkaClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """The first offset of each partition that is not older than a time (wall ms), LATEST or EARLIEST; -1: none.
+    """The first offset of each partition at or after `timestamp` (wall ms, LATEST or EARLIEST); -1: no such record.
 
-    Partitions are left out that do not exist, or whose leader does not answer.
+    A partition that does not exist, or whose leader does not answer, is left out.
     """
     wanted = list(partitions)
     by_leader: dict[int, dict[str, list[int]]] = {}

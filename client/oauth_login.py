@@ -1,7 +1,8 @@
-"""The client's side of OAUTHBEARER: where Muster's own commands get a token, and how they send it.
+"""The client's side of OAUTHBEARER: gets a token, and sends it to the broker.
 
-A token is in the properties or a file, or an identity provider issues it (RFC 6749 4.4). Or it is made here, without
-a signature. Names are those of Kafka's clients; `oauth.access.token` is Strimzi's. Sentences have no secrets.
+The token stands in the properties or a file, or an identity provider issues it (RFC 6749 4.4). A token without a
+signature is made here. The names of properties are those of Kafka's clients; `oauth.access.token` is Strimzi's. Error
+texts contain no secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from muster.coordinator.system.wall_time import wall_now_ms
 OAUTHBEARER: Final = "OAUTHBEARER"
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MAX_TOKEN_BYTES: Final = 512 << 10
-"""The most bytes of a file with a token, and of an answer with one."""
+"""The most bytes that are read from a token's file, or from an identity provider's answer."""
 _PACKAGE: Final = MODULE.rpartition(".")[0]
 _HANDLER: Final = "sasl.login.callback.handler.class"
 _HANDLERS: Final = (
@@ -42,15 +43,15 @@ _INLINE: Final = "oauth.access.token"
 _EXTENSION: Final = "extension_"
 _UNSECURED: Final = "unsecuredLogin"
 _USED_UNTIL: Final = 0.8
-"""The part of a token's lifetime after which another is fetched (sasl.login.refresh.window.factor)."""
+"""A new token is fetched after this part of a token's lifetime (sasl.login.refresh.window.factor)."""
 
 
 class NoToken(Exception):
-    """No token could be had. The text is a sentence without secrets."""
+    """The client could not get a token. The text is a sentence without secrets."""
 
 
 class Bearer:
-    """A client with tokens. `extensions`: sent with each token (RFC 7628). `name`: for sentences."""
+    """A client that logs in with tokens. `extensions`: sent with each token (RFC 7628). `name`: used in error texts."""
 
     mechanism: Final = OAUTHBEARER
     name: Final = "the token"
@@ -68,7 +69,7 @@ class Bearer:
         return f"Bearer({type(self.source).__name__}, token hidden)"
 
     def message(self) -> bytes:
-        """The first message of the exchange. A token is used again for most of its lifetime. Raises NoToken."""
+        """The first message of the login. A token is used again for most of its lifetime. Raises NoToken."""
         if self._wall_ms() >= self._until_ms:
             self._token = _checked(self.source.fetch())
             self._until_ms = _until_ms(self._token, self._wall_ms())
@@ -77,7 +78,7 @@ class Bearer:
 
 
 class InlineToken(NamedTuple):
-    """The token stands in the properties."""
+    """A source whose token stands in the properties."""
 
     token: str
 
@@ -86,7 +87,7 @@ class InlineToken(NamedTuple):
 
 
 class FileToken(NamedTuple):
-    """The token is read from a file each time: another program may renew it."""
+    """A source that reads the token from a file each time, because another program may renew the file."""
 
     path: str
 
@@ -99,7 +100,7 @@ class FileToken(NamedTuple):
 
 
 class UnsecuredToken(NamedTuple):
-    """The token is made here, without a signature."""
+    """A source that makes a token without a signature."""
 
     claims: Mapping[str, Any]
     lifetime_s: int
@@ -112,7 +113,7 @@ class UnsecuredToken(NamedTuple):
 
 
 class TokenEndpoint(NamedTuple):
-    """An identity provider issues the token for an id and a secret. `quotes`: these are quoted as in URLs."""
+    """A source that gets the token from an identity provider. `quotes`: client id and secret are quoted as in URLs."""
 
     url: str
     client_id: str
@@ -159,7 +160,7 @@ def shown(url: str) -> str:
 
 
 def read(properties: Mapping[str, str], options: Mapping[str, str]) -> Bearer:
-    """The client that the properties and the options of the login module describe. Raises ConfigError and TlsError."""
+    """Make the client that the properties and the login module's options describe. Raises ConfigError and TlsError."""
     _check_classes(properties)
     extensions = {
         name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
@@ -216,7 +217,7 @@ def _at(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> 
 
 
 def _unsecured(options: Mapping[str, str]) -> UnsecuredToken:
-    """The token source with the rules of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
+    """Make a token source by the rules of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
     claims: dict[str, Any] = {}
     for name, value in options.items():
         kind, _, claim = name.removeprefix(_UNSECURED).partition("_")
@@ -252,7 +253,7 @@ def _checked(token: str) -> str:
 
 
 def _until_ms(token: str, now_ms: int) -> int:
-    """Until when the token may be used again. `now_ms` if the token has no expiry: then it is used only once."""
+    """Until when (wall ms) the token may be used again. A token without an expiry is used only once."""
     part = token.split(".")[1:2]
     try:
         claims = json.loads(base64.urlsafe_b64decode(part[0] + "=" * (-len(part[0]) % 4)))
@@ -262,7 +263,7 @@ def _until_ms(token: str, now_ms: int) -> int:
 
 
 def librdkafka(bearer: Bearer) -> Iterator[tuple[str, str]]:
-    """The same settings for librdkafka. Raises ConfigError for tokens that librdkafka would need a callback for."""
+    """The same client in librdkafka's settings. Raises ConfigError for a source that librdkafka does not have."""
     source = bearer.source
     yield "sasl.mechanism", OAUTHBEARER
     if isinstance(source, TokenEndpoint):

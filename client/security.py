@@ -1,6 +1,6 @@
-"""The security of a client: `--command-config FILE` in Kafka's properties, and the client's side of PLAIN and SCRAM.
+"""Reads a client's security from Kafka's properties (`--command-config FILE`), and logs in by PLAIN or SCRAM.
 
-All settings are read before a connection is made. A wrong one is a ConfigError: one sentence without secrets.
+All settings are checked before a connection is made. A wrong setting raises ConfigError: one sentence without secrets.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from muster.coordinator.security.sasl.scram import MAX_ITERATIONS, MECHANISMS, S
 PLAIN: Final = "PLAIN"
 SPOKEN: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
 _MAX_ITERATIONS: Final = 64 * MAX_ITERATIONS
-"""The most iterations that a server may demand: more would only take time."""
+"""The most iterations that a server may demand. More iterations would block the client for too long."""
 
 Login = Generator[bytes, bytes, None]
-"""Yields messages for the server, and is sent its answers. It returns when the server has proven all."""
+"""A generator that yields messages for the server, and receives the server's answers. Its end means success."""
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -43,11 +43,11 @@ _MECHANISM: Final = "sasl.mechanism"
 
 
 class LoginFailed(Exception):
-    """The server's answer is wrong. The text is a sentence without secrets."""
+    """The server's answer to a login is wrong. The text is a sentence without secrets."""
 
 
 class User(NamedTuple):
-    """A user. `is_token`: the name is the id of a delegation token, and the password its HMAC."""
+    """A user with a password. `is_token`: the name is the id of a delegation token, and the password is its HMAC."""
 
     mechanism: str
     name: str
@@ -59,7 +59,7 @@ class User(NamedTuple):
 
 
 def login(user: User | Bearer, draw_nonce: Callable[[], str] = secrets.token_urlsafe) -> Login:
-    """The exchange. With a bearer, it raises NoToken if no token can be had."""
+    """Start the login of a user. Raises NoToken if a `Bearer` cannot get a token."""
     if isinstance(user, Bearer):
         return _bearer(user)
     if user.mechanism == PLAIN:
@@ -73,7 +73,7 @@ def _plain(user: User) -> Login:
 
 def _bearer(user: Bearer) -> Login:
     refusal = yield user.message()
-    if refusal:  # the answer to the next message says what is wrong
+    if refusal:  # the broker sends its error code only after one more message
         yield b"\1"
 
 
@@ -107,7 +107,7 @@ def _fields(message: bytes) -> dict[str, str]:
 
 
 class ClientSecurity(NamedTuple):
-    """How a client connects. `context`: with TLS; `user`: with SASL; `where`: the file, for sentences."""
+    """How a client connects. `context` is only for TLS, `user` only for SASL. `where`: the file, for error texts."""
 
     where: str
     protocol: str = "PLAINTEXT"
@@ -117,7 +117,7 @@ class ClientSecurity(NamedTuple):
 
 
 def read(file: Path) -> ClientSecurity:
-    """The security in a file. Raises ConfigError."""
+    """Read a client's security from a file. Raises ConfigError."""
     where = f"--command-config {file}"
     try:
         properties = parse_properties(decode_properties(file.read_bytes()), where)
@@ -130,7 +130,7 @@ def read(file: Path) -> ClientSecurity:
 
 
 def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
-    """The security in these properties. Raises ConfigError and TlsError."""
+    """Make a client's security from properties. Raises ConfigError and TlsError."""
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol={protocol} is not known; expected one of {', '.join(PROTOCOLS)}")
@@ -138,7 +138,7 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
     if protocol.endswith("SSL"):
         tls = TlsSettings.of(properties)
         context = client_context(tls)
-        # as in Java's clients, a chain may end at any certificate of the trust store
+        # a chain may end at any certificate of the trust store, as in Java's clients
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = _checks_names(properties)
     user = _user(properties) if protocol.startswith("SASL") else None
@@ -183,7 +183,7 @@ def _modules(mechanism: str) -> str:
 
 
 def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
-    """The same settings for librdkafka (`muster analyze`); keys in PEM. Raises ConfigError."""
+    """The settings of librdkafka for this security (`muster analyze`). Keys must be in PEM. Raises ConfigError."""
     yield "security.protocol", security.protocol
     if isinstance(security.user, Bearer):
         try:

@@ -1,4 +1,4 @@
-"""Muster for tests of applications with Kafka consumers: a server in the test's own process, or beside it.
+"""Muster for tests of applications with Kafka consumers. The server runs in the test's process or in its own.
 
     from muster.testing import Muster
 
@@ -7,8 +7,8 @@
         group = muster.group("billing").wait_stable(members=3, partitions="orders")
         assert group.assignment["orders"].keys() == set(range(6))
 
-In asynchronous tests the same verbs are awaited: `async with Muster() as muster`, or `muster.aio` of one that runs.
-With pytest, the fixture `muster` is there as soon as this is installed (`docs/testing.md`).
+In asynchronous tests the same verbs are awaited: `async with Muster() as muster`, or `muster.aio` of a running server.
+With pytest, the fixture `muster` can be used as soon as this package is installed (`docs/testing.md`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A name of this package, imported at its first use. pytest loads the plugin of this package in each run. So
-    nothing is imported before a test uses it.
+    """Import a name of this package at its first use. In each run pytest loads the plugin of this package, so other
+    imports wait until a test needs them.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Groups of a cluster that this program has not started, by Kafka's own requests."""
+"""The verbs on groups, done with Kafka's own requests, for a cluster that this program has not started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from muster.testing.admin_topics import AdminTopics
 T = TypeVar("T")
 
 PATIENCE_S: Final = 15.0
-"""How long a call waits for a coordinator. A new cluster creates its topic first, and a dead node is replaced."""
+"""How long a call waits for a coordinator. A new cluster first creates its topic; a dead coordinator is replaced."""
 LOOK_S: Final = 0.05
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (
@@ -45,8 +45,8 @@ class _Elsewhere(Exception):
 
 
 def asked_of_coordinator(cluster: KafkaClient, group_id: str, ask: Callable[[Connection], T]) -> T:
-    """The result of `ask(coordinator)`, which is repeated while the coordinator moves. Raises what `ask` raises,
-    RequestFailed and CannotBeDone.
+    """The result of `ask(coordinator)`, which is called again while the coordinator moves. Raises RequestFailed,
+    CannotBeDone, and what `ask` raises.
     """
     due_s = time.monotonic() + PATIENCE_S
     while True:
@@ -90,7 +90,7 @@ def _there(error_code: int) -> None:
 
 
 def describe(cluster: KafkaClient, topics: AdminTopics, group_id: str) -> GroupView:
-    """The group as it is now, by several requests one after the other."""
+    """Describe the group as it is now. The answers of several requests are put together."""
     node, view = asked_of_coordinator(cluster, group_id, lambda node: (node, _described(node, group_id)))
     known = set(topics.names())
     of = {name for member in view.members for name in (*member.assignment, *member.target, *member.subscribed)}
@@ -183,7 +183,7 @@ def remove_member(cluster: KafkaClient, group: GroupView, name: str) -> None:
 
 
 def reset(cluster: KafkaClient, topics: AdminTopics, group: GroupView, to: Any, names: Iterable[str]) -> Offsets:
-    """Set the offsets of a group without members. Raises CannotBeDone."""
+    """Set the committed offsets of a group without members. Raises CannotBeDone."""
     if group.members:
         raise CannotBeDone(f"group {group.group_id} has members: stop its consumers before its offsets are reset")
     wanted: dict[str, dict[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Topics of a cluster that this program has not started, by Kafka's own requests."""
+"""The verbs on topics, done with Kafka's own requests, for a cluster that this program has not started."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from muster.testcontrol.topics import NewRecord, Record
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""ListOffsets' timestamps for the ends of a partition."""
+"""The timestamps in ListOffsets that mean the start and the end of a partition."""
 FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 PATIENCE_S: Final = 15.0
-"""How long a call waits for leaders. Brokers learn of a new topic one by one, and a dead leader is replaced."""
+"""How long a call waits for leaders. Brokers learn of a new topic one by one; a dead leader is replaced."""
 LOOK_S: Final = 0.02
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -73,7 +73,7 @@ class AdminTopics:
         return len(rows) >= partitions and all(one.leader_id >= 0 and not one.error_code for one in rows)
 
     def delete(self, name: str) -> None:
-        """Delete the topic and all its records; returns when it no longer exists."""
+        """Delete the topic and all its records. Returns when the topic no longer exists."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.DELETE_TOPICS, request).responses[0])
         due_s = time.monotonic() + PATIENCE_S
@@ -101,7 +101,7 @@ class AdminTopics:
         return {one.partition_index: one.leader_id for one in sorted(found.partitions, key=_index)}
 
     def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """Append records; all replicas have acknowledged them."""
+        """Append records. Returns when all replicas have acknowledged them."""
         leaders = self._leaders(name)
         found: list[tuple[int, int]] = []
         for record in records:
@@ -179,8 +179,9 @@ class AdminTopics:
         return int(self._led(name, index, ask, is_repeatable=True).offset)
 
     def _led(self, name: str, index: int, ask: Callable[[Connection], Any], *, is_repeatable: bool = False) -> Any:
-        """The row of a leader's answer. The request is repeated while the leader moves, or does not know the topic yet.
-        `is_repeatable`: also after a connection was lost before the answer. Raises RequestFailed, CannotBeDone.
+        """Ask the leader of a partition, and return its row. The request is repeated while the leader moves, or does
+        not know the topic yet. `is_repeatable`: also if the connection is lost before the answer. Raises RequestFailed,
+        CannotBeDone.
         """
         due_s = time.monotonic() + PATIENCE_S
         while True:

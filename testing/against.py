@@ -1,7 +1,7 @@
-"""A running cluster as the server of tests: Apache Kafka, or Muster in a process of its own.
+"""Makes a running cluster the server of tests: Apache Kafka, or Muster in a process of its own.
 
-The tests use Kafka's own requests, as administrators do. What only Muster can do raises `OnlyMuster`. Waits repeat
-their requests, because no event reports a change.
+Verbs use Kafka's own requests, as administrators do. A verb that only Muster has raises `OnlyMuster`. A wait repeats
+its requests, because no event reports a change.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _OPTION: Final = re.compile(r" \(--[^()]*\)$")
 
 
 class OnlyMuster(CannotBeDone):
-    """Only a Muster that this program has started can do it."""
+    """Only a Muster that this program has started has this verb."""
 
 
 class Against:
-    """A cluster at a bootstrap address: a `verbs.Runner` that starts and ends nothing."""
+    """A `verbs.Runner` that only connects to a cluster at a bootstrap address, and starts and ends nothing."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Against:
         open_verbs: Callable[[KafkaClient], ClusterVerbs] | None = None,
         bridge: LoopBridge | None = None,
     ) -> None:
-        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is used. `open_verbs`: makes the verbs.
-        `bridge`: given by a runner that starts the cluster again and again, and connects to it anew.
+        """`bootstrap_servers`: HOST:PORT, with commas; the first that answers is used. `open_verbs`: makes the verbs.
+        `bridge`: of a runner that starts the cluster itself, perhaps several times.
         """
         self._open: Callable[[KafkaClient], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
@@ -61,7 +61,7 @@ class Against:
         return self._verbs is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
-        """Connect. Raises CannotBeDone."""
+        """Connect to the cluster. Raises CannotBeDone."""
         with self._life.changing():
             self._start()
 
@@ -82,7 +82,7 @@ class Against:
     def stop(self) -> None:
         """Close the connections."""
         if self._life.is_elsewhere:
-            return  # the connections belong to the process that made them
+            return  # the connections belong to the process that has opened them
         with self._life.changing():
             thread, verbs = self._thread, self._verbs
             if thread is not None and verbs is not None:
@@ -108,7 +108,7 @@ class Against:
 
 
 class ClusterVerbs:
-    """See `verbs.Verbs`."""
+    """The `verbs.Verbs` of such a cluster."""
 
     def __init__(self, cluster: KafkaClient) -> None:
         self.cluster = cluster
@@ -129,7 +129,7 @@ class ClusterVerbs:
         return 0
 
     def tidy(self) -> None:
-        """Do nothing: the tests cannot hold or pause anything here."""
+        """Do nothing: tests cannot hold or pause anything on this cluster."""
 
     @property
     def faults(self) -> NoReturn:
@@ -152,7 +152,7 @@ class ClusterVerbs:
 
 
 class AdminGroups:
-    """The verbs on groups, as far as administrators have them."""
+    """The verbs on groups that Kafka's administrators have, too."""
 
     def __init__(self, cluster: KafkaClient, topics: AdminTopics) -> None:
         self._cluster = cluster
@@ -162,7 +162,7 @@ class AdminGroups:
         return group_ids(self._cluster)
 
     def describe(self, group_id: str) -> GroupView:
-        """The group as it is now. Kafka does not report the progress of a classic member in a rebalance."""
+        """Describe the group as it is now. Kafka does not report how far a classic member is in a rebalance."""
         return describe(self._cluster, self._topics, group_id)
 
     def events(self, _: str) -> NoReturn:
@@ -176,7 +176,7 @@ class AdminGroups:
     async def wait_stable(
         self, group_id: str, *, members: int | None = None, partitions: Topics = None, timeout_s: float
     ) -> GroupView:
-        """Wait until the group is stable, with so many members, and each partition of these topics has an owner."""
+        """Wait until the group is stable, has `members` members, and each partition of these topics has an owner."""
         topics = checks.texts("topics", partitions)
         checks.whole_or_none("members", members)
         what = stable_words(members, topics)
@@ -190,7 +190,7 @@ class AdminGroups:
     async def wait_until(
         self, group_id: str, predicate: Callable[[GroupView], object], *, what: str, topics: Topics, timeout_s: float
     ) -> GroupView:
-        """Wait until the predicate is true; it is called again and again."""
+        """Wait until the predicate is true. The predicate is called again and again."""
         checks.texts("topics", topics)
         checks.function("predicate", predicate)
         return await self._wait(group_id, predicate, checks.text("what", what), timeout_s)
@@ -198,7 +198,7 @@ class AdminGroups:
     async def wait_consumed(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
-        """Wait until the group has committed all present records, or these offsets."""
+        """Wait until the group has committed all present records of the topics, or the offsets `up_to`."""
         if up_to is not None:
             wanted = checks.places("up_to", up_to)
         else:
@@ -226,19 +226,19 @@ class AdminGroups:
             await asyncio.sleep(LOOK_S)
 
     def interventions(self) -> list[str]:
-        """Empty: a test cannot change the cluster."""
+        """An empty list: a test has no interventions on this cluster."""
         return []
 
     def timeline(self, _: str) -> list[str]:
-        """The lines for the report of a failed wait."""
+        """The lines about a group for the report of a failed wait."""
         return ["Kafka keeps no history"]
 
     def remove(self, group_id: str, member: str) -> None:
-        """Remove a member as administrators do."""
+        """Remove a member as Kafka's administrators do."""
         remove_member(self._cluster, self.describe(group_id), member)
 
     def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
-        """Reset offsets as administrators do."""
+        """Reset committed offsets as Kafka's administrators do."""
         return reset(
             self._cluster, self._topics, self.describe(group_id), checks.reset(to), checks.texts("topics", topics)
         )
@@ -265,7 +265,7 @@ class AdminGroups:
 
 
 class AdminNodes:
-    """The verbs on nodes, as far as administrators have them."""
+    """The verbs on nodes that Kafka's administrators have, too."""
 
     def __init__(self, cluster: KafkaClient) -> None:
         self._cluster = cluster
@@ -295,7 +295,7 @@ class AdminNodes:
 
 
 def refused(failure: Exception) -> CannotBeDone | None:
-    """The error for a test when the cluster cannot be used. None: it is another failure."""
+    """The error that a test gets when the cluster cannot be used; None for any other failure."""
     return _without_option(failure) if isinstance(failure, RequestFailed) else None
 
 

@@ -1,10 +1,10 @@
-"""`muster serve` for as long as the program runs that started it. A test that is ended by SIGKILL stops no server, but
-the pipe that it held open is closed then.
+"""Runs `muster serve` until the program that started it has ended. A test that SIGKILL ends cannot stop its server, but
+the pipe between them closes.
 
     python -m muster.testing.beside PORTS DIRECTORY serve …
 
-`PORTS`: the ports of the server before, with commas; `-` without any. `DIRECTORY`: deleted when the program has ended
-that started this one; `-` without one.
+`PORTS`: the ports of the previous server, with commas, or `-`. `DIRECTORY`: is deleted when the program that started
+this one has ended; or `-`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = "-"
 
 
 def _until_alone(alone: threading.Event) -> None:
-    """Wait for the end of the pipe, which nobody writes to: then no process holds its other end."""
+    """Wait for the end of the pipe. Nobody writes to the pipe, and it ends when no process has its other end."""
     while os.read(0, 1_024):
         pass
     alone.set()
@@ -29,14 +29,14 @@ def _until_alone(alone: threading.Event) -> None:
 
 def _main(ports: str, directory: str) -> None:
     if ports != NONE:
-        # imported here: a first start needs it later
+        # a first start imports this module later
         from muster.testcontrol.machine import ControlledMachine
 
         ControlledMachine.ports_of_before = tuple(map(int, ports.split(",")))
     alone = threading.Event()
     threading.Thread(target=_until_alone, args=(alone,), name="muster-alone", daemon=True).start()
     try:
-        # by name: the command line knows the pipeline too, and nothing of that is loaded here
+        # run by name, so that nothing of the pipeline, which the command line uses, is loaded here
         runpy.run_module("muster.cli", run_name="__main__", alter_sys=True)
     finally:
         if alone.is_set() and directory != NONE:

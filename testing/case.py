@@ -1,4 +1,4 @@
-"""For tests of the standard library's unittest: a server for each class."""
+"""A server for each class of tests with the standard library's unittest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from muster.testing.settings import TopicsGiven, Value
 
 
 class MusterTestCase(unittest.TestCase):
-    """A test case with a server, `self.muster`, which all tests of the class share. Set what it is to be in the class:
+    """A test case with a server, `self.muster`, which all tests of the class share. Attributes of the class describe
+    it:
 
         class Orders(MusterTestCase):
             muster_topics = {"orders": 6}
 
-    As a mixin it stands before another base class.
+    As a mixin, this class stands before another base class.
     """
 
     muster: ClassVar[Muster]
@@ -28,7 +29,7 @@ class MusterTestCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start the server."""
+        """Start the server of the class."""
         super().setUpClass()
         if not cls.muster_fresh:
             cls.muster = cls._started()
@@ -38,7 +39,7 @@ class MusterTestCase(unittest.TestCase):
         """Start the test's own server, if `muster_fresh` demands one."""
         super().setUp()
         if self.muster_fresh:
-            # only this test sees it
+            # only this test sees the attribute of the instance
             own: Any = self
             own.muster = self._started()
             self.addCleanup(own.muster.stop)

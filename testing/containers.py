@@ -1,4 +1,4 @@
-"""A container of Muster for tests that use testcontainers-python (the extra `testcontainers`).
+"""A Muster container for tests that use testcontainers-python (the extra `testcontainers`).
 
 `MusterContainer` has what testcontainers' own `KafkaContainer` has, so one line of a test changes::
 
@@ -34,14 +34,16 @@ _TOKEN_FILE = "/tmp/muster-control-token"
 
 
 class MusterContainer(DockerContainer):
-    """One server, for clients on the host (`get_bootstrap_server`) and in the container's network (port 9092).
+    """A server for clients on the host (`get_bootstrap_server`) and in the container's network (port 9092).
 
     The log is in memory. A new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0), as in
-    testcontainers' `KafkaContainer`. `with_property` sets that or any other of Kafka's properties.
+    testcontainers' `KafkaContainer`. `with_property` sets this property or any other of Kafka's.
     """
 
     TC_START_SCRIPT = "/tc-start.sh"
-    """The script is copied in when the port on the host is known. A file beside it marks the copy as complete."""
+    """The start script is copied into the container when the port on the host is known. A file beside the script marks
+    the copy as complete.
+    """
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class MusterContainer(DockerContainer):
         in_memory: bool = True,
         **kwargs: Any,
     ) -> None:
-        """`port` is the port of the listener for the host, in the container; it has that name and security protocol.
+        """`port`: the port, in the container, of the listener for the host. `listener_name` and `security_protocol` are
+        of the same listener.
 
         `wait_strategy_check_string` is a regular expression. `in_memory` False: the log is on the container's volume,
         and outlives a restart. `kwargs` are those of `DockerContainer`.
@@ -78,32 +81,34 @@ class MusterContainer(DockerContainer):
         self.with_property("group.initial.rebalance.delay.ms", 0)
 
     def with_kraft(self) -> Self:
-        """As in `KafkaContainer`; Muster never needs ZooKeeper."""
+        """Does nothing: Muster never needs ZooKeeper. `KafkaContainer` has this method, too."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> Self:
-        """The cluster id for clients. By default the server draws one."""
+        """Set the cluster id. By default the server draws a random one."""
         self.cluster_id = cluster_id
         return self.with_env("CLUSTER_ID", cluster_id)
 
     def with_topic(self, name: str, partitions: int = 1) -> Self:
-        """Have this topic from the start."""
+        """Create this topic when the server starts."""
         self._options += ["--topic", f"{name}:{partitions}"]
         return self
 
     def with_property(self, name: str, value: object) -> Self:
-        """One of Kafka's properties, or of Muster's, by its own name: `offsets.retention.minutes`."""
+        """Set a property of Kafka or Muster by its name, such as `offsets.retention.minutes`."""
         variable = "".join({"-": "___", "_": "__", ".": "_"}.get(sign, sign) for sign in name)
         return self.with_env("KAFKA_" + variable.upper(), str(value))
 
     def with_properties(self, properties: Mapping[str, object]) -> Self:
-        """Several of them."""
+        """Set several properties."""
         for name, value in properties.items():
             self.with_property(name, value)
         return self
 
     def with_control(self, *, virtual_time: bool = False) -> Self:
-        """Open the control over HTTP, for `control`. `virtual_time`: time is frozen until the control moves it."""
+        """Open the test control over HTTP, for `control`. `virtual_time`: time is frozen until the test control moves
+        it.
+        """
         self.control_token = secrets.token_urlsafe()
         self._options += ["--control", f"0.0.0.0:{_CONTROL_PORT}", "--control-token", _TOKEN_FILE]
         if virtual_time:
@@ -112,13 +117,13 @@ class MusterContainer(DockerContainer):
 
     @property
     def control_url(self) -> str:
-        """The URL of the control, for clients that send `control_token` as a bearer token."""
+        """The URL of the test control, for clients that send `control_token` as a bearer token."""
         return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(_CONTROL_PORT)}/v1"
 
     def control(self, method: str, path: str, body: object = None) -> Any:
-        """Call a verb of the control's API, as `control("POST", "/groups/shop/rebalance")`; returns its answer.
+        """Call a verb of the test control, such as `control("POST", "/groups/shop/rebalance")`, and return its answer.
 
-        Raises RuntimeError with the server's text when it refuses, or a wait fails.
+        Raises RuntimeError with the server's text when the server refuses, or a wait fails.
         """
         headers = {"Authorization": f"Bearer {self.control_token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
@@ -135,9 +140,9 @@ class MusterContainer(DockerContainer):
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(self.port)}"
 
     def start(self, timeout: float = 30) -> Self:
-        """Start it and wait, so many seconds at most, until clients can connect. Raises TimeoutError."""
+        """Start the container, and wait up to `timeout` seconds until clients can connect. Raises TimeoutError."""
         script = self.TC_START_SCRIPT
-        # bash is in the image; the shell of other images may be another one
+        # Muster's image has bash; other images may have another shell
         self.with_command(["bash", "-c", f"until [ -f {script}.whole ]; do sleep 0.02; done; exec bash {script}"])
         super().start()
         self.tc_start()

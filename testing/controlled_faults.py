@@ -1,4 +1,4 @@
-"""The verbs on rules, scenarios and time of a server with a control, and the client of that control."""
+"""The verbs on rules, scenarios and time of a server with a test control, and a client of that control."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from muster.testcontrol.faults.rule import Rule
 from muster.testcontrol.virtual_time import RanInVain, TimeView
 
 PATIENCE_S: Final = 60.0
-"""How long an answer may take, in addition to a requested wait."""
+"""How long an answer may take, beyond the wait that the request asks for."""
 
 
 class NoAnswer(CannotBeDone):
-    """The control does not answer."""
+    """The test control does not answer."""
 
 
 class Control:
-    """The client of one server, one request after the other. Raises CannotBeDone, and the errors of the answers."""
+    """The client of one server's test control. It sends one request after the other."""
 
     def __init__(self, address: str) -> None:
         """`address`: HOST:PORT."""
         self._address = address
 
     def ask(self, method: str, path: str, body: object = None, *, waits_s: float = 0.0) -> dict[str, Any]:
-        """An answer. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain (timeout), CannotBeDone."""
+        """Send a request; return the answer. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain
+        (timeout), CannotBeDone.
+        """
         connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S + waits_s)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -56,7 +58,7 @@ _RAISED: Final[Mapping[str, type[Exception]]] = {
 
 
 class ControlledRule:
-    """A rule in force, read from the control at each use."""
+    """A rule in force. Each use of its values asks the test control."""
 
     def __init__(self, control: Control, rule_id: str, fields: Mapping[str, Any]) -> None:
         self.id = rule_id
@@ -64,7 +66,7 @@ class ControlledRule:
         self._last = dict(fields)
 
     def to_json(self) -> dict[str, Any]:
-        with suppress(NoSuchFault, CannotBeDone):  # it was removed
+        with suppress(NoSuchFault, CannotBeDone):  # the rule was removed
             self._last = self._control.ask("GET", f"/v1/faults/{self.id}")
         return self._last
 
@@ -78,12 +80,12 @@ class ControlledRule:
 
 
 class ControlledFaults:
-    """The rules of the server. A rule with a Python function cannot be sent."""
+    """The rules of the server. A rule with a Python function is refused: functions cannot be sent."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._forgotten = 0
-        """The number of the newest hit that was forgotten."""
+        """The number of the newest hit that `log` leaves out."""
 
     @property
     def log(self) -> ControlledFaults:
@@ -117,7 +119,7 @@ class ControlledFaults:
         self._control.ask("POST", f"/v1/faults/{rule_id}/release")
 
     def remove(self, rule_id: str) -> None:
-        """Remove it; objects of the rule keep its last counts."""
+        """Remove a rule. Objects of the rule keep its last counts."""
         self._control.ask("DELETE", f"/v1/faults/{rule_id}")
 
     def clear(self) -> None:
@@ -125,7 +127,7 @@ class ControlledFaults:
 
 
 class ControlledScenario:
-    """A scenario, as the last answer described it."""
+    """A scenario, as the last answer has described it."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields

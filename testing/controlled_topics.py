@@ -1,4 +1,4 @@
-"""The verbs on topics of a server with a control. The control does them, so it does not matter which brokers are up."""
+"""The verbs on topics, done by the test control of a server. So it does not matter which brokers are up."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from muster.testing.admin_topics import AdminTopics
 from muster.testing.controlled_faults import Control
 
 MAX_RECORDS: Final = 1_000
-"""The most records of one request to the control."""
+"""The most records in one request to the test control."""
 MAX_BYTES: Final = 512 * 1024
-"""The most bytes of keys and values in one request. With base64 and names that is less than the control accepts."""
+"""The most bytes of keys and values in one request. With base64 and names, they stay below the test control's limit."""
 
 
 class ControlledTopics(AdminTopics):
-    """See the module."""
+    """The topics of a server with a test control."""
 
     def __init__(self, cluster: KafkaClient, control: Control) -> None:
         super().__init__(cluster)
@@ -33,7 +33,7 @@ class ControlledTopics(AdminTopics):
         return sorted(row["name"] for row in self._control.ask("GET", "/v1/topics")["topics"])
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
-        """Create a topic; returns when it exists."""
+        """Create a topic. Returns when it exists."""
         checks.whole_or_none("partitions", partitions, least=1, most=checks.MAX_COUNT)
         body: dict[str, Any] = {"name": name, "configs": checks.properties("configs", configs)}
         if partitions is not None:
@@ -41,7 +41,7 @@ class ControlledTopics(AdminTopics):
         self._control.ask("POST", "/v1/topics", body)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Add partitions; returns when they exist."""
+        """Add partitions. Returns when they exist."""
         checks.whole("partitions", partitions, least=1, most=checks.MAX_COUNT)
         self._control.ask("POST", self._path(name, "/grow"), {"partitions": partitions})
 
@@ -49,8 +49,8 @@ class ControlledTopics(AdminTopics):
         self._control.ask("DELETE", self._path(name))
 
     def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """Append records, in several requests if they are many. A record too large for the control is sent to its
-        leader.
+        """Append records, if necessary in several requests. A record that is too large for the test control is sent to
+        the partition's leader.
         """
         found: list[tuple[int, int]] = []
         for some in _chunks(list(records)):

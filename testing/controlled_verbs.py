@@ -1,5 +1,5 @@
-"""The verbs of a server with a control. Those on groups and nodes use Kafka's own requests, and the control where these
-do not suffice.
+"""The verbs of a server with a test control. Verbs on groups and nodes use Kafka's own requests where that is possible,
+otherwise the test control.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from muster.testing.controlled_topics import ControlledTopics
 
 
 class ControlledGroups(AdminGroups):
-    """Groups, with what only Muster can do."""
+    """The verbs on groups, also those that only Muster has."""
 
     def __init__(self, cluster: KafkaClient, topics: AdminTopics, control: Control, faults: ControlledFaults) -> None:
         super().__init__(cluster, topics)
         self._control = control
         self._faults = faults
         self.holding: set[str] = set()
-        """Groups whose joins are held."""
+        """The groups whose joins are held."""
 
     def _do(self, group_id: str, verb: str, body: object = None, method: str = "POST") -> dict[str, Any]:
         try:
@@ -100,7 +100,7 @@ class ControlledGroups(AdminGroups):
 
 
 class ControlledNodes(AdminNodes):
-    """Nodes, with what only Muster can do."""
+    """The verbs on nodes, also those that only Muster has."""
 
     def __init__(self, cluster: KafkaClient, control: Control) -> None:
         super().__init__(cluster)
@@ -146,7 +146,7 @@ PAUSED: Final = "paused"
 
 
 class ControlledVerbs(ClusterVerbs):
-    """See `verbs.Verbs`."""
+    """The `verbs.Verbs` of a server with a test control."""
 
     def __init__(self, cluster: KafkaClient, address: str) -> None:
         super().__init__(cluster)

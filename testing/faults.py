@@ -1,4 +1,4 @@
-"""Faults on demand, for tests: the rules of `testcontrol.faults`, put in force from a test's thread.
+"""Faults for tests: a test's thread puts rules of `testcontrol.faults` in force.
 
 from muster.testing.faults import Error, Match, times
 
@@ -54,8 +54,8 @@ EVERYTHING = Match()
 ALWAYS = When()
 NOTED = Note()
 Hits = list[dict[str, Any]]
-"""Rows of the log: `number`, `rule`, `name`, `wall_ms`, `node`, `api`, `version`, `client_id`, `principal`, `peer`,
-`group`, `member`, and what the rule `did`.
+"""A row for each request that a rule has hit: `number`, `rule`, `name`, `wall_ms`, `node`, `api`, `version`. More
+fields are `client_id`, `principal`, `peer`, `group`, `member`, and what the rule `did`.
 """
 FaultList = list["Fault"]
 AsyncFaultList = list["AsyncFault"]
@@ -77,27 +77,27 @@ class _FaultVerbs(Handle):
 
     @property
     def hits(self) -> int:
-        """The number of requests that it acted on."""
+        """The number of requests that the rule has acted on."""
         return int(self._rule.hits)
 
     @property
     def held(self) -> int:
-        """The number of requests and answers that it holds now."""
+        """The number of requests and answers that the rule holds now."""
         return int(self._rule.held)
 
     @verb
     def log(self) -> Hits:
-        """The requests that it hit, oldest first."""
+        """The requests that the rule has hit, oldest first."""
         return [hit for hit in self._behind().faults.log.after() if hit["rule"] == self.id]
 
     @verb
     def release(self) -> None:
-        """Release what it holds; a rule with `until_released` ends. Raises NoSuchFault."""
+        """Release all that the rule holds. A rule with `until_released` ends. Raises NoSuchFault."""
         return self._behind().faults.release(self.id)
 
     @verb
     def remove(self) -> None:
-        """Remove it, and release what it holds; has no effect after the first call."""
+        """Remove the rule, and release all that it holds. A second call has no effect."""
         faults = self._behind().faults
         if any(rule.id == self.id for rule in faults.rules):
             faults.remove(self.id)
@@ -108,7 +108,7 @@ class _FaultVerbs(Handle):
 
 
 class Fault(_FaultVerbs, Blocking):
-    """One rule that is or was in force. As a context manager it is removed at the end of the block."""
+    """A rule that is or was in force. As a context manager, the rule is removed at the end of the block."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +120,7 @@ class Fault(_FaultVerbs, Blocking):
 
 
 class AsyncFault(_FaultVerbs, Awaited):
-    """One rule that is or was in force, for asynchronous tests."""
+    """A rule that is or was in force, for asynchronous tests."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,9 +144,7 @@ class _FaultsVerbs(Handle):
 
     @verb
     def log(self, after: int = 0) -> Hits:
-        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
-        `number`.
-        """
+        """The newest thousand hits of all rules, oldest first. `after`: only hits with a greater `number`."""
         return self._behind().faults.log.after(after)
 
     @verb
@@ -160,17 +158,17 @@ class Faults(_FaultsVerbs, Blocking):
 
     @property
     def aio(self) -> AsyncFaults:
-        """The same for asynchronous tests."""
+        """The same rules for asynchronous tests."""
         return AsyncFaults(self._bridge, self._behind)
 
     def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
-        """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
-        WrongFault.
+        """Put a rule in force. `match`: for which requests; `then`: what happens to them (by default they are only
+        counted); `when`: at which of them. Raises WrongFault.
         """
         return Fault(self._bridge, self._behind, self._add(match, then, when, name))
 
     def list(self) -> FaultList:
-        """All rules in the order in which they were added, also spent ones and those of scenarios."""
+        """All rules in the order in which they were added, also spent rules and rules of scenarios."""
         return [Fault(self._bridge, self._behind, rule) for rule in self._rules()]
 
 

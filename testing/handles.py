@@ -1,4 +1,4 @@
-"""Topics, groups and nodes of a server: for tests without an event loop, and (`Async…`) for asynchronous tests."""
+"""The topics, groups and nodes of a server, for tests without an event loop and (`Async…`) for asynchronous tests."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from muster.testing.verbs import (
 )
 
 __tracebackhide__ = True
-"""pytest shows the line of the test instead."""
+"""With this name, pytest shows the line of the test in place of the lines of this module."""
 
 Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
-"""The place to which offsets are reset: a name, one offset for each partition, or offsets by topic and partition."""
+"""The new committed offsets: "earliest", "latest", one offset for all partitions, or offsets by topic and partition."""
 
 
 class _TopicVerbs(Handle):
@@ -45,12 +45,12 @@ class _TopicVerbs(Handle):
 
     @verb
     def grow(self, partitions: int) -> None:
-        """Set a higher number of partitions. Raises CannotBeDone."""
+        """Give the topic a higher number of partitions. Raises CannotBeDone."""
         return self._behind().topics.grow(self.name, partitions)
 
     @verb
     def delete(self) -> None:
-        """Delete it and all its records. Raises CannotBeDone."""
+        """Delete the topic and all its records. Raises CannotBeDone."""
         return self._behind().topics.delete(self.name)
 
     @verb
@@ -62,22 +62,23 @@ class _TopicVerbs(Handle):
         headers: Mapping[str, Content] | None = None,
         timestamp_ms: int | None = None,
     ) -> list[tuple[int, int]]:
-        """Append a record of each value, and return (partition, offset) of each. Then they can be read. `partition`
-        None: chosen by the key as Kafka's clients do, or in rotation without a key. Raises CannotBeDone.
+        """Append a record for each value, and return the (partition, offset) of each. When this returns, the records
+        can be read. `partition` None: the key decides, as in Kafka's clients; records without a key go to partitions in
+        turn. Raises CannotBeDone.
         """
         rows = records(values, key, partition, headers, timestamp_ms)
         return self._behind().topics.produce(self.name, rows)
 
     @verb
     def records(self, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """The records of the topic, or of one of its partitions, from an offset on. They are in the order of
-        partitions, and at most `most` in all. Raises CannotBeDone.
+        """The first `most` records of the topic, or of one of its partitions, from offset `since` on. They are sorted
+        by partition. Raises CannotBeDone.
         """
         return self._behind().topics.records(self.name, partition, since=since, most=most)
 
     @verb
     def end_offsets(self) -> dict[int, int]:
-        """The offset of the next record of each partition. Raises CannotBeDone."""
+        """The offset that the next record of each partition will get. Raises CannotBeDone."""
         return self._behind().topics.end_offsets(self.name)
 
 
@@ -85,7 +86,7 @@ class AsyncTopic(_TopicVerbs, Awaited):
     """One topic by its name, whether it exists or not."""
 
     async def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> AsyncTopic:
-        """Create it; `partitions` None: as `num.partitions` says. Raises CannotBeDone where Kafka would refuse."""
+        """Create the topic. `partitions` None: `num.partitions`. Raises CannotBeDone where Kafka would refuse."""
         await self._create(partitions, configs)
         return self
 
@@ -99,7 +100,7 @@ class Topic(_TopicVerbs, Blocking):
         return AsyncTopic(self._bridge, self._behind, self.name)
 
     def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
-        """Create it; `partitions` None: as `num.partitions` says. Raises CannotBeDone where Kafka would refuse."""
+        """Create the topic. `partitions` None: `num.partitions`. Raises CannotBeDone where Kafka would refuse."""
         self._create(partitions, configs)
         return self
 
@@ -116,7 +117,7 @@ class _GroupVerbs(Handle):
 
     @verb
     def describe(self) -> GroupView:
-        """The group as it is now, all of the same moment. The state of a group that does not exist is Dead."""
+        """Describe the group at one moment. The state of a group that does not exist is Dead."""
         return self._behind().groups.describe(self.id)
 
     @verb
@@ -126,7 +127,7 @@ class _GroupVerbs(Handle):
 
     @verb
     def history(self, *, everything: bool = False) -> list[str]:
-        """The events in words; `everything`: also events that the line of a rebalance covers."""
+        """The events of the group in words. `everything`: also events that the line of a rebalance already covers."""
         return self._behind().groups.history(self.id, everything=everything)
 
     # ---- waiting
@@ -135,9 +136,9 @@ class _GroupVerbs(Handle):
     def wait_stable(
         self, members: int | None = None, partitions: Topics = None, *, timeout: float = DEFAULT_TIMEOUT
     ) -> GroupView:
-        """Wait until the group has (that many) members with their targets, and each partition of these topics has an
-        owner. Returns the group as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError that reports
-        what happened instead.
+        """Wait until the group has `members` members (None: any number). Each member must have its target assignment,
+        and each partition of these topics an owner. Returns the description of the group at that moment. `timeout`: in
+        seconds. Raises WaitFailed, an AssertionError that reports what happened instead.
         """
         return self._behind().groups.wait_stable(self.id, members=members, partitions=partitions, timeout_s=timeout)
 
@@ -150,9 +151,9 @@ class _GroupVerbs(Handle):
         topics: Topics = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true. It is called in the server's thread whenever something has happened to
-        the group, or these topics have new records. It may read the group, and must do nothing else. `what` describes
-        it for WaitFailed. Raises that, and what the predicate raises.
+        """Wait until `predicate(group)` is true. The server's thread calls the predicate whenever the group has
+        changed, or these topics have new records. The predicate may only read the group. `what`: describes the
+        predicate in the text of WaitFailed. Raises WaitFailed, and what the predicate raises.
         """
         return self._behind().groups.wait_until(self.id, predicate, what=what, topics=topics, timeout_s=timeout)
 
@@ -164,39 +165,39 @@ class _GroupVerbs(Handle):
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
-        wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
+        """Wait until the group has committed all present records of these topics, or the offsets `up_to`. `topics`
+        None: all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
         return self._behind().groups.wait_consumed(self.id, topics, up_to=up_to, timeout_s=timeout)
 
     @wait
     def wait_held(self, joins: int = 1, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """After `hold_joins`: wait until so many joins are held. Raises WaitFailed."""
+        """After `hold_joins`: wait until `joins` joins are held. Raises WaitFailed."""
         return self._behind().groups.wait_held(self.id, joins, timeout_s=timeout)
 
     # ---- acting
 
     @verb
     def rebalance(self) -> None:
-        """Force a rebalance. Raises CannotBeDone: the group has no members, or a rebalance is in progress."""
+        """Force a rebalance. Raises CannotBeDone if the group has no members, or a rebalance is in progress."""
         return self._behind().groups.rebalance(self.id)
 
     @verb
     def expire(self, member: str | MemberView) -> None:
-        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
+        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: a
         member id, group.instance.id or client id. Raises CannotBeDone.
         """
         return self._behind().groups.expire(self.id, name_of(member))
 
     @verb
     def remove(self, member: str | MemberView) -> None:
-        """Remove a member as an administrator does. Raises CannotBeDone."""
+        """Remove a member as Kafka's administrators do. Raises CannotBeDone."""
         return self._behind().groups.remove(self.id, name_of(member))
 
     @verb
     def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
-        """Set its committed offsets of these topics (None: of all that it has committed to), and return them. Raises
-        CannotBeDone if the group has members (Kafka allows none), or a topic does not exist.
+        """Set the group's committed offsets in these topics (None: in all topics that it has committed to), and return
+        them. Raises CannotBeDone if a topic does not exist, or the group has members (Kafka does not allow that).
         """
         return self._behind().groups.reset_offsets(self.id, to, topics)
 
@@ -207,7 +208,7 @@ class _GroupVerbs(Handle):
 
     @verb
     def release(self) -> int:
-        """Let held joins and later ones proceed; return the number of held ones."""
+        """Let held joins, and later joins, proceed. Returns how many joins were held."""
         return self._behind().groups.release(self.id)
 
 
@@ -225,17 +226,17 @@ class Group(_GroupVerbs, Blocking):
 
     @property
     def state(self) -> str:
-        """Kafka's name of its state."""
+        """Kafka's name of the group's state."""
         return self.describe().state
 
     @property
     def generation(self) -> int:
-        """Its generation; the group epoch of a consumer group."""
+        """The generation of a classic group, or the group epoch of a consumer group."""
         return self.describe().generation
 
     @property
     def members(self) -> tuple[MemberView, ...]:
-        """Its members."""
+        """The members of the group."""
         return self.describe().members
 
     @property
@@ -245,13 +246,13 @@ class Group(_GroupVerbs, Blocking):
 
     @property
     def offsets(self) -> Offsets:
-        """Committed offsets: topic -> partition -> offset."""
+        """The committed offsets: topic -> partition -> offset."""
         return self.describe().offsets
 
     @property
     def lag(self) -> Offsets:
-        """The number of records after the committed offset, for each partition; all its records where no offset is
-        committed.
+        """The number of records from the committed offset on, for each partition. Without a committed offset, all
+        records of the partition count.
         """
         return self.describe().lag
 
@@ -266,34 +267,38 @@ class _NodeVerbs(Handle):
 
     @verb
     def describe(self) -> NodeView:
-        """The node as it is now. Raises CannotBeDone when it does not exist."""
+        """Describe the node as it is now. Raises CannotBeDone when it does not exist."""
         return self._behind().nodes.describe(self.id)
 
     @verb
     def stop(self) -> None:
-        """Controlled shutdown: others take over, then its connections end. Raises CannotBeDone."""
+        """Stop the node in order: other nodes take over, then its connections end. Raises CannotBeDone."""
         return self._behind().nodes.stop(self.id)
 
     @verb
     def kill(self) -> None:
-        """Kill it as SIGKILL does; others take over after `broker.session.timeout.ms` (here one second). Raises
-        CannotBeDone.
+        """End the node as SIGKILL does. Other nodes take over after `broker.session.timeout.ms` (here one second).
+        Raises CannotBeDone.
         """
         return self._behind().nodes.kill(self.id)
 
     @verb
     def pause(self) -> None:
-        """Suspend it as SIGSTOP does: it answers nobody, and others take over as after a kill. Raises CannotBeDone."""
+        """Suspend the node as SIGSTOP does: it answers nobody, and other nodes take over as after a kill. Raises
+        CannotBeDone.
+        """
         return self._behind().nodes.pause(self.id)
 
     @verb
     def resume(self) -> None:
-        """Continue it after a pause, with the requests that arrived meanwhile. Raises CannotBeDone."""
+        """Let the node continue after a pause. It then handles the requests that arrived meanwhile. Raises
+        CannotBeDone.
+        """
         return self._behind().nodes.resume(self.id)
 
     @verb
     def return_(self) -> None:
-        """Start it again after it was stopped or killed, on its old addresses. Raises CannotBeDone."""
+        """Start a stopped or killed node again, on its old addresses. Raises CannotBeDone."""
         return self._behind().nodes.return_(self.id)
 
 
@@ -311,5 +316,5 @@ class Node(_NodeVerbs, Blocking):
 
     @property
     def state(self) -> str:
-        """up, stopping, stopped, killed, returning or paused."""
+        """The state of the node: up, stopping, stopped, killed, returning or paused."""
         return self.describe().state

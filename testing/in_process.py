@@ -1,4 +1,4 @@
-"""A server as a process of its own: `muster serve`, used by Kafka's own requests and by its control over HTTP."""
+"""Runs a server as a process (`muster serve`), and uses it by Kafka's own requests and its test control."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Runner
 
 CONTROL_LINE: Final = "the control listens"
-"""The log line of `testcontrol.http.server`."""
+"""The log line with which `testcontrol.http.server` reports the address of the test control."""
 STOP_S: Final = 30.0
-"""How long a process may take after SIGTERM."""
+"""How long a process may take to end after SIGTERM."""
 DYING_S: Final = 1.0
-"""How long a silent process may take to end, if its end is the reason for the silence."""
+"""How long to wait for the end of a process that no longer answers: perhaps it is ending."""
 MAX_TOLD: Final = 10
-"""The most warnings in the text about a server that has ended."""
+"""The most warnings that the text about an ended server quotes."""
 
 
 class InProcess(Runner):
     """See the module."""
 
     def __init__(self, given: Given, directory: Path | None) -> None:
-        """`directory` None: a temporary one, which lasts as long as this object. Raises ConfigError."""
+        """`directory` None: a temporary directory, which lasts as long as this object. Raises ConfigError."""
         self._given = given
         self._directory = directory
         self._is_temporary = directory is None
         self._lines = ServerLines()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
-        # one for all starts, because a test keeps its topics and groups
+        # one bridge for all starts, because a test keeps its objects of topics and groups
         self._bridge = LoopBridge(self._why_not)
         self._against = Against("", bridge=self._bridge)
         self._ports: list[int] = []
         self._control = ""
         self._life = Lifecycle()
-        # a wrong setting is reported at once
+        # a wrong setting is reported now, not when the server starts
         self._config = config_of(given, directory)
 
     @property
@@ -69,7 +69,7 @@ class InProcess(Runner):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of the nodes."""
+        """The addresses of the nodes, for clients."""
         return self._against.bootstrap_servers
 
     @property
@@ -79,23 +79,23 @@ class InProcess(Runner):
 
     @property
     def pid(self) -> int:
-        """The id of the process. Raises CannotBeDone when it does not run."""
+        """The process id of the server. Raises CannotBeDone when the server does not run."""
         if self._process is None:
             raise CannotBeDone("the server does not run")
         return self._process.pid
 
     @property
     def control(self) -> str:
-        """HOST:PORT of its control (docs/testcontrol.md); empty before the first start."""
+        """HOST:PORT of the server's test control (docs/testcontrol.md); empty before the first start."""
         return self._control
 
     def start(self) -> None:
-        """Raises OSError when it does not start, with its output."""
+        """Start the server. If it does not start, raises OSError with the output of the process."""
         with self._life.changing():
             if self._process is not None:
                 if self._process.poll() is None:
                     raise CannotBeDone("the server runs already")
-                self._end()  # it was killed by another process
+                self._end()  # another process has killed the server
             try:
                 self._start()
             except BaseException:
@@ -105,7 +105,7 @@ class InProcess(Runner):
                 raise
 
     def _start(self) -> None:
-        # a session of its own: a Ctrl-C is for the test, which stops the server at its end
+        # in a session of its own, the server gets no Ctrl-C; the test gets it, and stops the server
         process = self._process = subprocess.Popen(
             self._words(),
             stdout=subprocess.PIPE,
@@ -169,7 +169,7 @@ class InProcess(Runner):
         return "\n".join([f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MAX_TOLD:])])
 
     def _control_of(self, before: int) -> str:
-        """The address of its control, from its log, which another thread reads."""
+        """The address of the test control. Another thread reads it in the server's log."""
         due_s = time.monotonic() + STOP_S
         while time.monotonic() < due_s:
             for line in self._lines.since(before):
@@ -189,9 +189,9 @@ class InProcess(Runner):
             self._lines.add(line)
 
     def stop(self) -> None:
-        """Stop by SIGTERM: members are informed, and logs are flushed."""
+        """Stop the server by SIGTERM: members are informed, and logs are flushed."""
         if self._life.is_elsewhere:
-            return  # it is stopped by the process that owns it
+            return  # only the process that owns the server stops it
         with self._life.changing():
             if self._process is not None:
                 self._against.stop()
@@ -199,7 +199,7 @@ class InProcess(Runner):
                 self._end()
 
     def kill(self) -> None:
-        """Stop by SIGKILL."""
+        """End the server by SIGKILL."""
         with self._life.changing():
             if self._process is None:
                 raise CannotBeDone("the server does not run")
@@ -211,7 +211,7 @@ class InProcess(Runner):
             self._end()
 
     def _end(self) -> None:
-        """End the process if it runs, and remove what it has left."""
+        """End the process if it runs, and delete the files that it has left."""
         self._against.stop()
         process, self._process = self._process, None
         assert process is not None
@@ -231,7 +231,7 @@ class InProcess(Runner):
         """See `Runner`. No test code runs in another process."""
 
     def verbs(self) -> ClusterVerbs:
-        """The verbs of any cluster, and those that only Muster has."""
+        """The verbs that any cluster has, and those that only Muster has."""
         ended = "" if self._life.is_elsewhere else self._ended()
         if ended:
             raise CannotBeDone(ended)
@@ -247,6 +247,6 @@ def _environment() -> dict[str, str]:
 
 
 def _delete(directory: Path, pid: int) -> None:
-    """Delete the directory, but not in a process that was forked from the one that made it."""
+    """Delete the directory, but only in the process that made it, not in a fork of that process."""
     if os.getpid() == pid:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""A server in a thread of this process, with an event loop of its own.
+"""Runs a server in a thread of this process, with an event loop of its own.
 
-A process that is forked from one with servers gets copies of their sockets, and closes them. With such a copy a
-connection would stay open after the server has closed it. The server also could not bind its port again.
+A process that a test forks gets copies of the servers' sockets, and closes these copies. Otherwise a connection would
+stay open after the server has closed it. The server also could not bind its port again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SERVERS: dict[int, Descriptors] = {}
 
 
 def close_in_forks(server: object, descriptors: Descriptors) -> None:
-    """From now on a forked process closes the sockets of this server."""
+    """From now on, each forked process closes its copies of this server's sockets."""
     if not _SERVERS and not _is_registered:
         os.register_at_fork(after_in_child=_give_up)
         _is_registered.append(True)
@@ -38,7 +38,7 @@ def close_in_forks(server: object, descriptors: Descriptors) -> None:
 
 
 def forget_server(server: object) -> None:
-    """The server has ended."""
+    """From now on, forked processes do nothing about this server, because it has ended."""
     _SERVERS.pop(id(server), None)
 
 
@@ -46,7 +46,9 @@ _is_registered: list[bool] = []
 
 
 def _give_up() -> None:
-    """Runs in the new process. Its objects still know the numbers, so each number gets another file instead of none."""
+    """Close the copies in a forked process. Objects still use the numbers of the sockets, so each number becomes
+    /dev/null.
+    """
     found = {one for descriptors in _SERVERS.values() for one in descriptors() if one >= 0}
     _SERVERS.clear()
     if not found:
@@ -59,14 +61,14 @@ def _give_up() -> None:
 
 
 LOOPBACK: Final = "127.0.0.1"
-"""The address by which clients of this machine reach a server that listens on all addresses."""
+"""The address at which clients on this machine reach a server that listens on all addresses."""
 
 
 class InThread:
-    """See the module: a `verbs.Runner`."""
+    """A `verbs.Runner` with its server in a thread."""
 
     def __init__(self, given: Given, directory: Path | None, seed: int | None) -> None:
-        """Raises ConfigError."""
+        """Check the settings. Raises ConfigError."""
         self.bridge = LoopBridge()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
@@ -76,11 +78,11 @@ class InThread:
         self._control: ServerControl | None = None
         self._thread: LoopThread | None = None
         self._ports: list[int] = []
-        """The ports of the previous server, where any port was allowed."""
+        """The ports that the previous server got for listeners with port 0."""
         self._life = Lifecycle()
         self._failure: BaseException | None = None
-        """The exception of test code in a rule, kept when the server ends."""
-        # a wrong setting is reported at once
+        """The exception that test code in a rule has raised. It is kept after the server has ended."""
+        # a wrong setting is reported now, not when the server starts
         config_of(given, directory)
 
     @property
@@ -110,7 +112,7 @@ class InThread:
 
     def stop(self) -> None:
         if self._life.is_elsewhere:
-            return  # it is stopped by the process that owns it
+            return  # only the process that owns the server stops it
         with self._life.changing():
             if self._control is not None:
                 self._finish(stop)

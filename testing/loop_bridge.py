@@ -1,7 +1,7 @@
-"""The only way from a test's thread to the event loop of its server. The bridge runs a verb there, and returns the
-result.
+"""The loop bridge is the only way from a test's thread to the event loop of its server. It runs a verb on that loop,
+and returns the result.
 
-The verbs run only on the server's loop, so nothing of the server need be safe for threads.
+Verbs run only on the server's event loop, so the server's code need not be thread-safe.
 
 `Lifecycle`: only one thread at a time may start or end a server. Only the process that started a server may end it.
 """
@@ -21,7 +21,7 @@ from muster.testcontrol.checks import seconds
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 
 __tracebackhide__ = True
-"""pytest shows the line of the test, not the lines of this module."""
+"""With this name, pytest shows the line of the test in place of the lines of this module."""
 
 T = TypeVar("T")
 
@@ -35,25 +35,25 @@ FORKED: Final = (
 
 
 class LoopBridge:
-    """See the module. Open while a loop runs behind it."""
+    """See the module. A bridge is open while the server's event loop runs."""
 
     def __init__(self, refused: Callable[[Exception], CannotBeDone | None] = lambda _: None) -> None:
-        """`refused`: the CannotBeDone for a failure of a verb. None: the failure is raised as it is."""
+        """`refused`: makes the CannotBeDone for a failure of a verb; None: the failure itself is raised."""
         self._refused = refused
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Verbs run on this loop from now on."""
+        """Open the bridge: from now on, verbs run on this event loop."""
         self._loop, self._pid = loop, os.getpid()
 
     def close(self) -> None:
-        """The loop ends."""
+        """Close the bridge, because the event loop ends."""
         self._loop = None
 
     @property
     def is_open(self) -> bool:
-        """Whether a server is behind it."""
+        """Whether the server's event loop runs."""
         return self._loop is not None
 
     def _send(self, verb: Callable[[], T | Awaitable[T]]) -> concurrent.futures.Future[T]:
@@ -75,8 +75,8 @@ class LoopBridge:
             raise refused from failure
 
     def call(self, verb: Callable[[], T | Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-        """Run a verb on the server's loop, and return its result; raises what it raises. `patience_s`: longer than any
-        wait in it.
+        """Run a verb on the server's event loop; return its result, or raise its exception. `patience_s`: longer than
+        any wait in the verb.
         """
         if self._loop is not None and self._loop is asyncio._get_running_loop():
             return _at_once(verb)
@@ -84,12 +84,12 @@ class LoopBridge:
         try:
             return future.result(patience_s)
         except WaitFailed as failure:
-            raise failure.with_traceback(None) from None  # a test needs no lines of the server
+            raise failure.with_traceback(None) from None  # lines of the server do not help the test's author
         except concurrent.futures.CancelledError:
             raise CannotBeDone(ENDED) from None
         except concurrent.futures.TimeoutError:
             if future.done():
-                raise  # the verb's own
+                raise  # the verb itself has raised this error
             future.cancel()
             raise CannotBeDone(f"the server has not answered for {patience_s:g} s") from None
         except BaseException:
@@ -97,8 +97,8 @@ class LoopBridge:
             raise
 
     def wait(self, verb: Callable[[], T | Awaitable[T]], timeout_s: float) -> T:
-        """`call` of a verb that waits for `timeout_s` at most. Raises WrongValue, and RuntimeError on a thread with a
-        running event loop. That loop would be blocked, so the event could not happen.
+        """Like `call`, for a verb that waits up to `timeout_s`. Raises WrongValue. Raises RuntimeError on a thread with
+        a running event loop: clients on that loop would be blocked.
         """
         try:
             asyncio.get_running_loop()
@@ -110,12 +110,12 @@ class LoopBridge:
         )
 
     async def awaited(self, verb: Callable[[], T | Awaitable[T]]) -> T:
-        """The same for a coroutine, of asyncio or of any loop that anyio supports."""
+        """Like `call` and `wait`, for a coroutine of asyncio, or of any other event loop that anyio supports."""
         future = self._send(verb)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            # imported here: only a program on another loop than asyncio's has it
+            # only a program with another event loop than asyncio's has this package
             import anyio.to_thread
 
             try:
@@ -139,7 +139,7 @@ class LoopBridge:
 
 
 def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
-    """Run a verb on the server's own loop, as in a play. It must not wait."""
+    """Run a verb that must not wait, on the server's own event loop, as in a play."""
     found = verb()
     if inspect.isawaitable(found):
         if inspect.iscoroutine(found):
@@ -149,8 +149,8 @@ def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
 
 
 def raise_failure(failure: BaseException | None, error: BaseException | None = None) -> None:
-    """Raise the exception of test code on the server's loop, if there was one. If the test fails with another `error`,
-    that gets a note instead.
+    """Raise the exception that test code on the server's event loop has raised; do nothing for None. If the test fails
+    with another `error`, add a note to that error instead.
     """
     if failure is None:
         return
@@ -161,7 +161,7 @@ def raise_failure(failure: BaseException | None, error: BaseException | None = N
 
 
 class LoopThread:
-    """A thread with an event loop of its own, from `start` to `end`."""
+    """A thread with an event loop of its own. It runs from `start` to `end`."""
 
     def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop], name: str) -> None:
         self._factory = factory
@@ -170,7 +170,7 @@ class LoopThread:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, begin: Callable[[], object], over: Callable[[], object]) -> asyncio.AbstractEventLoop:
-        """Run a loop until `end`; `begin` and `over` are called in its thread, before and after."""
+        """Run an event loop until `end`. `begin` and `over` are called in its thread, before and after that."""
         started = threading.Event()
 
         def run() -> None:
@@ -183,7 +183,7 @@ class LoopThread:
             finally:
                 over()
 
-        # a daemon: a test that ends without stopping its server must not hang
+        # a daemon thread, because a test that does not stop its server must not hang at its end
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         self._thread.start()
         started.wait()
@@ -191,12 +191,12 @@ class LoopThread:
         return self.loop
 
     def run(self, what: Coroutine[Any, Any, T], patience_s: float = PATIENCE_S) -> T:
-        """Run a coroutine there to its end."""
+        """Run a coroutine on the event loop, and return its result."""
         assert self.loop is not None
         return asyncio.run_coroutine_threadsafe(what, self.loop).result(patience_s)
 
     def end(self) -> None:
-        """End the loop, and the thread."""
+        """End the event loop and the thread."""
         loop, thread = self.loop, self._thread
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
@@ -205,7 +205,7 @@ class LoopThread:
 
 
 class Lifecycle:
-    """See the module. If several threads start one server at once, the others wait until it runs."""
+    """See the module. If several threads start one server at the same time, one starts it and the others wait."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -218,17 +218,19 @@ class Lifecycle:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Held while the server is started or ended. Raises CannotBeDone in a process that was forked meanwhile."""
-        # first of all, because a thread that a forked process does not have may hold the lock
+        """A lock, held while the server starts or ends. Raises CannotBeDone in a process that was forked after the
+        start.
+        """
+        # before the lock: in a forked process, a thread that does not exist there may hold it for ever
         if self.is_elsewhere:
             raise CannotBeDone(FORKED)
         with self._lock:
             yield
 
     def began(self) -> None:
-        """The server runs, and belongs to this process."""
+        """Note that the server runs, and belongs to this process."""
         self._pid = os.getpid()
 
     def ended(self) -> None:
-        """The server has stopped."""
+        """Note that the server has stopped."""
         self._pid = 0

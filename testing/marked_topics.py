@@ -1,7 +1,7 @@
-"""The topics in the mark of a test. They are empty, and have as many partitions as the mark says.
+"""Prepares the topics that the mark of a test names. They are empty, and have as many partitions as the mark says.
 
-On the session's server they are created anew for each test. A cluster that this program has not started may have such a
-topic already. It is deleted only if a test made it; otherwise it must be as the test wants it.
+On the session's server, topics are created anew for each test. A cluster that this program has not started may have
+such a topic already. The topic is deleted only if a test made it; otherwise it must be as the mark says.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
 Wanted = Mapping[str, int | None]
-"""How many partitions each topic is to have; None: any number, or as `num.partitions` says."""
+"""How many partitions each topic is to have. None: any number; a new topic gets `num.partitions` partitions."""
 
 PATIENCE_S: Final = 600.0
-"""How long a test waits for a cluster's topic while a test of another worker or run uses it."""
+"""How long a test waits for a cluster's topic that a test of another worker or run uses."""
 LOOK_S: Final = 0.05
 
 
 def named(given: Any) -> Wanted:
-    """The topics of a mark: names with numbers of partitions, names, or one name; also as "orders:6"."""
+    """Read the topics of a mark: a mapping of names to numbers of partitions, names, or one name. A name may be
+    "orders:6".
+    """
     if isinstance(given, Mapping):
         return dict(given)
     rows = (given,) if isinstance(given, str) else given
@@ -37,7 +39,7 @@ def named(given: Any) -> Wanted:
 
 @contextmanager
 def on_own_server(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """The topics on the server that this run has started, which only has topics of its tests."""
+    """Have the topics on a server that this test run has started. Such a server has no topics but those of tests."""
     for name, partitions in wanted.items():
         _delete(server, name)
         server.topic(name).create(partitions)
@@ -53,9 +55,9 @@ def _delete(server: Muster, name: str) -> None:
 
 @contextmanager
 def on_cluster(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """The topics on another cluster. Raises CannotBeDone if an existing topic is not as the mark says."""
+    """Have the topics on another cluster. Raises CannotBeDone if an existing topic is not as the mark says."""
     with ExitStack() as stack:
-        # in the order of names: otherwise two tests could wait for each other's topics for ever
+        # sorted by name; otherwise two tests could wait for each other's topics for ever
         for name, partitions in sorted(wanted.items()):
             note = stack.enter_context(_held(server.bootstrap_servers, name))
             stack.enter_context(_empty(server, name, partitions, note))
@@ -65,7 +67,7 @@ def on_cluster(server: Muster, wanted: Wanted) -> Iterator[None]:
 @contextmanager
 def _empty(server: Muster, name: str, partitions: int | None, note: IO[str]) -> Iterator[None]:
     if name in server.topics and _noted(note) == _id(server, name):
-        server.topic(name).delete()  # of a test that was killed
+        server.topic(name).delete()  # a test that was killed has left it behind
     if name not in server.topics:
         server.topic(name).create(partitions)
         _write(note, _id(server, name))
@@ -75,7 +77,7 @@ def _empty(server: Muster, name: str, partitions: int | None, note: IO[str]) -> 
         return
     _check(server, name, partitions)
     yield
-    # it was empty, so all its records are of this test
+    # the topic was empty, so this test has written all its records
     server.bridge.call(lambda: server.verbs().topics.trim(name))
 
 
@@ -102,7 +104,9 @@ def _id(server: Muster, name: str) -> str:
 
 @contextmanager
 def _held(bootstrap_servers: str, name: str) -> Iterator[IO[str]]:
-    """The file with the id of the topic that a test has made. It is locked while the test uses the topic."""
+    """Lock and return a file for the id of a topic that a test has made. The lock lasts as long as the test uses the
+    topic.
+    """
     directory = Path(tempfile.gettempdir()) / f"muster-topics-{_user()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     key = hashlib.sha256(f"{bootstrap_servers} {name}".encode()).hexdigest()
@@ -123,7 +127,7 @@ def _lock(note: IO[str]) -> bool:
     try:
         import fcntl
     except ImportError:
-        return True  # not on Windows, where workers use topics with other names
+        return True  # Windows has no flock; there, each worker uses other names of topics
     try:
         fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,5 +1,5 @@
-"""The pytest plugin: the fixtures `muster`, `muster_topic` and `muster_group`, the mark `muster`, and options. The
-report of a failed test has the server's actions (docs/testing.md).
+"""The pytest plugin has the fixtures `muster`, `muster_topic` and `muster_group`, the mark `muster`, and options. It
+adds the actions of the server to the report of a failed test (docs/testing.md).
 
 The plugin is loaded in every run where the distribution is installed. So it imports no server before a test needs one.
 """
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from muster.testing.server import Muster
 
 PARTITIONS: Final = 3
-"""The default number of partitions of the topic of `muster_topic`."""
+"""How many partitions the topic of `muster_topic` has by default."""
 MAX_AHEAD_MS: Final = 1_000
-"""How far a test may move the time of the session's server. Beyond that, the server restarts for the next test."""
+"""How far a test may advance the time of the session's server. If it is further ahead, the server restarts for the next
+test.
+"""
 MAX_NAME: Final = 100
-"""Characters of a test's name in the names of its topics, groups and recordings."""
+"""The most characters of a test's name in the names of its topics, groups and recordings."""
 RUN_BYTES: Final = 3
 _FIXTURES: Final = {"muster", "muster_session", "muster_topic", "muster_group"}
 _MARK: Final = (
@@ -40,7 +42,7 @@ _MARK: Final = (
 
 
 class Wanted(NamedTuple):
-    """The content of a test's mark."""
+    """The arguments of a test's mark `muster`."""
 
     fresh: bool = False
     nodes: int = 1
@@ -65,7 +67,7 @@ _PID: Final = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of this plugin."""
+    """Add the options of this plugin."""
     group = parser.getgroup("muster", "Muster, a Kafka group coordinator for tests")
     group.addoption(
         "--muster-record",
@@ -80,7 +82,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark `muster`."""
     config.addinivalue_line("markers", _MARK)
     config.stash[_PID] = os.getpid()
 
@@ -90,14 +92,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def muster_properties() -> Mapping[str, Any]:
-    """Properties of the session's server, by Kafka's names. A conftest.py may override this fixture."""
+    """The properties of the session's server, by Kafka's names. A conftest.py may override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[str, Any]) -> Iterator[Muster]:
-    """The session's server, for fixtures of a session, a module or a class."""
-    # imported here, and below: see the module
+    """The server of the session, for fixtures with the scope of a session, a module or a class."""
+    # imports stand inside functions; the module's docstring says why
     from muster.testing.server import Muster
 
     config = request.config
@@ -116,13 +118,13 @@ def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[st
     finally:
         last = config.stash.get(_LAST, None)
         if last is not None and not _is_forked(config):
-            last.keep()  # the report of the last test may still be written
+            last.keep()  # the report of the last test may still need the server
         server.stop()
 
 
 @pytest.fixture
 def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
-    """A server: the session's, or one of the test's own if its mark `muster` demands it."""
+    """A server: that of the session, or one for this test alone if its mark `muster` demands that."""
     wanted = _wanted(request.node)
     if wanted.needs_own:
         if request.config.getoption("--muster-against"):
@@ -173,7 +175,7 @@ def _of_session(request: pytest.FixtureRequest, wanted: Wanted) -> Iterator[Must
             yield server
         finally:
             if _is_forked(config):
-                stack.pop_all()  # the process that owns the server cleans up
+                stack.pop_all()  # only the process that owns the server cleans up
             else:
                 used.keep_done()
                 try:
@@ -191,12 +193,12 @@ def _ready_for_the_next(server: Muster, used: Used, left: str) -> None:
         return
     server.tidy()
     if abs(server.bridge.call(lambda: server.verbs().ahead_ms)) > MAX_AHEAD_MS:
-        server.restart()  # time never goes back: the next test has a clock of its own
+        server.restart()  # the server's time cannot go back, so a restart gives the next test a new clock
 
 
 @pytest.fixture
 def muster_topic(request: pytest.FixtureRequest, muster: Muster) -> Iterator[Topic]:
-    """A topic of this test alone, made for it and deleted after it."""
+    """A topic for this test alone, which is deleted after the test."""
     topic = muster.topic(_name(request)).create(_wanted(request.node).partitions)
     yield topic
     if _is_forked(request.config):
@@ -204,20 +206,21 @@ def muster_topic(request: pytest.FixtureRequest, muster: Muster) -> Iterator[Top
     if muster.is_running and topic.name in muster.topics:
         topic.delete()
     elif not muster.is_running:
-        request.node.stash[_LEFT] = topic.name  # it is deleted when the server runs again
+        request.node.stash[_LEFT] = topic.name  # a later test deletes the topic when the server runs again
 
 
 @pytest.fixture
 def muster_group(request: pytest.FixtureRequest, muster: Muster) -> Group:
-    """A group of this test alone."""
+    """A group for this test alone."""
     return muster.group(_name(request))
 
 
 @pytest.hookimpl
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test that uses a fixture of this plugin, if no plugin for asynchronous tests has run it.
+    """Run an `async def` test that uses a fixture of this plugin, unless a plugin for asynchronous tests runs it.
 
-    Such plugins run before this hook; without one, or without its mark, pytest would fail the test.
+    A plugin for asynchronous tests runs before this hook. Without such a plugin, or without its mark, pytest would fail
+    the test.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or not _FIXTURES & {*pyfuncitem.fixturenames}:
         return None
@@ -238,7 +241,7 @@ def _wanted(item: pytest.Item) -> Wanted:
 
 
 def _record(config: pytest.Config, name: str) -> Path | None:
-    """A new directory of this name: other tests, workers and runs may use the same name."""
+    """Make a new directory with this name. A number follows if other tests, workers or runs have used the name."""
     given = config.getoption("--muster-record")
     if given is None:
         return None
@@ -251,7 +254,9 @@ def _record(config: pytest.Config, name: str) -> Path | None:
 
 
 def _name(request: pytest.FixtureRequest) -> str:
-    """A name for topics, from the test's name: different at each call, and on a cluster in each run."""
+    """A new name for a topic or group, made from the test's name. On a cluster that several runs use, it differs in
+    each run.
+    """
     config = request.config
     counter = config.stash.setdefault(_COUNTER, [0])
     counter[0] += 1
@@ -262,7 +267,7 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 def _run(config: pytest.Config) -> str:
     if _RUN not in config.stash:
-        # not drawn from `random`, which tests set to a seed
+        # not drawn from `random`, because tests give `random` a seed
         config.stash[_RUN] = secrets.token_hex(RUN_BYTES)
     return config.stash[_RUN]
 
@@ -271,7 +276,7 @@ _COUNTER: Final = pytest.StashKey[list[int]]()
 
 
 def _slug(text: str) -> str:
-    """The text as a name of files and topics. A long one is cut, and ends in a hash of the whole."""
+    """The text as a name of a file or topic. A long text is cut, and ends with a hash of the whole text."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "test"
     if len(slug) <= MAX_NAME:
         return slug
@@ -279,7 +284,9 @@ def _slug(text: str) -> str:
 
 
 def _is_forked(config: pytest.Config) -> bool:
-    """Whether this process was forked from the run's process by a test whose `sys.exit` has led here."""
+    """Whether this process is a fork, made by a test, of the test run's process. `sys.exit` in a fork leads to this
+    plugin.
+    """
     return config.stash[_PID] != os.getpid()
 
 
@@ -288,7 +295,7 @@ def _is_forked(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Set up the fixtures of a test. What they cannot do on a cluster is no failure."""
+    """Set up the fixtures of a test. The test is skipped if a fixture needs a verb that the cluster does not have."""
     item.stash[_BEGAN_MS] = time.time_ns() // 1_000_000
     with _skipping(item.config):
         return (yield)
@@ -296,14 +303,16 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test. What it cannot do on a cluster is no failure; an exception of a function in a rule is one."""
+    """Run a test. It is skipped if it needs a verb that the cluster does not have. It fails if a function in a rule has
+    raised an exception.
+    """
     with _skipping(item.config):
         used = item.stash.get(_USED, None)
         try:
             found = yield
         except (KeyboardInterrupt, SystemExit, pytest.skip.Exception):
             raise
-        except BaseException as error:  # pytest.fail raises no Exception
+        except BaseException as error:  # what pytest.fail raises is no subclass of Exception
             if used is not None:
                 used.muster.raise_failure(error)
             raise
@@ -327,7 +336,7 @@ def _skipping(config: pytest.Config) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the histories of its groups and the server's warnings to the report of a failed test."""
+    """Add the server's warnings and the histories of the test's groups to the report of a failed test."""
     report = yield
     if report.failed:
         used = item.stash.get(_USED, None) or _used_by_fixtures(item)
@@ -337,7 +346,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _used_by_fixtures(item: pytest.Item) -> Used | None:
-    """The server that a fixture of the test's module or class, or a unittest, uses for it."""
+    """The server that the test uses through a fixture of its module or class, or as a unittest."""
     server = item.config.stash.get(_SESSION, None)
     if server is None or "muster_session" not in getattr(item, "fixturenames", ()):
         server = getattr(getattr(item, "instance", None), "muster", None)

@@ -1,4 +1,4 @@
-"""The names of `muster.testing`. They load together, when the first of them is used."""
+"""The names of `muster.testing`. All of them are imported together when the first name is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's part of the report of a failed test: warnings, timelines of groups, and interventions."""
+"""Makes the server's part of the report of a failed test: warnings, histories of groups, and interventions."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
 MAX_GROUPS: Final = 20
-"""The most groups with a timeline in a report."""
+"""The most groups whose history is in a report."""
 Sections = list[tuple[str, str]]
 
 
 class Used:
-    """A test's use of a server."""
+    """The use of a server by one test."""
 
     def __init__(self, muster: Muster, began_ms: int) -> None:
-        """`began_ms`: when the test began, since 1970."""
+        """`began_ms`: when the test began, in ms since 1970."""
         self.muster = muster
         self._began_ms = began_ms
         self._kept: Sections | None = None
         self._done: list[str] | None = None
 
     def keep_done(self) -> None:
-        """Keep the interventions in words: they are about to be undone."""
+        """Keep the interventions in words, because they will be undone now."""
         if self._done is None and self.muster.is_running:
             self._done = self._interventions()
 
     def keep(self) -> None:
-        """Keep all sections: the server is about to end."""
+        """Keep all sections of the report, because the server will end now."""
         if self._kept is None:
             self._kept = self._sections()
 
     @property
     def sections(self) -> Sections:
-        """Pairs of a title and a text."""
+        """The sections of the report: pairs of a title and a text."""
         return self._sections() if self._kept is None else self._kept
 
     def _interventions(self) -> list[str]:
@@ -55,7 +55,7 @@ class Used:
             if done:
                 found.append(("Muster: what the test has done to the server", "\n".join(done)))
             found += self._groups()
-        except CannotBeDone as refusal:  # it has just ended, or does not answer
+        except CannotBeDone as refusal:  # the server has just ended, or does not answer
             found.append(("Muster: groups", str(refusal)))
         return found
 
@@ -66,7 +66,7 @@ class Used:
             try:
                 events = group.events()
             except CannotBeDone:
-                break  # a cluster that keeps no history
+                break  # this cluster keeps no history
             if events and events[-1]["time"] >= self._began_ms and len(found) < MAX_GROUPS:
                 text = "\n".join([str(group.describe()), "", *group.history(everything=True)])
                 found.append((f"Muster: group {group_id}", text))

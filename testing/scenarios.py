@@ -1,4 +1,4 @@
-"""Failures of real clusters, by name, for tests (docs/testcontrol.md has them all)."""
+"""Starts scenarios for tests: failures of real clusters, by name (docs/testcontrol.md lists them)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.testing.verbs import Behind
 
 
 class Scenario:
-    """A started scenario. As a context manager, with or without `async`, it is ended at the end of the block."""
+    """A started scenario. As a context manager, with or without `async`, the scenario ends at the end of the block."""
 
     def __init__(self, bridge: LoopBridge, behind: Behind, answer: dict[str, Any]) -> None:
         self.id: str = answer["id"]
@@ -23,17 +23,17 @@ class Scenario:
 
     @property
     def steps(self) -> list[str]:
-        """Its steps so far, in words."""
+        """The steps of the scenario until now, in words."""
         found: list[str] = self._bridge.call(lambda: self._behind().scenarios.find(self.id).to_json())["steps"]
         return found
 
     @property
     def is_done(self) -> bool:
-        """Whether it has nothing more to do."""
+        """Whether the scenario has no more steps."""
         return bool(self._bridge.call(lambda: self._behind().scenarios.find(self.id).to_json())["done"])
 
     def end(self) -> None:
-        """End it, and release what it holds. Raises NoSuchFault when it has ended."""
+        """End the scenario, and release all that it holds. Raises NoSuchFault when it has ended already."""
         self._bridge.call(lambda: self._behind().scenarios.end(self.id))
 
     def __enter__(self) -> Self:
@@ -59,10 +59,10 @@ async def _started(behind: Behind, name: str, parameters: dict[str, Any]) -> dic
 
 
 def start(bridge: LoopBridge, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
-    """Start one by its name. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone."""
+    """Start a scenario by its name. Raises NoSuchFault, CannotBeDone, and WrongFault for a wrong parameter."""
     return Scenario(bridge, behind, bridge.call(lambda: _started(behind, name, parameters)))
 
 
 async def start_aio(bridge: LoopBridge, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
-    """See `start`."""
+    """Start a scenario as `start` does, in an asynchronous test."""
     return Scenario(bridge, behind, await bridge.awaited(lambda: _started(behind, name, parameters)))

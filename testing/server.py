@@ -1,4 +1,6 @@
-"""`Muster`: a server for tests. It runs in a thread of this process with an event loop of its own, or as a process."""
+"""`Muster` is a server for tests. It runs in a thread of this process with an event loop of its own, or as a
+process.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ MAX_PORT: Final = 65_535
 class Muster:
     """A server under test.
 
-    `with Muster() as muster` starts and stops it. `async with Muster() as muster` does so for asynchronous tests, where
-    each verb is awaited. Or call `start` and `stop`. It listens on a free port of 127.0.0.1, and keeps that over
-    `restart`.
+    `with Muster() as muster` starts and stops the server. `async with Muster() as muster` is for asynchronous tests,
+    where each verb is awaited. Or call `start` and `stop`. The server listens on a free port of 127.0.0.1, and keeps
+    this port over `restart`.
 
-    Its data stays as long as the object does, also in memory. The memory of a server in a process ends with that
-    process.
+    Data in memory stays as long as this object, so `restart` keeps it. The data in the memory of a server with
+    `process` ends with that process.
     """
 
     def __init__(
@@ -54,12 +56,12 @@ class Muster:
         **keywords: Value,
     ) -> None:
         """`properties`: by Kafka's names; or as `keywords`: `group_max_size=3` is group.max.size. Both override
-        `settings.DEFAULTS`, with which groups of tests settle at once. `topics`: {"orders": 6}. `directory`: for the
-        data; None: in memory. `nodes`: the number of brokers. `seed`: ids are drawn from it (not with `process`).
-        `process`: a process of its own, which a test can kill for good. `port` 0: a free one. `runner`: runs the server
-        instead of all that.
+        `settings.DEFAULTS`, which make groups of tests stable fast. `topics`: {"orders": 6}. `directory`: for the data;
+        None: in memory. `nodes`: the number of brokers. `seed`: makes random ids the same in each run (not with
+        `process`). `process`: the server is a process of its own, which a test can really kill. `port` 0: a free port.
+        `runner`: runs a server in another way.
 
-        Raises ConfigError for an unknown property or a wrong value of one, and WrongValue for a wrong argument.
+        Raises ConfigError for an unknown property or a wrong value of a property, and WrongValue for a wrong argument.
         """
         checks.whole("nodes", nodes, least=1)
         checks.whole_or_none("seed", seed)
@@ -77,24 +79,24 @@ class Muster:
     # ---- start and stop
 
     def start(self) -> Self:
-        """Start it; returns when clients can connect. Raises CannotBeDone when it runs already, and OSError when a port
-        or a directory cannot be used.
+        """Start the server. Returns when clients can connect. Raises CannotBeDone when it runs already, and OSError
+        when a port or a directory cannot be used.
         """
         self._runner.start()
         return self
 
     def stop(self) -> None:
-        """Stop it in order: members are informed, and logs are flushed. Has no effect when it does not run."""
+        """Stop the server in order: members are informed, and logs are flushed. Has no effect when it does not run."""
         self._runner.stop()
 
     def kill(self) -> None:
-        """End it as `kill -9` does: connections are cut, and nothing more is written. `start` starts it again on the
-        data that is left. Raises CannotBeDone when it does not run.
+        """End the server as `kill -9` does: connections are cut, and nothing more is written. `start` starts it again
+        with the data that is left. Raises CannotBeDone when it does not run.
         """
         self._runner.kill()
 
     def restart(self) -> None:
-        """Stop it in order, and start it again on the same ports and the same data."""
+        """Stop the server in order, and start it again on the same ports with the same data."""
         self.stop()
         self.start()
 
@@ -113,9 +115,9 @@ class Muster:
             self.stop()
 
     def raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise the exception of a function or a predicate of a rule, if there was one. Each one is raised once: at the
-        end of the rule's block, of the server's, or of the test. `error`: the test's own failure, which gets a note
-        then.
+        """Raise the exception that a function or a predicate of a rule has raised, if any. Each exception is raised
+        once: at the end of the rule's block, of the server's block, or of the test. `error`: the test's own failure; it
+        gets a note in place of being replaced.
         """
         raise_failure(self._runner.take_failure(), error)
 
@@ -131,15 +133,15 @@ class Muster:
             await self.aio.stop()
 
     def play(self, story: Callable[[AsyncMuster], Awaitable[T]], *, limit_s: float = 3_600.0) -> T:
-        """Play a story with such a server (not this one, which need not run). `story(muster)` is awaited on an event
-        loop that the server uses, too. There, time passes only when nothing is left to do, and then at once. With
-        clients on that loop (aiokafka), runs with the same `seed` are the same. A minute takes some ms. Returns the
-        story's result.
+        """Play a story with a new server of the same settings; this server need not run. `story(muster)` is awaited on
+        an event loop that the new server uses, too. On this loop, time passes only when nothing is left to do, and then
+        immediately: a minute takes some ms. If all clients run on this loop (aiokafka), runs with the same `seed` are
+        the same. Returns the story's result.
 
-        Raises TimeIsUp, an AssertionError, after `limit_s` of virtual time. Raises WrongValue for a server with a
-        directory or a process of its own. Raises what the story raises.
+        Raises what the story raises, and TimeIsUp, an AssertionError, after `limit_s` of virtual time. Raises
+        WrongValue for a server with a directory or a process of its own.
         """
-        # imported here: most tests have no play
+        # most tests have no play, and do not need this import
         from muster.testing.play.playing import play
 
         if not self._can_be_played:
@@ -164,12 +166,12 @@ class Muster:
 
     @property
     def lines(self) -> ServerLines:
-        """The server's log."""
+        """The log lines of the server."""
         return self._runner.lines
 
     @property
     def bridge(self) -> LoopBridge:
-        """The way to the event loop on which its verbs run."""
+        """The loop bridge to the event loop on which the server's verbs run."""
         return self._runner.bridge
 
     @property
@@ -178,7 +180,9 @@ class Muster:
         return AsyncMuster(self)
 
     def verbs(self) -> Verbs:
-        """All verbs of the server, on the event loop behind `bridge`. Raises CannotBeDone when it does not run."""
+        """All verbs of the server. Only the event loop behind `bridge` may call them. Raises CannotBeDone when it does
+        not run.
+        """
         return self._runner.verbs()
 
     def topic(self, name: str) -> Topic:
@@ -192,7 +196,7 @@ class Muster:
     @property
     def faults(self) -> Faults:
         """Rules of faults: `muster.testing.faults`."""
-        # imported here, as below: most tests have none
+        # most tests have no faults, time or scenarios, and do not need these imports
         from muster.testing.faults import Faults
 
         return Faults(self.bridge, self.verbs)
@@ -206,8 +210,8 @@ class Muster:
 
     def scenario(self, name: str, **parameters: Any) -> Scenario:
         """Start a scenario, a failure of real clusters, by its name (docs/testcontrol.md): `with
-        muster.scenario("zombie", group="billing", member="app-1")`. Raises NoSuchFault, WrongFault for a parameter, and
-        CannotBeDone.
+        muster.scenario("zombie", group="billing", member="app-1")`. Raises NoSuchFault, CannotBeDone, and WrongFault
+        for a wrong parameter.
         """
         from muster.testing import scenarios
 
@@ -221,7 +225,7 @@ class Muster:
 
     @property
     def topics(self) -> list[str]:
-        """The names of all topics, without Kafka's internal topics; ascending."""
+        """The names of all topics except Kafka's internal topics, ascending."""
         found: list[str] = self.bridge.call(lambda: self.verbs().topics.names())
         return [name for name in found if not name.startswith("__")]
 
@@ -243,8 +247,8 @@ class Muster:
 
 
 class AsyncMuster:
-    """A server under test, for asynchronous tests: the result of `async with Muster()`, and `Muster.aio`. Start and end
-    run in a thread, so that the loop of the test continues.
+    """A server under test, for asynchronous tests: the result of `async with Muster()`, and of `Muster.aio`. The server
+    starts and ends in a thread, so that the event loop of the test continues.
     """
 
     def __init__(self, muster: Muster) -> None:
@@ -305,12 +309,12 @@ class AsyncMuster:
         await self._change("stop")
 
     async def restart(self) -> None:
-        """Stop it in order, and start it again on the same ports and the same data."""
+        """Stop the server in order, and start it again on the same ports with the same data."""
         await self.stop()
         await self.start()
 
     async def kill(self) -> None:
-        """End it as `kill -9` does; `start` starts it again on the data that is left."""
+        """End the server as `kill -9` does. `start` starts it again with the data that is left."""
         await self._change("kill")
 
     async def _change(self, how: str) -> None:
@@ -325,7 +329,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        # imported here: only a program on another loop than asyncio's has it
+        # only a program with another event loop than asyncio's has this package
         import anyio.to_thread
 
         await anyio.to_thread.run_sync(work)
@@ -335,7 +339,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
 
 def _runner(given: Given, directory: Path | None, seed: int | None, process: bool) -> Runner:
     if process:
-        # imported here: most tests have their server in a thread
+        # most tests have their server in a thread, and do not need this import
         from muster.testing.in_process import InProcess
 
         if seed is not None:

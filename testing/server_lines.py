@@ -1,8 +1,9 @@
-"""The log lines of a server in a thread of this process, kept for the report of a failed test.
+"""Keeps the log lines of a server in a thread of this process, for the report of a failed test.
 
 The modules of the server log by structlog, whose configuration belongs to the program under test and is left alone. So
-the loggers of the server's modules are replaced by ones that check the thread. In a server's thread, the line is kept.
-In any other thread nothing changes. Modules that a running server imports later get such a logger at once.
+the loggers of the server's modules are replaced by loggers that check the thread. A line from a server's thread is
+kept. In any other thread, the old logger gets the line. A module that is imported later gets such a logger when it is
+loaded.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from typing import Any, Final
 import structlog
 
 MAX_LINES: Final = 5_000
-"""The most lines that are kept of one server; the oldest are removed first."""
+"""The most lines that are kept of one server. The oldest lines are removed first."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the server's log: `level` is debug, info, warning or error; `facts` follow the text."""
+    """A line of the server's log. `level`: debug, info, warning or error; `facts`: the values that follow the text."""
 
     wall_ms: int
     level: str
@@ -40,12 +41,12 @@ class Line:
 
 
 class ServerLines:
-    """The lines of one server. Its thread may add lines while another thread reads."""
+    """The lines of one server. The server's thread may add lines while another thread reads."""
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=MAX_LINES)
         self.count = 0
-        """The number of all lines so far."""
+        """The number of all lines until now, also of removed ones."""
 
     def add(self, line: Line) -> None:
         """Add a line."""
@@ -53,12 +54,12 @@ class ServerLines:
         self.count += 1
 
     def since(self, count: int) -> list[Line]:
-        """The lines after the first `count`, as far as they are kept."""
+        """The kept lines after the first `count` lines."""
         left = self.count - count
         return list(self._lines)[-left:] if left > 0 else []
 
     def warnings(self, since: int = 0) -> list[Line]:
-        """The warnings and errors among them."""
+        """The kept warnings and errors after the first `since` lines."""
         return [line for line in self.since(since) if _LEVELS.get(line.level, 0) >= _LEVELS["warning"]]
 
 
@@ -99,12 +100,14 @@ def keep(lines: ServerLines) -> None:
 
 
 def keep_no_more() -> None:
-    """The server of the calling thread has ended."""
+    """Keep no more lines of the calling thread, because its server has ended."""
     _OF_THREAD.pop(threading.get_ident(), None)
 
 
 def _replace_loggers() -> None:
-    """Replace the loggers once: those of loaded modules, and structlog's function for modules that load later."""
+    """Replace, only once, the loggers of loaded modules, and the function of structlog from which later modules get
+    theirs.
+    """
     with _LOCK:
         usual = structlog.get_logger
         if hasattr(usual, "of_muster"):
@@ -128,7 +131,7 @@ def _loggers() -> Iterator[tuple[Any, str]]:
         if not module_name.startswith("muster."):
             continue
         log = vars(module).get("log")
-        # a proxy of structlog's `get_logger("muster.…")`, bound or not yet
+        # this may be the result of structlog's `get_logger("muster.…")`
         names = getattr(log, "_logger_factory_args", ())
         if names and isinstance(names[0], str):
             yield module, names[0]

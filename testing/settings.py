@@ -1,4 +1,4 @@
-"""The configuration of a server for tests: Kafka's properties as keyword arguments, over defaults that suit tests."""
+"""Makes the configuration of a server for tests: Kafka's properties as keyword arguments, over defaults for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TopicsGiven = Mapping[str, int] | Iterable[str]
 
 
 class Given(NamedTuple):
-    """The configuration of a server, except for the place of its data."""
+    """The configuration of a server, without the place of its data."""
 
     properties: Mapping[str, str]
     topics: TopicsGiven
@@ -25,39 +25,41 @@ class Given(NamedTuple):
 
     @property
     def listen_option(self) -> str | None:
-        """The value of `--listen`; None: the properties have it."""
+        """The value of `--listen`; None when the properties set the listeners."""
         return None if "listeners" in self.properties else self.listen
 
     @property
     def topic_options(self) -> list[str]:
-        """The values of `--topic`."""
+        """The values of `--topic`, such as "orders:6"."""
         return counted(self.topics, self.properties.get("num.partitions", "1"))
 
 
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # a group of tests must not wait three seconds for more members
+        # by default, a group would wait three seconds for more members
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
-        # members of the consumer protocol learn of changes only by their next heartbeat
+        # members of the consumer protocol learn of changes only from the answer to their next heartbeat
         "group.consumer.heartbeat.interval.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "100",
-        # the log of each partition costs time at the start
+        # the log of each partition makes the start slower
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
         "broker.session.timeout.ms": "1000",
     }
 )
-"""Where tests need another value than production. Settings of a test override them. All else is Kafka's default."""
+"""The properties that tests need otherwise than production. A test may override them. All other properties have Kafka's
+defaults.
+"""
 
 
 def property_name(keyword: str) -> str:
-    """Kafka's name of a property that is given as a keyword: group_max_size is group.max.size."""
+    """Kafka's name of the property that a keyword means: group_max_size is group.max.size."""
     return keyword.replace("_", ".")
 
 
 def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]) -> dict[str, str]:
-    """All properties by Kafka's names; those given as keywords win. Raises WrongValue."""
+    """All properties by Kafka's names. A keyword overrides the same property in `properties`. Raises WrongValue."""
     named = {property_name(name): value for name, value in keywords.items()}
     return {
         **DEFAULTS,
@@ -67,7 +69,7 @@ def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]
 
 
 def counted(topics: TopicsGiven, default: str) -> list[str]:
-    """Topics in the form of `--topic`. `default`: the number of partitions of topics without one. Raises WrongValue."""
+    """The number of partitions of each topic. `default`: for topics without a number. Raises WrongValue."""
     rows: Iterable[tuple[str, int | None]]
     if isinstance(topics, Mapping):
         rows = [
@@ -86,7 +88,7 @@ def counted(topics: TopicsGiven, default: str) -> list[str]:
 
 
 def config_of(given: Given, directory: Path | None) -> Config:
-    """The configuration of a server. Raises ConfigError for a property that Kafka does not have, or a wrong value."""
+    """Make the configuration of a server. Raises ConfigError for an unknown property, or a wrong value."""
     return load(
         overrides=[f"{name}={value}" for name, value in given.properties.items()],
         listen=given.listen_option,
@@ -98,8 +100,8 @@ def config_of(given: Given, directory: Path | None) -> Config:
 
 
 def ports_to_keep(config: Config, bound: Iterable[Sequence[int]]) -> list[int]:
-    """The ports that listeners got because any was allowed, in the order in which they are requested again. `bound`:
-    the ports of each node, in the order of its listeners.
+    """The ports that listeners with port 0 have got, in the order in which the next server asks for them. `bound`: the
+    ports of each node, in the order of its listeners.
     """
     return [
         port for ports in bound for listener, port in zip(config.listeners, ports, strict=False) if not listener.port

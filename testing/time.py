@@ -1,4 +1,4 @@
-"""The time of a server, for tests: it follows the machine's until a test freezes or moves it."""
+"""The time of a server, for tests. It follows the machine's time until a test freezes or moves it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
 class _TimeVerbs(Handle):
     @verb
     def now(self) -> TimeView:
-        """The time."""
+        """The server's time."""
         return self._behind().time.now()
 
     @verb
     def freeze(self) -> TimeView:
-        """Freeze time, until it is moved or thawed."""
+        """Freeze time until the test advances or thaws it."""
         return self._behind().time.freeze()
 
     @verb
     def thaw(self) -> TimeView:
-        """Let time run with the machine's."""
+        """Let time run at the speed of the machine's time."""
         return self._behind().time.thaw()
 
     @verb
     def advance(self, ms: int) -> TimeView:
-        """Advance time at once; each deadline on the way is kept at its own time."""
+        """Advance time immediately. What is due on the way happens at its own time."""
         return self._behind().time.advance(ms)
 
     @wait
@@ -41,9 +41,10 @@ class _TimeVerbs(Handle):
         settle_ms: int = SETTLE_MS,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> TimeView:
-        """Advance from deadline to deadline until this group is stable, as `wait_stable` defines it. Without a group:
-        until no group is in a rebalance. Between two deadlines clients have `settle_ms` of the machine's time.
-        `limit_ms`: of the server's time; `timeout`: seconds of the machine's. Raises RanInVain, an AssertionError.
+        """Advance from deadline to deadline until this group is stable, as `wait_stable` defines that. `group` None:
+        until no group is in a rebalance. Before each step, clients have `settle_ms` of the machine's time to act.
+        `limit_ms`: of the server's time; `timeout`: in seconds of the machine's time. Raises RanInVain, an
+        AssertionError.
         """
         timeout_ms = round(checks.seconds("timeout", timeout) * 1000)
         return self._behind().run_until(
@@ -52,15 +53,15 @@ class _TimeVerbs(Handle):
 
 
 class AsyncTime(_TimeVerbs, Awaited):
-    """The same for asynchronous tests."""
+    """The same time for asynchronous tests."""
 
 
 class Time(_TimeVerbs, Blocking):
-    """Sessions, rebalance delays, retention and timeouts of transactions follow it. Requests of clients count when they
-    arrive.
+    """The time that sessions, rebalance delays, retention and timeouts of transactions follow. A client's request
+    counts at the time at which it arrives.
     """
 
     @property
     def aio(self) -> AsyncTime:
-        """The same for asynchronous tests."""
+        """The same time for asynchronous tests."""
         return AsyncTime(self._bridge, self._behind)

@@ -1,9 +1,9 @@
-"""The interface between `muster.testing` and the server behind its `bridge`. That is a server in this process, or one
-that is reached by Kafka's protocol. Both have verbs of the same names.
+"""The interface between `muster.testing` and the server behind its `bridge`. The server is in this process, or is used
+by Kafka's protocol. Both kinds of servers have verbs with the same names.
 
-A method with the decorator `verb` or `wait` runs on the server's event loop. It is defined once. Classes of `Blocking`
-have it as a function that returns when it is done, for tests without an event loop. Classes of `Awaited` have it as a
-coroutine function, for asynchronous tests. Both have its signature and its docstring.
+A method with the decorator `verb` or `wait` runs on the server's event loop. It is defined once. Subclasses of
+`Blocking`, for tests without an event loop, have it as a function that returns when it is done. Subclasses of
+`Awaited`, for asynchronous tests, have it as a coroutine function. Both keep its signature and docstring.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import ServerLines
 
 __tracebackhide__ = True
-"""pytest shows the line of the test instead."""
+"""With this name, pytest shows the line of the test in place of the lines of this module."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,58 +40,60 @@ DEFAULT_TIMEOUT: Final = 10.0
 """The default limit of a wait, in seconds."""
 
 Content = str | bytes | None
-"""A key or a value of a record; a text is written as UTF-8."""
+"""A key or a value of a record. A text is written as UTF-8."""
 Topics = str | Iterable[str] | None
-"""One topic by name, several, or None for no topic in particular."""
+"""The name of a topic, several names, or None when the caller names no topic."""
 
 
 class Verbs(Protocol):
-    """See the module. Called on the server's event loop; some results have to be awaited."""
+    """All verbs of a server. They are called on the server's event loop. Some results must be awaited."""
 
     @property
     def groups(self) -> Any:
-        """As `testcontrol.groups.Groups`."""
+        """The verbs on groups, as in `testcontrol.groups.Groups`."""
 
     @property
     def topics(self) -> Any:
-        """As `testcontrol.topics.Topics`."""
+        """The verbs on topics, as in `testcontrol.topics.Topics`."""
 
     @property
     def nodes(self) -> Any:
-        """As `testcontrol.nodes.Nodes`."""
+        """The verbs on nodes, as in `testcontrol.nodes.Nodes`."""
 
     @property
     def faults(self) -> Any:
-        """As `testcontrol.faults.engine.Faults`."""
+        """The verbs on rules, as in `testcontrol.faults.engine.Faults`."""
 
     @property
     def scenarios(self) -> Any:
-        """As `testcontrol.scenarios.scenario.Scenarios`."""
+        """The verbs on scenarios, as in `testcontrol.scenarios.scenario.Scenarios`."""
 
     @property
     def time(self) -> Any:
-        """As `testcontrol.virtual_time.VirtualTime`."""
+        """The verbs on time, as in `testcontrol.virtual_time.VirtualTime`."""
 
     @property
     def run_until(self) -> Callable[..., Any]:
-        """As `testcontrol.server_control.ServerControl`."""
+        """The verb `run_until`, as in `testcontrol.server_control.ServerControl`."""
 
     @property
     def ahead_ms(self) -> int:
-        """How far its time is ahead of the machine's; negative: behind."""
+        """How far the server's time is ahead of the machine's time; negative when it is behind."""
 
     def interventions(self) -> list[str]:
         """The interventions of the test, in words."""
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """The exception of test code in this rule, or in any; each one is returned once."""
+        """The exception that test code in this rule, or (None) in any rule, has raised. Each exception is returned
+        once.
+        """
 
     def tidy(self) -> Awaitable[None] | None:
-        """Release all that is held or paused."""
+        """Release all that the test holds or has paused."""
 
 
 class Runner(Protocol):
-    """What runs a server: a thread, a process or a play."""
+    """Runs a server in a thread, as a process, or in a play."""
 
     @property
     def bridge(self) -> LoopBridge:
@@ -99,49 +101,49 @@ class Runner(Protocol):
 
     @property
     def lines(self) -> ServerLines:
-        """The server's log."""
+        """The log lines of the server."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients; empty before the first start."""
+        """The addresses of the server for clients; empty before the first start."""
 
     @property
     def is_running(self) -> bool:
         """Whether clients can connect."""
 
     def start(self) -> None:
-        """Start it, with its old addresses and data. Raises CannotBeDone when it runs, and OSError."""
+        """Start the server, with its old addresses and data. Raises OSError, and CannotBeDone when it runs."""
 
     def stop(self) -> None:
-        """Stop it in order; has no effect when it does not run."""
+        """Stop the server in order. Has no effect when it does not run."""
 
     def kill(self) -> None:
-        """End it as `kill -9` does. Raises CannotBeDone when it does not run."""
+        """End the server as `kill -9` does. Raises CannotBeDone when it does not run."""
 
     def verbs(self) -> Verbs:
-        """All its verbs. Raises CannotBeDone when it does not run."""
+        """All verbs of the server. Raises CannotBeDone when it does not run."""
 
     def take_failure(self) -> BaseException | None:
-        """The exception of test code in a rule, whether the server runs or not; returned once."""
+        """The exception that test code in a rule has raised, also after the server's end. It is returned once."""
 
 
 @runtime_checkable
 class OnThisLoop(Protocol):
-    """A runner whose server is on the event loop of the test, so that its start and end are awaited."""
+    """A runner whose server is on the event loop of the test. So its start and end are awaited."""
 
     async def change(self, how: str) -> None:
-        """`start`, `stop` or `kill` it. Raises as these do."""
+        """Do what `how` says: `start`, `stop` or `kill`. Raises what these raise."""
 
 
 Behind = Callable[[], Verbs]
-"""The verbs of the running server. Raises CannotBeDone when it does not run."""
+"""A function that returns the verbs of the running server. Raises CannotBeDone when the server does not run."""
 
 
 class Verb(Generic[P, R]):
     """A method that runs on the server's event loop: see the module."""
 
     def __init__(self, body: Callable[Concatenate[Any, P], R], *, waits: bool) -> None:
-        """`waits`: the verb has a `timeout`, so that it must not run where it would hold up an event loop."""
+        """`waits`: the verb has a `timeout`, so it must not run on a thread whose event loop it would block."""
         self.body = body
         self.waits = waits
 
@@ -152,21 +154,21 @@ class Verb(Generic[P, R]):
         @overload
         def __get__(self, handle: Awaited, owner: type[Any]) -> Callable[P, Coroutine[Any, Any, R]]: ...
         def __get__(self, handle: Any, owner: type[Any]) -> Any:
-            """A function, or a coroutine function."""
+            """The verb as a function, or as a coroutine function."""
 
 
 def verb(body: Callable[Concatenate[Any, P], R]) -> Verb[P, R]:
-    """A verb; its body may return an awaitable of its result."""
+    """Make a verb of a method, which may return its result or an awaitable of its result."""
     return Verb(body, waits=False)
 
 
 def wait(body: Callable[Concatenate[Any, P], R]) -> Verb[P, R]:
-    """A verb that waits for as long as its `timeout`."""
+    """Make a verb of a method that may wait as long as its `timeout`."""
     return Verb(body, waits=True)
 
 
 class Handle:
-    """A thing of the server that verbs act on."""
+    """A part of the server that verbs act on, such as a group."""
 
     def __init__(self, bridge: LoopBridge, behind: Behind) -> None:
         self._bridge = bridge
@@ -174,14 +176,14 @@ class Handle:
 
 
 class Blocking(Handle):
-    """A class whose verbs return when they are done."""
+    """The base of classes whose verbs return when they are done."""
 
     def __init_subclass__(cls) -> None:
         _define_verbs(cls, _blocking)
 
 
 class Awaited(Handle):
-    """A class whose verbs are awaited."""
+    """The base of classes whose verbs are awaited."""
 
     def __init_subclass__(cls) -> None:
         _define_verbs(cls, _awaited)
@@ -228,7 +230,7 @@ def records(
     headers: Mapping[str, Content] | None,
     timestamp_ms: int | None,
 ) -> list[NewRecord]:
-    """Records of these values, with the same other fields. Raises WrongValue."""
+    """Make a record for each value; all other fields are the same. Raises WrongValue."""
     if headers is not None and not isinstance(headers, Mapping):
         raise WrongValue(checks.sentence("headers", headers, "a mapping of names to values"))
     named = tuple(
@@ -240,7 +242,7 @@ def records(
 
 
 def name_of(member: str | MemberView) -> str:
-    """The name of a member for a verb. Raises WrongValue."""
+    """The name by which a verb finds the member. Raises WrongValue."""
     if isinstance(member, MemberView):
         return member.member_id
     return checks.text("member", member)

@@ -1,9 +1,9 @@
 """Connect's incremental cooperative strategy (KIP-415, KIP-851; Kafka's IncrementalCooperativeAssignor).
 
-It guarantees: a worker keeps its work unless the work was deleted, runs twice or must move for balance. Moved work is
+A worker is guaranteed to keep its work unless the work was deleted, runs twice or must move for balance. Moved work is
 stopped in one rebalance and started in the next, so nothing runs twice. The work of a worker that left stays unassigned
-for `scheduled.rebalance.max.delay.ms`. If the worker returns before, it gets its work again, and nothing else moves. It
-is a pure function: the leader keeps the state for the next rebalance.
+for `scheduled.rebalance.max.delay.ms`. If the worker returns before that, it gets its work again, and nothing else
+moves. `assign` is a pure function: the leader keeps the state for the next rebalance.
 
 `Load` is the work of one worker while the strategy decides.
 """
@@ -20,7 +20,7 @@ from muster.protocol.connect import CONNECTOR
 
 
 class Load:
-    """One worker and the work that it will run. Connectors and tasks are separate, each in the order of assignment."""
+    """A worker and the work that it will run. Connectors and tasks are separate, each in the order of assignment."""
 
     __slots__ = ("connectors", "name", "tasks")
 
@@ -32,15 +32,15 @@ class Load:
             self.add(item)
 
     def kind(self, connectors: bool) -> dict[Task, None]:
-        """Its connectors, or its tasks."""
+        """The worker's connectors, or its tasks."""
         return self.connectors if connectors else self.tasks
 
     def add(self, item: Task) -> None:
-        """Give the worker something to run."""
+        """Give the worker a connector or a task to run."""
         self.kind(item.number == CONNECTOR)[item] = None
 
     def remove(self, items: Iterable[Task]) -> None:
-        """Take these items from the worker, if it has them."""
+        """Take these connectors and tasks from the worker, if the worker has them."""
         for item in items:
             self.kind(item.number == CONNECTOR).pop(item, None)
 
@@ -53,7 +53,7 @@ class Load:
 
 
 def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
-    """Distribute connectors or tasks, one by one, to the workers with least work. At equal load their names decide."""
+    """Distribute connectors or tasks, each to the worker with the fewest. Of two equal workers, the names decide."""
     loads.sort(key=lambda load: (len(load.kind(connectors)), utf16(load.name)))
     left = iter(items)
     item = next(left, None)
@@ -68,7 +68,7 @@ def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
 
 
 def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
-    """Distribute items to these workers one by one, whatever their load."""
+    """Distribute items to workers in turn, without regard to the load."""
     turn = {True: 0, False: 0}
     for item in items:
         connector = item.number == CONNECTOR
@@ -77,7 +77,10 @@ def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
 
 
 def overloads(loads: Sequence[Load], total: int, *, connectors: bool) -> dict[str, list[Task]]:
-    """The work to take from each worker for even shares of `total`. The first workers may keep one more (KIP-851)."""
+    """The work to take from each worker for even shares of `total`.
+
+    The first workers may keep one more (KIP-851).
+    """
     least, extras = divmod(total, len(loads))
     sizes = [len(load.kind(connectors)) for load in loads]
     if sizes.count(least + 1) == extras and sizes.count(least) + extras == len(loads):
@@ -111,9 +114,9 @@ class Change(NamedTuple):
     assigned: Work
     """The work to start."""
     revoked: Work
-    """The work to stop. The worker then joins again."""
+    """The work to stop. After that, the worker joins again."""
     running: Work
-    """All work that the worker runs when it has done both."""
+    """All work that the worker runs after it has stopped `revoked` and started `assigned`."""
 
 
 class Round(NamedTuple):
@@ -121,7 +124,7 @@ class Round(NamedTuple):
 
     changes: dict[str, Change]
     delay_ms: int
-    """When the workers are to ask for the next rebalance. 0: this strategy needs no further rebalance."""
+    """After this time, the workers ask for the next rebalance. 0: no further rebalance is needed."""
     state: State
     """The state for the next rebalance."""
 
@@ -139,9 +142,9 @@ def assign(
     """Decide one rebalance. Raises ValueError without workers.
 
     `workers`: the work that each worker (by member id) reports. `configured`: the number of tasks of each connector.
-    `max_delay_ms`: `scheduled.rebalance.max.delay.ms`. `generation`: the present one of the group.
-    `completed_generation`: the last one in which the leader got its own assignment. If that is not the generation of
-    `state`, workers may have missed the assignment. Then the history in `state` is not used.
+    `max_delay_ms`: `scheduled.rebalance.max.delay.ms`. `generation`: the present generation of the group.
+    `completed_generation`: the last generation in which the leader got its own assignment. If it is not the generation
+    of `state`, workers may have missed the assignment. Then the history in `state` is not used.
     """
     if not workers:
         raise ValueError("nobody to assign to: a group has at least one worker")
@@ -174,23 +177,23 @@ def assign(
 
 
 class _Found(NamedTuple):
-    """The work that workers run, compared with the assignment before and with the configuration."""
+    """The work that workers run, compared with the last assignment and with the configuration."""
 
     deleted: frozenset[Task]
-    """Work that is configured no more."""
+    """Work that is no longer configured."""
     twice: set[Task]
-    """Work that several workers run."""
+    """Work that more than one worker runs."""
     lost: list[Task]
-    """Work that was assigned, and that no worker runs."""
+    """Work that was assigned, but that no worker runs."""
     created: list[Task]
-    """Work that is configured, and was not assigned before."""
+    """Work that is configured, but was not assigned before."""
 
 
 def _found(
     held: Mapping[str, dict[Task, None]], everything: list[Task], previous: frozenset[Task], revoked: frozenset[Task]
 ) -> _Found:
     active = frozenset(item for work in held.values() for item in work)
-    if revoked & active:  # workers that missed the request to stop it
+    if revoked & active:  # a worker may have missed the request to stop this work
         previous = active
     deleted = previous - frozenset(everything)
     created = [item for item in everything if item not in previous and item not in active]
@@ -211,7 +214,7 @@ def _changes(
 
 
 def _to_stop(work: Work, found: _Found) -> list[Task]:
-    """The work that a worker must stop: it was deleted, or others run it too. The next round gives it to one worker."""
+    """The work that a worker must stop: deleted work, and work of several workers, which the next round assigns."""
     if found.deleted.isdisjoint(work) and found.twice.isdisjoint(work):
         return []
     items = as_hash_sets(work)
@@ -224,12 +227,12 @@ def _lost(
 ) -> tuple[State, list[Task]]:
     """Decide about lost work: wait for its workers, or give it to workers that have perhaps returned.
 
-    Otherwise the work is in the second result: it is to be assigned as if it were new.
+    The second result is the lost work that is to be assigned now, as if it were new.
     """
     if not lost and not state.took_away:
         return _no_delay(state), []
     nobody_left = state.rebalance_at_ms <= 0 and state.members <= {load.name for load in loads}
-    if nobody_left or max_delay_ms == 0:  # in the first case a worker did not get the last assignment
+    if nobody_left or max_delay_ms == 0:  # without a running delay, a worker did not get the last assignment
         return state, lost
     if 0 < state.rebalance_at_ms <= now_ms:
         return _after_the_delay(state, lost, loads)
@@ -268,7 +271,7 @@ def _balance(
     revoked: dict[str, list[Task]],
     max_delay_ms: int,
 ) -> State:
-    """Take work from workers with too much, unless a delay runs or the rebalance before did it (KIP-851)."""
+    """Take work from workers with too much, unless a delay runs or the last rebalance took work away (KIP-851)."""
     if state.delay_ms:
         return replace(state, took_away=False)
     surplus = _surplus(everything, loads)

@@ -1,8 +1,8 @@
 """The work of a Connect group's leader (ConnectAssignor): from workers' metadata to assignments, as bytes.
 
-`assign_eagerly` is Connect's eager strategy (protocol "default"; Kafka's EagerAssignor). Everything is assigned anew,
-one by one. Each connector and task has exactly one worker. The loads of workers differ by at most one. The same input
-gives the same answer. Everything stops during a rebalance.
+`assign_eagerly` is Connect's eager strategy (protocol "default"; Kafka's EagerAssignor). All connectors and tasks are
+assigned anew, and stop during a rebalance. Each has exactly one worker. The numbers that two workers have differ by at
+most one. The same input gives the same answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assign_eagerly(workers: Iterable[str], configured: Mapping[str, int]) -> dic
     """Give each worker (by member id) its connectors and tasks. Raises ValueError without workers.
 
     `configured` has the number of tasks of each connector. All connectors are distributed first, then all tasks. A
-    connector is lighter than a task. If both were distributed together, and each connector had one task, one worker
+    connector is less work than a task. If each connector had one task, and both were distributed together, one worker
     would get all connectors.
     """
     names = sorted(workers, key=utf16)
@@ -52,19 +52,19 @@ class Snapshot:
     """The leader's view of the config topic."""
 
     offset: int
-    """How far the leader has read."""
+    """The offset up to which the leader has read the config topic."""
     configured: Mapping[str, int]
-    """The connectors, and the number of tasks of each."""
+    """The number of tasks of each connector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The JoinGroup response that a leader got, and its position."""
+    """The JoinGroup response that a leader got, and the last generation that the leader completed."""
 
     leader: str
-    """Its own member id."""
+    """The leader's member id."""
     protocol: str
-    """The protocol that the group agreed on: "default" (eager), "compatible" or "sessioned"."""
+    """The protocol that the members agreed on: "default" (eager), "compatible" or "sessioned"."""
     members: Sequence[tuple[str, bytes]]
     """Member ids and metadata, in the order of the response."""
     generation: int
@@ -78,7 +78,7 @@ class Result(NamedTuple):
     assignments: dict[str, bytes]
     state: State
     running: dict[str, Work]
-    """Empty when the leader's configuration is behind that of others."""
+    """The work of each worker after the rebalance. Empty when a worker has a newer configuration than the leader."""
 
 
 def perform(
@@ -92,9 +92,9 @@ def perform(
 ) -> Result:
     """Compute the assignments of all workers by the protocol that the group agreed on.
 
-    A leader whose `snapshot` is behind a worker's uses `fresh`, a snapshot that it has just made. When that is behind
-    too, every worker gets CONFIG_MISMATCH. Raises MalformedMessage for metadata that cannot be decoded. Raises
-    ValueError for an unknown protocol, or a leader that is not among the members.
+    If a worker has read more of the config topic than `snapshot`, the leader uses `fresh`, a new snapshot. If `fresh`
+    is not new enough, either, every worker gets CONFIG_MISMATCH. Raises MalformedMessage for metadata that cannot be
+    decoded. Raises ValueError for an unknown protocol, or a leader that is not among the members.
     """
     version = _VERSIONS.get(rebalance.protocol)
     if version is None:

@@ -13,7 +13,7 @@ from muster.protocol.hashing import java_string_hash
 
 
 class Task(NamedTuple):
-    """One item that a worker runs: a task of a connector, or with number CONNECTOR (-1) the connector itself."""
+    """An item that a worker runs: a task of a connector, or the connector itself (number CONNECTOR, -1)."""
 
     connector: str
     number: int = CONNECTOR
@@ -33,12 +33,12 @@ def configured_work(configured: Mapping[str, int]) -> list[Task]:
 
 
 def in_order(items: Iterable[Task]) -> list[Task]:
-    """Connectors, then tasks, each by name and number (Kafka keeps them in two TreeSets)."""
+    """Sort connectors, then tasks, by name and number (Kafka keeps connectors and tasks in two TreeSets)."""
     return sorted(items, key=lambda item: (item.number != CONNECTOR, utf16(item.connector), item.number))
 
 
 def as_hash_sets(work: Sequence[Task]) -> list[Task]:
-    """Connectors, then tasks, each in the order of `new HashSet<>(collection)`."""
+    """Order connectors, then tasks, as Java iterates over `new HashSet<>(collection)`."""
     connectors = [item for item in work if item.number == CONNECTOR]
     tasks = [item for item in work if item.number != CONNECTOR]
     return [*_as_hash_set(connectors), *_as_hash_set(tasks)]
@@ -50,13 +50,13 @@ def _as_hash_set(items: list[Task]) -> Iterator[Task]:
 
 
 def _hash(item: Task) -> int:
-    """The hash of a record of a string and an int (ConnectorTaskId), or of a connector's name."""
+    """The Java hash code of a ConnectorTaskId (a name and a number), or of a connector's name."""
     name = java_string_hash(item.connector)
     return name if item.number == CONNECTOR else 31 * name + item.number
 
 
 def to_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
-    """Work in the form of the protocol: a row for each connector, in the order of first appearance."""
+    """Encode work as rows of the protocol, one for each connector, in the order of the connectors in `items`."""
     rows: dict[str, list[int]] = {}
     for item in items:
         rows.setdefault(item.connector, []).append(item.number)
@@ -64,7 +64,7 @@ def to_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
 
 
 def from_rows(rows: Iterable[ConnectorTasks]) -> Work:
-    """The work in rows of the protocol, without repetitions."""
+    """Decode rows of the protocol to work. Repeated items are left out."""
     return tuple(dict.fromkeys(Task(row.connector, number) for row in rows for number in row.tasks))
 
 
@@ -76,7 +76,7 @@ class State:
     """
 
     previous: frozenset[Task] = frozenset()
-    """The work that was running after the last rebalance, and the work that was lost before it."""
+    """The work that was running after the last rebalance, and lost work that was not assigned yet."""
     revoked: frozenset[Task] = frozenset()
     """The work that the last rebalance took away."""
     members: frozenset[str] = frozenset()
@@ -84,21 +84,22 @@ class State:
     generation: int = -1
     """The generation of the last rebalance that this leader computed."""
     candidates: tuple[str, ...] = ()
-    """Workers without work since something was lost. They may be the former owners that have returned."""
+    """Workers that have had no work since work was lost. They may be its former owners, which have returned."""
     rebalance_at_ms: int = 0
-    """When lost work is to be assigned anew, or work may be taken away again."""
+    """The time at which lost work is assigned anew, or work may be taken away again."""
     delay_ms: int = 0
-    """How long until then. Workers ask for a rebalance after this delay."""
+    """The delay until `rebalance_at_ms`, after which workers ask for a rebalance."""
     took_away: bool = False
-    """Whether the last rebalance took something away to balance the load."""
+    """Whether the last rebalance took work away to balance the load."""
     successive: int = 0
-    """How many rebalances in a row wanted to take work away (KIP-851)."""
+    """How many rebalances without interruption wanted to take work away (KIP-851)."""
 
 
 def backoff_ms(attempts: int, max_delay_ms: int) -> int:
     """How long to wait before load is balanced again: 40 ** attempts, at most `max_delay_ms` (KIP-851).
 
-    Java's own pow differs from the C library's in the last bit. For one bound in ten thousand that is 1 ms.
+    Java's own pow differs from that of the C library in the last bit. In one of ten thousand cases the delay differs by
+    1 ms.
     """
     if max_delay_ms <= 1:
         return max_delay_ms

@@ -1,1 +1,1 @@
-"""`muster groups`: show the groups of a running server, and change them. Most of it works with any Kafka."""
+"""`muster groups` shows and changes the groups of a running server. Most commands work with any Kafka broker."""

@@ -1,4 +1,4 @@
-"""Removes groups, members and offsets, and checks what commands may change. Nothing changes without `--execute`."""
+"""Removes groups, members and offsets; checks which groups a command may change. Only `--execute` changes anything."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 OF_CONSUMERS: Final = ("classic", "consumer", "")
-"""The types of groups that consumers form. An old server does not report the type of a group."""
+"""The types of groups of consumers, as servers report them. An old server reports an empty type."""
 TOOLS: Final = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
-"""Kafka's tools for other types of groups."""
+"""Kafka's tools for the other types of groups."""
 INACTIVE: Final = ("Empty", "Dead")
 REASON: Final = "member was removed by muster groups remove-member"
 MEMBERS_AT_ONCE: Final = 1_000
 
 
 def consumer_groups(client: KafkaClient) -> list[str]:
-    """The groups of consumers, by name: what Kafka's consumer group tool takes for all groups. Raises RequestFailed."""
+    """The names of all groups of consumers, as Kafka's `--all-groups` chooses them. Raises RequestFailed."""
     return [
         one.group_id
         for one in all_groups(client)
@@ -38,7 +38,7 @@ def consumer_groups(client: KafkaClient) -> list[str]:
 
 
 def find_consumer_group(client: KafkaClient, group_id: str, verb: str) -> Description | None:
-    """The group; None if it does not exist. Raises RequestFailed when it is not a group of consumers."""
+    """Describe a group of consumers; None if it does not exist. Raises RequestFailed for a group of another type."""
     found = find_group(client, group_id)
     if found is None:
         return None
@@ -54,7 +54,7 @@ def find_consumer_group(client: KafkaClient, group_id: str, verb: str) -> Descri
 
 
 def check_inactive(client: KafkaClient, group_id: str, verb: str) -> None:
-    """Raises RequestFailed when the group has members, as Kafka's tool refuses to reset the offsets of such a group."""
+    """Raise RequestFailed when the group has members: only offsets of inactive groups are reset, as in Kafka's tool."""
     found = find_consumer_group(client, group_id, verb)
     if found is None:
         what = f"there is no group {group_id} yet: its first members will find these offsets"
@@ -67,7 +67,7 @@ def check_inactive(client: KafkaClient, group_id: str, verb: str) -> None:
 
 
 def members(found: Description) -> str:
-    """The number of members, in words."""
+    """The number of a group's members, as words for a sentence."""
     count = len(found.members)
     return f"{count} member{'' if count == 1 else 's'}"
 
@@ -78,7 +78,7 @@ def say_nothing_changed(command: str) -> None:
 
 
 def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partition]:
-    """The partitions that `--topic` names. Raises RequestFailed when the topic or partition does not exist."""
+    """The partitions that `--topic` names. Raises RequestFailed when a topic or partition does not exist."""
     wanted = list(chosen)
     found: dict[Partition, None] = {}
     known = client.topics(sorted({one.topic for one in wanted}))
@@ -95,7 +95,7 @@ def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partit
 
 @with_client(check_groups)
 def run_delete_groups(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Delete the named groups, or all groups of consumers, without members. Exit status 1: one was refused."""
+    """Delete the groups of the options. A group with members is refused. Exit status 1: a group was refused."""
     group_ids, execute = group_names(options), options.execute
     names = consumer_groups(client) if group_ids is None else group_ids
     status = 0
@@ -134,7 +134,7 @@ def _delete(client: KafkaClient, name: str) -> None:
 
 @with_client(check_group, wanted_topics)
 def run_delete_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Delete committed offsets of a group in the named topics, or in all, if no member is subscribed to them."""
+    """Delete a group's offsets in named topics, or in all. Brokers refuse topics that a member subscribes to."""
     command = "muster groups offsets delete"
     group_id, execute = options.group, options.execute
     if find_consumer_group(client, group_id, "changed") is None:
@@ -173,7 +173,7 @@ def _check_members(options: argparse.Namespace) -> None:
 
 @with_client(check_group, _check_members)
 def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Remove members from a group, so that it rebalances without them; exit status 1 when one was refused."""
+    """Remove members from a group, which then rebalances without them. Exit status 1: a removal was refused."""
     command = "muster groups remove-member"
     group_id, execute = options.group, options.execute
     found = find_consumer_group(client, group_id, "changed")
@@ -183,7 +183,7 @@ def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
     refused: dict[str, str] = {}
     for start in range(0, len(chosen) if execute else 0, MEMBERS_AT_ONCE):
         some = chosen[start : start + MEMBERS_AT_ONCE]
-        # a static member is removed by its instance id, as the admin clients do: it may have joined again meanwhile
+        # a static member may have a new member id by now, so it is removed by its instance id
         rows = [
             MemberIdentity("" if one.instance else one.member, one.instance, options.reason or REASON) for one in some
         ]
@@ -206,7 +206,7 @@ def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *, everyone: bool) -> list[Member]:
-    """The named members. Raises RequestFailed for a name that no member has."""
+    """The members with these member ids or instance ids. Raises RequestFailed for a name that no member has."""
     if everyone and not found.members:
         raise RequestFailed(f"group {found.group} has no members")
     by_id = {one.member: one for one in found.members}
@@ -222,6 +222,6 @@ def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *,
 
 
 def _print(head: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
-    """Print rows; the last cell says whether a thing was done."""
+    """Print rows. The last cell of a row says whether the change was made."""
     cells = rows if as_json else [(*row[:-1], "yes" if row[-1] else "no") for row in rows]
     print_rows(head, cells, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`muster groups offsets`: the committed offsets of groups with their lag, and how they are set and deleted."""
+"""`muster groups offsets` prints committed offsets with the lag. Other modules set and delete offsets by this one."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from muster.protocol.messages import offset_commit, offset_delete
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 AT_ONCE: Final = 1_000
-"""Partitions in one request: its commits fit into one batch of `__consumer_offsets`."""
+"""The most partitions in one request: so all commits of a request fit into one batch of `__consumer_offsets`."""
 _HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER")
 
 
 class Committed(NamedTuple):
-    """One committed offset."""
+    """A committed offset with its metadata."""
 
     offset: int
     metadata: str
 
 
 def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Committed]:
-    """Every committed offset of a group, by partition; empty for an unknown group. Raises RequestFailed."""
+    """Every committed offset of a group, by partition. An unknown group has none. Raises RequestFailed."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
     node, answer = client.ask_coordinator(
         group_id, ApiKey.OFFSET_FETCH, request, lambda answer: [one.error_code for one in answer.groups]
@@ -50,7 +50,7 @@ def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Commi
 
 
 def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
-    """Commit for an inactive group, without being a member. Returns why partitions were refused."""
+    """Commit offsets of an inactive group, without being a member. Returns why partitions were refused."""
 
     def part(topics: Mapping[str, list[int]]) -> Any:
         rows = [
@@ -69,7 +69,7 @@ def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int])
 
 
 def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
-    """Delete committed offsets. Returns the reason for each refused partition. Raises RequestFailed if all are."""
+    """Delete committed offsets. Returns why each refused partition was. Raises RequestFailed if the request was."""
 
     def part(topics: Mapping[str, list[int]]) -> Any:
         rows = [
@@ -88,7 +88,7 @@ def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) 
 
 
 def _refused(partitions: Sequence[Partition], ask: Callable[[Mapping[str, list[int]]], Any]) -> dict[Partition, str]:
-    """Ask for `AT_ONCE` partitions at a time, and collect why some are refused."""
+    """Send requests of `AT_ONCE` partitions each. Returns the reason for each refused partition."""
     return {
         (topic.name, one.partition_index): _why(one.error_code)
         for start in range(0, len(partitions), AT_ONCE)
@@ -99,7 +99,7 @@ def _refused(partitions: Sequence[Partition], ask: Callable[[Mapping[str, list[i
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """The partitions of each topic, in order."""
+    """The partition numbers of each topic, in order."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
@@ -107,7 +107,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def say_refused(command: str, group_id: str, done: str, refused: Mapping[Partition, str]) -> None:
-    """Print what was not `done` ("committed", "deleted"), and why: a line for each topic and reason."""
+    """Print the refused partitions, a line for each topic and reason. `done`: "committed" or "deleted"."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for (topic, number), why in sorted(refused.items()):
         reasons.setdefault((topic, why), []).append(number)
@@ -116,7 +116,7 @@ def say_refused(command: str, group_id: str, done: str, refused: Mapping[Partiti
 
 
 def _why(error_code: int) -> str:
-    """What to do, if that is known, with Kafka's name of the error."""
+    """Kafka's name of an error, and what to do about the error if that is known."""
     text = sentence(error_code)
     if error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         return f"{text}: stop its members, or have them subscribe to another topic"
@@ -127,13 +127,13 @@ def _why(error_code: int) -> str:
 
 
 def say_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> None:
-    """Print lines of CSV."""
+    """Print offsets as lines of CSV."""
     for line in as_csv(rows, with_group=with_group).splitlines():
         say(line)
 
 
 class Row(NamedTuple):
-    """One partition of a group. `offset`: committed, or a share group's start. `lag` None: it follows from the end."""
+    """A partition of a group. `offset`: committed, or a share group's start offset. `lag` None: end minus `offset`."""
 
     group: str
     topic: str
@@ -151,7 +151,7 @@ def run_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) -> int:
-    """Print the committed offsets of these groups (None: of all). `form`: text, json or csv.
+    """Print the committed offsets of these groups (None: of all groups). `form`: text, json or csv.
 
     Exit status 1 when one of the groups has no committed offset.
     """
@@ -182,7 +182,7 @@ def _rows(client: KafkaClient, group_id: str) -> list[Row]:
             raise NoGroup(group_id)
     except NoGroup:
         raise
-    except RequestFailed:  # a user may be allowed to read offsets, and not to see members
+    except RequestFailed:  # a user may be allowed to read offsets, but not to describe the group
         found = None
     if found is not None and found.type == "share" and not committed:
         starts = share_offsets(client, group_id)
@@ -196,7 +196,7 @@ def _rows(client: KafkaClient, group_id: str) -> list[Row]:
 
 
 def _owners(found: Description) -> Mapping[Partition, str]:
-    if found.type == "streams":  # its members have tasks
+    if found.type == "streams":  # the members of a Streams group have tasks, not partitions
         return {}
     return {
         (topic, partition): one.instance or one.member

@@ -25,14 +25,14 @@ _LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
 class Chosen(NamedTuple):
-    """One `--topic`: a topic, and some of its partitions. `partitions` None: all of them."""
+    """The value of one `--topic`: a topic and some of its partitions. `partitions` None: all its partitions."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 class Planned(NamedTuple):
-    """One line of a file. `group` None: the line names no group."""
+    """A line of the file of --from-file. `group` None: the line names no group."""
 
     group: str | None
     topic: str
@@ -41,7 +41,7 @@ class Planned(NamedTuple):
 
 
 def chosen_topic(word: str) -> Chosen:
-    """TOPIC or TOPIC:0,1,4-6, as in Kafka's tool. Raises ConfigError."""
+    """Read TOPIC or TOPIC:0,1,4-6, as in Kafka's tool. Raises ConfigError."""
     topic, colon, numbers = word.rpartition(":")
     if not colon:
         topic = word
@@ -63,7 +63,7 @@ def chosen_topic(word: str) -> Chosen:
 
 
 def whole_number(option: str, text: str, least: int = 0) -> int:
-    """An offset, or the distance of a shift. Raises ConfigError."""
+    """Read an offset, or the number of records of a shift. Raises ConfigError."""
     if re.fullmatch(r"[-+]?[0-9]{1,19}", text, re.ASCII) is None or not least <= int(text) <= _LARGEST_OFFSET:
         what = "an offset, 0 or more," if least == 0 else "a whole number, such as 10 or -10,"
         raise ConfigError(f"{option} {text}: {what} was expected")
@@ -71,7 +71,7 @@ def whole_number(option: str, text: str, least: int = 0) -> int:
 
 
 def duration_ms(option: str, text: str) -> int:
-    """A duration in ISO 8601 as in Kafka's tool, or as in `short_duration_ms`. Raises ConfigError."""
+    """Read a duration in ISO 8601, as in Kafka's tool, or a short one such as 10s. Raises ConfigError."""
     if _SHORT.fullmatch(text) is not None:
         return short_duration_ms(option, text)
     match = _DURATION.fullmatch(text)
@@ -82,7 +82,7 @@ def duration_ms(option: str, text: str) -> int:
 
 
 def short_duration_ms(option: str, text: str) -> int:
-    """A duration with its unit: 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
+    """Read a duration with its unit: 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
     match = _SHORT.fullmatch(text)
     if match is None:
         raise ConfigError(f"{option} {text}: a time such as 500ms, 10s, 5m or 2h was expected")
@@ -90,7 +90,7 @@ def short_duration_ms(option: str, text: str) -> int:
 
 
 def time_ms(option: str, text: str) -> int:
-    """A date with a time, in UTC without a zone: wall ms. Raises ConfigError."""
+    """Read a date with a time as wall ms. A text without a zone is in UTC. Raises ConfigError."""
     try:
         if "T" not in text:
             raise ValueError
@@ -103,7 +103,7 @@ def time_ms(option: str, text: str) -> int:
 
 
 def read_plan(file: Path) -> list[Planned]:
-    """The lines of a file: topic,partition,offset or group,topic,partition,offset. Raises ConfigError."""
+    """Read a file with lines topic,partition,offset or group,topic,partition,offset. Raises ConfigError."""
     where = f"--from-file {file}"
     try:
         text = file.read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def _planned(cells: Sequence[str], where: str) -> Planned:
 
 
 def as_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> str:
-    """Groups, partitions and offsets as lines that `read_plan` and Kafka's tool read."""
+    """Write groups, partitions and offsets as CSV lines, which `read_plan` and Kafka's tool can read."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, (topic, partition), offset in rows:
@@ -148,21 +148,21 @@ def as_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> s
 
 
 class Scenario(NamedTuple):
-    """The new place of offsets. `name`: Kafka's option without `--`; `value`: offset, shift or time (wall ms)."""
+    """How new offsets are found. `name`: the option of Kafka's tool without `--`; `value`: offset, shift or wall ms."""
 
     name: str
     value: int = 0
 
 
 class ResetPlan(NamedTuple):
-    """The reset that a user wants."""
+    """The options of `offsets reset`."""
 
     groups: tuple[str, ...] | None
     topics: tuple[Chosen, ...] | None
-    """None: all partitions with a committed offset. A plan does not use it."""
+    """None: all partitions with a committed offset. The scenario from-file ignores this field."""
     scenario: Scenario
     lines: tuple[Planned, ...]
-    """The lines of a file, for the scenario from-file."""
+    """The lines of the file, for the scenario from-file."""
     execute: bool
     form: str
 
@@ -173,7 +173,7 @@ SCENARIOS: Final = (
 
 
 def check_groups(options: argparse.Namespace) -> None:
-    """Check that groups are named, or all are meant. Raises ConfigError."""
+    """Check that either groups are named or --all-groups is given. Raises ConfigError."""
     for name in options.groups:
         check_name(name)
     if bool(options.groups) == options.all_groups:
@@ -182,18 +182,18 @@ def check_groups(options: argparse.Namespace) -> None:
 
 
 def check_name(group: str | None) -> None:
-    """Check the name of a group, if one is given. Raises ConfigError."""
+    """Check that the name of a group is not empty. None is allowed. Raises ConfigError."""
     if group == "":
         raise ConfigError("GROUP '': the name of a group was expected")
 
 
 def check_group(options: argparse.Namespace) -> None:
-    """Check the name of GROUP. Raises ConfigError."""
+    """Check the argument GROUP. Raises ConfigError."""
     check_name(options.group)
 
 
 def check_form(options: argparse.Namespace) -> None:
-    """Check that one form of output is chosen. Raises ConfigError."""
+    """Check that not both --json and --export are given. Raises ConfigError."""
     if options.json and options.export:
         raise ConfigError("--json and --export are two forms of the same; give one")
 
@@ -209,7 +209,7 @@ def output_form(options: argparse.Namespace) -> str:
 
 
 def wanted_topics(options: argparse.Namespace) -> tuple[Chosen, ...] | None:
-    """The topics of --topic; None: --all-topics. Raises ConfigError."""
+    """The values of --topic; None when --all-topics is given. Raises ConfigError."""
     if bool(options.topic) == options.all_topics:
         both = "both were given" if options.topic else "none was given"
         raise ConfigError(f"--topic TOPIC or --all-topics was expected, one of them; {both}")
@@ -217,7 +217,7 @@ def wanted_topics(options: argparse.Namespace) -> tuple[Chosen, ...] | None:
 
 
 def reset_plan(options: argparse.Namespace) -> ResetPlan:
-    """The wanted reset of `offsets reset`. Raises ConfigError."""
+    """Read and check the options of `offsets reset`. Raises ConfigError."""
     check_groups(options)
     given = [one for one in SCENARIOS if getattr(options, one) not in (None, False)]
     words = [f"--{one.replace('_', '-')}" for one in SCENARIOS]

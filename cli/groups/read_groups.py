@@ -1,6 +1,6 @@
-"""Reads the groups of a cluster: the list, offline partitions, and the description of one group of any type.
+"""Reads the groups of a cluster: the list of groups, offline partitions of `__consumer_offsets`, one group of any type.
 
-Share groups (KIP-932) and Streams groups (KIP-1071) are Apache Kafka's; Muster itself has none.
+Only Apache Kafka serves share groups (KIP-932) and Streams groups (KIP-1071); Muster does not.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ PROTOCOLS: Final = {0: "classic", 1: "consumer"}
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 NOT_KNOWN: Final = -1
-"""In DescribeShareGroupOffsets, a partition without a start offset yet, or with an unknown lag."""
+"""The value in DescribeShareGroupOffsets for a start offset that is not set yet, and for an unknown lag."""
 
 
 class Offline(NamedTuple):
-    """One partition."""
+    """A partition of `__consumer_offsets` that has no leader, and the reason."""
 
     partition: int
     why: str
 
 
 def offline_partitions(client: KafkaClient) -> list[Offline]:
-    """The partitions without a leader, in order. Raises RequestFailed."""
+    """The partitions of `__consumer_offsets` without a leader, in order. Raises RequestFailed."""
     topic = client.topics([TOPIC]).get(TOPIC)
     rows = [] if topic is None else topic.partitions
     without = sorted(one.partition_index for one in rows if one.leader_id < 0)
@@ -55,7 +55,7 @@ def offline_partitions(client: KafkaClient) -> list[Offline]:
 
 
 def why_refused(node: Connection, group_id: str, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> str:
-    """Why a group is refused with `error_code`, if its coordinator gives a reason. Raises RequestFailed."""
+    """The error in words, with the coordinator's reason in DescribeGroups, if any. Raises RequestFailed."""
     message = None
     if error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
@@ -74,7 +74,7 @@ def _check_list(options: argparse.Namespace) -> None:
 
 @with_client(_check_list)
 def run_list(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print all groups, by name; exit status 1 when the groups of some partition are missing."""
+    """Print all groups, sorted by name. Exit status 1: a partition is offline, so its groups are missing."""
     groups = all_groups(client, options.state, options.type)
     missing = offline_partitions(client)
     rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
@@ -89,7 +89,7 @@ def run_list(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def all_groups(client: KafkaClient, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-    """The groups of every node, by name. Raises RequestFailed."""
+    """The groups of every node, sorted by name. Raises RequestFailed."""
     found: list[ListedGroup] = []
     for node in client.every_node():
         try:
@@ -103,32 +103,32 @@ def all_groups(client: KafkaClient, states: Sequence[str] = (), types: Sequence[
 
 
 class NoGroup(RequestFailed):
-    """No group has that name."""
+    """Raised when no group has the name that the user gave."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(f"there is no group {group_id}: muster groups list shows the groups of the cluster")
 
 
 class Member(NamedTuple):
-    """One member: a row of the description."""
+    """A member of a group; a row of the output."""
 
     member: str
     instance: str | None
     client_id: str
     host: str
     assignment: dict[str, list[int]] | None
-    """Its partitions, also those that it is giving up. None: its assignment has no partitions."""
+    """The member's partitions, also those that it is giving up. None: the assignment is not a list of partitions."""
     protocol: str | None = None
-    """Of a consumer group: "consumer", or "classic" with JoinGroup. None: an old server does not report it."""
+    """In a consumer group "consumer", or "classic" for a user of JoinGroup. None: an old server reports neither."""
     epoch: int | None = None
-    """The epoch that a member of a consumer group has reached. -2: a static member that will return."""
+    """The member epoch in a consumer group. -2: a static member has left and will return."""
     target: dict[str, list[int]] | None = None
     subscribed: list[str] | None = None
     pattern: str | None = None
 
 
 class Description(NamedTuple):
-    """One group. Only groups of the types consumer, share and streams have epochs."""
+    """A described group. Only groups of the types consumer, share and streams have epochs."""
 
     group: str
     type: str
@@ -141,7 +141,7 @@ class Description(NamedTuple):
 
 
 def find_group(client: KafkaClient, group_id: str) -> Description | None:
-    """The description of one group of any type; None if it does not exist. Raises RequestFailed."""
+    """Describe one group of any type; None if the group does not exist. Raises RequestFailed."""
     request = DescribeGroupsRequest([group_id])
     node, answer = client.ask_coordinator(
         group_id, ApiKey.DESCRIBE_GROUPS, request, lambda answer: [one.error_code for one in answer.groups]
@@ -160,7 +160,7 @@ def find_group(client: KafkaClient, group_id: str) -> Description | None:
 
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
-    """A group that DescribeGroups does not know; None if it does not exist. Raises RequestFailed."""
+    """Describe a group that DescribeGroups does not find; None if the group does not exist. Raises RequestFailed."""
     for group_type, (key, request, member_of) in _NEWER.items():
         if not node.supports(key):
             continue
@@ -200,7 +200,7 @@ def _share_member(one: Any) -> Member:
 
 
 def _streams_member(one: Any) -> Member:
-    """A member of a Streams group. It has tasks, SUBTOPOLOGY:PARTITION."""
+    """A member of a Streams group, which has tasks (SUBTOPOLOGY:PARTITION) in place of partitions."""
     return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
                   "classic" if one.is_classic else STREAMS, one.member_epoch,
                   _active(one.target_assignment))  # fmt: skip
@@ -211,11 +211,11 @@ _NEWER: Final[Mapping[str, tuple[int, Callable[[list[str]], Any], Callable[[Any]
     SHARE: (ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, _share_member),
     STREAMS: (ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, _streams_member),
 }
-"""The types of groups that have their own API: its key, its request, and how a member is read."""
+"""The types of groups with an own API: its key, its request, and the function that reads a member."""
 
 
 def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
-    """The start offset of each partition of a share group, and its lag if it is reported. Raises RequestFailed."""
+    """Start offset and lag of each partition of a share group. Lag None: not reported. Raises RequestFailed."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     _, answer = client.ask_coordinator(
         group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]

@@ -1,6 +1,6 @@
-"""`muster groups offsets reset`: new committed offsets of inactive groups, shown or committed.
+"""`muster groups offsets reset` shows new committed offsets for inactive groups, and with `--execute` commits them.
 
-The scenarios, and what becomes of partitions without offsets, are those of `kafka-consumer-groups --reset-offsets`.
+It has the scenarios of `kafka-consumer-groups --reset-offsets`, and treats partitions without offsets as that tool.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMAND: Final = "muster groups offsets reset"
 
 
 class Row(NamedTuple):
-    """One partition of a group. `before`: its committed offset, or None."""
+    """A partition of a group with its new `offset`. `before`: the committed offset until now; None: there was none."""
 
     group: str
     partition: Partition
@@ -37,7 +37,7 @@ def _check(options: argparse.Namespace) -> None:
 
 @with_client(_check)
 def run_reset(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print the new offsets of the groups, and commit them if the user wants that. Exit status 1: one was refused."""
+    """Print the new offsets of groups; --execute commits them. Exit status 1: a group or partition was refused."""
     plan: ResetPlan = options.plan
     groups = consumer_groups(client) if plan.groups is None else plan.groups
     if plan.groups is None and plan.lines:
@@ -118,7 +118,7 @@ def _offsets(
 
 
 def _at(client: KafkaClient, partitions: Sequence[Partition], timestamp: int) -> dict[Partition, int]:
-    """Raises RequestFailed when the offset of a partition is not known."""
+    """Read the offset of each partition at a timestamp. Raises RequestFailed when a partition has no known offset."""
     if not partitions:
         return {}
     found = offsets_at(client, partitions, timestamp)
@@ -129,7 +129,7 @@ def _at(client: KafkaClient, partitions: Sequence[Partition], timestamp: int) ->
 
 
 def _at_time(client: KafkaClient, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, int]:
-    """The first offsets that are not older; the end if a partition has none, as in Kafka's tool."""
+    """The first offset of each partition at or after a time; if none, the end, as in Kafka's tool."""
     found = _at(client, partitions, max(time_ms, 0))
     without = [one for one, offset in found.items() if offset < 0]
     ends = _at(client, without, LATEST)
@@ -139,7 +139,7 @@ def _at_time(client: KafkaClient, partitions: Sequence[Partition], time_ms: int)
 
 
 def _within(client: KafkaClient, planned: Mapping[Partition, int]) -> dict[Partition, int]:
-    """These offsets, moved into their partitions if they are outside, as in Kafka's tool."""
+    """The planned offsets. One outside its partition becomes the start or the end, as in Kafka's tool."""
     partitions = list(planned)
     starts, ends = _at(client, partitions, EARLIEST), _at(client, partitions, LATEST)
     found: dict[Partition, int] = {}

@@ -1,4 +1,4 @@
-"""`muster groups describe`, `history` and `watch`: members, timeline, episodes and the verdict of a group."""
+"""`muster groups describe`, `history` and `watch` show a group's members, events, episodes and verdict."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from muster.pipeline.episodes.verdict import describe as episode_sentence
 
 EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
 SAME: Final = "="
-"""In the column of targets: the member has its target assignment."""
+"""The cell in the column TARGET when a member's target assignment is its current one."""
 RETRY_S: Final = 0.5
-"""How long `watch` waits before it looks again for a server that does not answer."""
+"""How long `watch` waits before it tries again to reach a server."""
 NEWEST: Final = 20_000
-"""The most events of a group's partition that are read."""
+"""The most events that are read from the partition of a group."""
 
 
 @with_client(check_group)
@@ -42,7 +42,7 @@ def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
 
 @with_client(check_groups)
 def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print the named groups, or every group; exit status 1 when one of them does not exist."""
+    """Describe the named groups, or every group. Exit status 1: a group does not exist, or cannot be described."""
     group_ids = group_names(options)
     names = [one.group_id for one in all_groups(client)] if group_ids is None else group_ids
     status = 0
@@ -69,7 +69,7 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def print_group(found: Description, verdict: str | None) -> None:
-    """Print one group, with the verdict before the members. On a terminal, lines are made to fit if possible."""
+    """Print one group, with the verdict before the members. Long lines are wrapped or shortened for a terminal."""
     about: list[Any] = [f"type {found.type}", f"protocol type {found.protocol_type}" if found.protocol_type else "",
                         found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
     known = ", ".join(one for one in about if one)
@@ -99,13 +99,13 @@ def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[obje
     for number, one in enumerate(members):
         target = SAME if one.target == one.assignment else None if one.target is None else _partitions(one.target)
         rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
-    # the members of a Streams application have tasks: SUBTOPOLOGY:PARTITION
+    # the members of a Streams group have tasks (SUBTOPOLOGY:PARTITION), not partitions
     has = "TASKS" if found.type == "streams" else "PARTITIONS"
     return (*head[:4], "PROTOCOL", "EPOCH", has, "TARGET"), rows
 
 
 def pending_revocations(found: Description) -> list[str]:
-    """Why a consumer group is not Stable, in sentences: which member has partitions that another member is to have."""
+    """Sentences that say why a consumer group is not Stable: which member waits for which other member."""
     if found.epoch is None or found.assignment_epoch is None:
         return []
     lines = []
@@ -149,7 +149,7 @@ def _partitions(assignment: dict[str, list[int]] | None) -> str:
 
 
 def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
-    """Print the history of a group; exit status 1 when nothing is known of it."""
+    """Print the history of a group. Exit status 1: the history has no event of this group."""
     values: Iterable[Value] = Events(client).upto_now(group_id)
     if last is not None:
         values = deque(values, last)
@@ -171,7 +171,7 @@ def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bo
 
 @with_client(check_group)
 def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print events from now on, until interrupted."""
+    """Print the events of all groups from now on, until the user interrupts."""
     group_id = options.group
     events = Events(client)
     ends = events.ends()
@@ -184,7 +184,7 @@ def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
         if options.json:
             print_json(value)
             continue
-        # groups that exist only for a short time must not be remembered for ever
+        # otherwise the memory would grow with each group that exists only for a short time
         timeline = timelines.setdefault(group, Timeline(dates=False, everything=options.all))
         _print(timeline, value, "" if group_id is not None or group is None else f"{group}: ")
         if value["kind"] == "group_deleted":
@@ -193,7 +193,7 @@ def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def _follow(client: KafkaClient, events: Events, position: dict[int, int]) -> Iterator[Value]:
-    """Every event from `position` on, also those that were written while the server did not answer."""
+    """Every event from `position` on, also events from a time when the server did not answer."""
     while True:
         try:
             yield from events.follow(position)
@@ -221,14 +221,14 @@ def _print(timeline: Timeline, value: Value, group: str) -> None:
 
 
 def verdict_of(client: KafkaClient, group_id: str) -> Verdict | None:
-    """One sentence about a group; None: the cluster keeps no events, or none of this group."""
+    """The verdict on a group, in one sentence; None: the cluster has no events of this group."""
     if client.topics([OF_GROUPS.topic]).get(OF_GROUPS.topic) is None:
         return None
     return _episodes(client, group_id).verdict
 
 
 def print_episodes(client: KafkaClient, group_id: str, *, as_json: bool) -> int:
-    """Print the history of a group in episodes, and the verdict. Raises RequestFailed when nothing is known of it."""
+    """Print the episodes of a group, and the verdict. Raises RequestFailed when the group has no recent rebalance."""
     found = _episodes(client, group_id)
     if found.verdict is None:
         raise RequestFailed(f"no rebalance of a group {group_id} is among the last {NEWEST:,} events of its partition")

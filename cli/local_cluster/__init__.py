@@ -1,1 +1,1 @@
-"""`muster cluster try`: a PostgreSQL of its own and several nodes over it, on this machine, as one command."""
+"""`muster cluster try` starts, with one command, an own PostgreSQL and several nodes that use it, on this machine."""

@@ -1,4 +1,4 @@
-"""The run of `muster cluster try`. Exit status: 0 after a signal, 1 for a failure, 2 for wrong options."""
+"""Runs `muster cluster try`. Exit status: 0 after a signal, 1 for a failure, 2 for wrong options."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ DATABASE: Final = "postgres"
 _OWN_FILES: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run)?|node-\d+(\.log)?")
 CLUSTER_NAME: Final = "muster"
 SESSIONS_OF_A_NODE: Final = 8
-"""The most sessions of a node in PostgreSQL; a node needs four."""
+"""The PostgreSQL sessions that are allowed for each node; a node needs four."""
 
 
 @contextmanager
 def working_directory(given: Path | None) -> Iterator[Path]:
-    """`given`, made and locked until the end; or a temporary directory that is removed then.
+    """Make and lock the directory `given` until the end. None: use a temporary directory, and remove it at the end.
 
-    Raises `Failed` when it is in use, holds something else, or cannot be made.
+    Raises `Failed` when the directory is in use, has other files, or cannot be made.
     """
     if given is None:
         made = temporary_folder("muster-try-")
         if os.geteuid() == 0:
-            made.chmod(0o711)  # if this user is root, PostgreSQL runs as another one, who must reach the folder
+            made.chmod(0o711)  # root starts PostgreSQL as another user, who must reach the folder
         try:
             yield made
         finally:
@@ -70,7 +70,7 @@ def working_directory(given: Path | None) -> Iterator[Path]:
 
 
 class Supervisor:
-    """One run of a local cluster: it starts, watches and stops the database and the nodes."""
+    """Starts, watches and stops the database and the nodes of a local cluster."""
 
     def __init__(
         self,
@@ -80,9 +80,10 @@ class Supervisor:
         report: Callable[[str], None],
         restart_after_s: float | None = None,
     ) -> None:
-        """`make_tables` and `make_nodes` get the database's URL. `report` gets a sentence about a node that ended.
+        """`make_tables` and `make_nodes` get the database's URL.
 
-        `restart_after_s`: when such a node starts again; None: never.
+        `report` gets a sentence when a node ends or is ready again. `restart_after_s`: how long after its end a node is
+        started again; None: never.
         """
         self._database = database
         self._make_tables = make_tables
@@ -93,9 +94,9 @@ class Supervisor:
         self.url = ""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Run until this is cancelled, or all nodes or the database have ended. `ready`: all nodes serve.
+        """Run until cancelled, or until all nodes or the database have ended.
 
-        Everything has stopped when it returns. Raises `Failed`.
+        Calls `ready` once all nodes serve. All processes have stopped when this returns. Raises `Failed`.
         """
         try:
             self.url = url = await self._database.start()
@@ -125,7 +126,7 @@ class Supervisor:
             await asyncio.wait({task, database}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 for node in self.nodes:
-                    node.kill()  # without its database a node has nothing to hand over, and would wait for it
+                    node.kill()  # a node that stops in order would wait for the database
                 words = self._database.last_words()
                 raise Failed(f"the database {database.result()}" + (f": {words}" if words else ""))
             task.result()
@@ -155,7 +156,7 @@ class Supervisor:
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Do all of this at the same time; the first failure cancels the rest."""
+    """Await all of `work` at the same time. The first failure cancels the others."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         await asyncio.gather(*tasks)
@@ -166,7 +167,7 @@ async def _all(work: Iterable[Awaitable[None]]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run until a signal, and return the exit status."""
+    """Run the cluster until a signal arrives, and return the exit status."""
     try:
         config = _load(options)
         metrics = _metrics(options, config)
@@ -181,13 +182,13 @@ def run(options: argparse.Namespace) -> int:
         _report(str(error))
         return 1
     except KeyboardInterrupt:
-        # the signal arrived before the loop had installed its handler
+        # the signal arrived before the event loop had installed its handler
         return 130
     return 0
 
 
 async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
-    # imported here: asyncpg may be missing, which `run` reports
+    # this import needs asyncpg; `run` reports when asyncpg is missing
     signals = _Signals(asyncio.current_task())
     try:
         with working_directory(options.data_dir) as given:
@@ -205,7 +206,7 @@ async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, 
 
 
 class _Signals:
-    """The first signal cancels the task, which stops everything in order; the next one calls `in_a_hurry`."""
+    """The first signal cancels the task, which then stops everything in order. The next signal calls `in_a_hurry`."""
 
     def __init__(self, task: asyncio.Task[Any] | None) -> None:
         self.in_a_hurry: Callable[[], object] = bool
@@ -226,7 +227,7 @@ def _cluster(
 ) -> Supervisor:
     settings = {"max_connections": str(max(100, 20 + SESSIONS_OF_A_NODE * config.nodes))}
     if options.data_dir is None:
-        # data that is removed at the end need not survive a crash of the machine
+        # temporary data need not survive a crash of the machine
         settings |= {"fsync": "off", "full_page_writes": "off"}
     return Supervisor(
         EmbeddedPostgres(directory / DATABASE, settings),
@@ -245,7 +246,7 @@ def _ready(cluster: Supervisor) -> None:
 
 
 def _load(options: argparse.Namespace) -> Config:
-    """The configuration for all nodes: `Config.of_node` gives each node its own. Raises ConfigError."""
+    """The configuration of all nodes; `Config.of_node` makes the configuration of one node. Raises ConfigError."""
 
     def load(listen: str | None) -> Config:
         return config_.load(
@@ -276,7 +277,7 @@ def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | N
 
 
 async def _make_tables(url: str, config: Config) -> None:
-    # imported here: asyncpg may be missing, which `run` reports
+    # this import needs asyncpg; `run` reports when asyncpg is missing
     from muster.postgres import administration
 
     cluster_id = config.cluster_id or encode_uuid(uuids.draw_uuid())
@@ -311,7 +312,7 @@ def _same_for_all(options: argparse.Namespace) -> list[str]:
 
 
 def _of_its_own(config: Config, place: int) -> list[str]:
-    """The properties in which a node differs from the others. They override the common ones."""
+    """The properties that only one node has. They override the properties of all nodes."""
     given = config.of_node(place).given
     own = {"node.id": str(config.node_id + place), "broker.id": str(config.node_id + place), "muster.nodes": "1"}
     own |= {name: given[name] for name in ("listeners", "advertised.listeners", "broker.rack") if name in given}

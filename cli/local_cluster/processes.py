@@ -1,4 +1,4 @@
-"""The child processes of `muster cluster try`: what all have in common, and a node (`muster serve --cluster`)."""
+"""The child processes of `muster cluster try`: functions for all of them, and the process of a node."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import BinaryIO, Final
 from muster.coordinator.system.clock import within_s
 
 UMASK: Final = 0o077
-"""The files of nodes have records of users, so no other user may read them."""
+"""The umask of nodes: their files contain records of clients, so no other user may read them."""
 _PR_SET_PDEATHSIG: Final = 1
 STOP_TIMEOUT_S: Final = 30.0
 _SERVE_PREFIX: Final = "muster serve: "
 
 
 class Failed(Exception):
-    """A sentence that says what failed, and what to do."""
+    """The cluster cannot start or go on. The text is a sentence that says what failed, and what to do."""
 
 
 def ended(status: int) -> str:
-    """How a process ended, from its exit status: "was killed by SIGKILL", "ended with status 1"."""
+    """Say how a process with this exit status ended: "was killed by SIGKILL", "ended with status 1"."""
     if status >= 0:
         return f"ended with status {status}"
     try:
@@ -37,20 +37,20 @@ def ended(status: int) -> str:
 
 
 def open_log(path: Path, *, anew: bool) -> BinaryIO:
-    """A file for the output of a child, which no other user may read."""
+    """Open a file for the output of a child process. No other user may read it. `anew`: empty the file first."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if anew else os.O_APPEND)
     return open(os.open(path, flags, 0o600), "wb")
 
 
 def environment() -> dict[str, str]:
-    """The environment of this process without PostgreSQL's variables: they could lead to another server."""
+    """The environment without PostgreSQL's variables (PG…), which could name another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
 def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """A `preexec_fn`: the child gets this signal when its parent dies, even by SIGKILL. Only on Linux.
+    """A `preexec_fn` for Linux: the child gets this signal when its parent dies, even if SIGKILL killed the parent.
 
-    The kernel sends the signal when the thread that made the child ends. So only the main thread asks for it.
+    The kernel sends the signal when the thread that made the child ends. So only the main thread may use this.
     """
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None
@@ -65,10 +65,10 @@ def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
 
 
 class NodeProcess:
-    """A node with its id and its command line. It can be started again after it has ended."""
+    """The process of a node (`muster serve --cluster`). It can be started again after it has ended."""
 
     def __init__(self, node_id: int, options: Sequence[str], log_path: Path) -> None:
-        """`options`: of `muster serve`; `log_path`: the file of its log lines, which the first start truncates."""
+        """`options`: of `muster serve`; `log_path`: the file for the node's log, which the first start empties."""
         self.node_id = node_id
         self.log_path = log_path
         self.address = ""
@@ -77,18 +77,18 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id of the node."""
         assert self._process is not None, "the node was not started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether its process runs."""
+        """Whether the node's process runs."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Start it, and return when clients can connect. Raises `Failed` when it ends before."""
-        # -P: a module in the current folder is not imported
+        """Start the node, and return when clients can connect. Raises `Failed` when the node ends before that."""
+        # -P: Python imports no module from the current folder
         words = [sys.executable, "-P", "-m", "muster.cli", "serve", *self._options]
         with open_log(self.log_path, anew=self._process is None) as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -103,12 +103,12 @@ class NodeProcess:
         self.address = line[2]
 
     async def wait(self) -> int:
-        """Wait until it ends, and return its exit status."""
+        """Wait until the node ends, and return its exit status."""
         assert self._process is not None, "the node was not started"
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Stop it in order: it hands over, then closes its connections. By force if that takes too long."""
+        """Stop the node: it hands over its partitions, then closes connections. Kill it if that takes too long."""
         if self._process is None or self._process.returncode is not None:
             return
         self._process.terminate()
@@ -119,12 +119,12 @@ class NodeProcess:
             await self._process.wait()
 
     def kill(self) -> None:
-        """End it by force."""
+        """Kill the node."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     def last_words(self) -> str:
-        """The last line of its log, to follow a sentence: ": …"; empty if it has none."""
+        """The last line of the node's log, as the end of a sentence (": …"); empty if there is no line."""
         try:
             lines = self.log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:

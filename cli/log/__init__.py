@@ -1,1 +1,1 @@
-"""`muster log`: inspect a data directory, also one of Apache Kafka, repair it, or make a sample of one."""
+"""`muster log` inspects and repairs a data directory, also one of Apache Kafka, and makes a sample of a group log."""

@@ -1,4 +1,4 @@
-"""`muster log check`: checks that the files on the disk are as they were written."""
+"""`muster log check` finds damaged files in a data directory."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ MOVE_IT = (
 
 METADATA_FOLDER = "__cluster_metadata-0"
 COORDINATORS: Final = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE}
-"""The topics whose partitions follow from the names in their records."""
+"""Topics in which the group or transactional id in a record's key decides the partition, with the keys' codec."""
 NAME_FIELDS: Final = ("group", "group_id", "transactional_id")
-"""The fields of keys that decide the partition."""
+"""The fields of a key that can decide the partition of its record."""
 NAMES_BYTES: Final = 256 * 1024
-"""The bytes of a folder whose names are read."""
+"""How many bytes of a partition's first segment are searched for groups and transactional ids."""
 WITHOUT_FOLDER = "stop the server, and put what is missing back from a backup"
 
 
 class Found(NamedTuple):
-    """The findings in a data directory, or in the folder of one partition."""
+    """All findings in a data directory, or in the folder of one partition."""
 
     inspections: list[tuple[Place, Inspection]]
     misfits: list[Misfit]
@@ -51,14 +51,14 @@ class Found(NamedTuple):
 
     @property
     def damaged_names(self) -> list[str]:
-        """The names of their folders, and of folders that do not fit the metadata log."""
+        """The names of damaged partitions and files, and of folders that do not fit the metadata log."""
         files = [Path(one.file).name for one in self.files if one.severity == DAMAGE]
         folders = [place.name for place, _ in self.damaged] + [one.folder for one in self.misfits]
         return list(dict.fromkeys(files + folders))
 
     @property
     def totals(self) -> dict[str, int]:
-        """How much was inspected."""
+        """How many partitions, files and records were inspected."""
         segments = [facts for _, inspection in self.inspections for facts in inspection.segments]
         return {
             "partitions": len(self.inspections),
@@ -74,7 +74,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def check(directory: Path, *, as_json: bool) -> int:
-    """Inspect every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
+    """Inspect every partition in `directory`. Returns the exit status: 0: sound, 1: damaged, 2: cannot be read."""
     try:
         found = _inspect_directory(directory)
     except (WrongPath, OSError) as error:
@@ -88,10 +88,10 @@ def _inspect_directory(directory: Path) -> Found:
     unfit: list[Misfit] = []
     files: list[Finding] = []
     places = log_files.partitions_in(directory)
-    # before the segments: a running server moves the checkpoints on
+    # checkpoints are read before the segments, because a running server writes newer checkpoints
     stops = _last_stops(places[0].folder.resolve().parent)
     if places[0].folder != directory:
-        # a copy of some folders has no meta.properties
+        # a copy of only some folders has no meta.properties
         files = list(log_files.of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
         places = sorted([*places, *_emptied(directory, stops)])
         unfit = _misfits(directory, are_known=any(one.severity == DAMAGE for one in files))
@@ -108,7 +108,7 @@ def _size(file: Path) -> int:
 
 
 def _last_stops(directory: Path) -> dict[Partition, LastStop]:
-    """The content of the checkpoints; empty when one of them cannot be read, which is reported by itself."""
+    """Where each log ended at the last stop. Empty when a checkpoint cannot be read: that is reported elsewhere."""
     try:
         return read_last_stops(FileStorage(directory, read_only=True))
     except OSError:
@@ -116,23 +116,23 @@ def _last_stops(directory: Path) -> dict[Partition, LastStop]:
 
 
 def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
-    """Folders that do not fit the metadata log. `are_known`: unreadable files may be the cause."""
+    """Folders that do not fit the metadata log. `are_known`: other findings may explain why that log cannot be read."""
     broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in log_files.broken_folders(directory)]
     try:
         found = misfits(FileStorage(directory, read_only=True))
     except OSError as error:
         if are_known or broken:
             return broken
-        # the inspection of its partition names the file
+        # the inspection of the metadata partition reports which file is damaged
         return [Misfit(METADATA_FOLDER, f"the metadata log cannot be read: {error.strerror}", WITHOUT_FOLDER)]
     names = {one.folder for one in broken}
     return [*broken, *(one for one in found if one.folder not in names)]
 
 
 def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
-    """Note on both when two partitions of a topic have each other's folder.
+    """Find pairs of partitions that have each other's folder, and note that in both inspections.
 
-    Each of them ends where the other ended at the last stop, or its groups belong to the other.
+    In a pair, each ends where the other ended at the last stop, or each has the other's groups.
     """
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:
@@ -154,9 +154,9 @@ def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tup
 
 
 def _homes(places: list[Place]) -> dict[int, int]:
-    """The partition that the first records of each folder belong to, by the hash of their groups or transactional ids.
+    """For each folder, the partition that its first records belong to, by the hash of the group or transactional id.
 
-    A folder is left out when its records belong to several partitions. All are, when a partition has no folder.
+    A folder whose records belong to several partitions is left out. When a folder is missing, the result is empty.
     """
     if [place.number for place in places] != list(range(len(places))):
         return {}
@@ -169,7 +169,7 @@ def _homes(places: list[Place]) -> dict[int, int]:
 
 
 def _first_names(place: Place) -> set[str]:
-    """The groups, or transactional ids, in the first records of a folder."""
+    """The groups or transactional ids in the first records of a folder."""
     keys = COORDINATORS[place.topic]
     names: set[str] = set()
     for data in _first_keys(place):
@@ -194,7 +194,7 @@ def _are_exchanged(one: Inspection, other: Inspection) -> bool:
 
 
 def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:
-    """Partitions whose folder exists without a segment, although it had records."""
+    """Partitions that had records at the last stop, and whose folder has no segment now."""
     places = [Place(topic, index, directory / f"{topic}-{index}") for topic, index in stops]
     return [
         place

@@ -1,4 +1,4 @@
-"""`muster log dump`: segments, transaction indexes and producer snapshots as JSON lines (DumpLogSegments' fields)."""
+"""`muster log dump` prints segments, transaction indexes and producer snapshots as JSON lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__s
 
 
 def lines(path: Path) -> Iterator[Row]:
-    """The rows of the file. Raises ValueError where it cannot be read."""
+    """The rows of a transaction index or producer snapshot. Raises ValueError where the file cannot be read."""
     data = path.read_bytes()
     try:
         yield from _aborted(data) if path.suffix == TRANSACTION_INDEX_SUFFIX else _producers(path, data)
@@ -73,7 +73,7 @@ def _producers(path: Path, data: bytes) -> Iterator[Row]:
 
 
 class Damaged(Exception):
-    """A segment cannot be read further. The text names file and position."""
+    """A segment is damaged, and cannot be read further. The text names file and position."""
 
 
 def run_dump(options: argparse.Namespace) -> int:
@@ -123,7 +123,7 @@ def _files(path: Path) -> list[tuple[Place | None, Path]]:
 
 
 def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of the batches of a file, one by one. A torn or reserved end behind them is ignored."""
+    """Position and bytes of each batch in a file. An incomplete last batch, or reserved space behind it, is ignored."""
     with file.open("rb") as stream:
         data, position = b"", 0
         while more := stream.read(CHUNK_BYTES):
@@ -137,9 +137,9 @@ def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
                     break
                 except BatchError as error:
                     if not any(data[at : at + headers.HEADER_SIZE]):
-                        return  # reserved in advance
+                        return  # only zeros: space that was reserved in advance
                     if position + at == 0 and header.size > file.stat().st_size:
-                        break  # another kind of file, most likely
+                        break  # most likely the file is not a segment
                     raise _damaged(file, position + at, error) from error
                 if len(data) - at < header.size:
                     break
@@ -162,7 +162,7 @@ def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterato
         row: Row = {} if place is None else {"partition": place.number}
         horizon = header.attributes & headers.DELETE_HORIZON != 0
         row |= {
-            # a compressed message of an old format is shown as one, as in Kafka's own dump
+            # a compressed message of an old format is one row, as in Kafka's DumpLogSegments
             "baseOffset": None if header.record_count == headers.UNKNOWN_COUNT else header.base_offset,
             "lastOffset": header.last_offset,
             "count": None if header.record_count == headers.UNKNOWN_COUNT else header.record_count,

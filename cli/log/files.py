@@ -1,4 +1,4 @@
-"""The files of a data directory for `muster log`, also unreadable ones, or what is in their place. It only reads."""
+"""Finds the files of a data directory for `muster log`, and those that cannot be read. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OFFSETS: Final = {
     checkpoints.START_OFFSETS: "where each log begins is not known: deleted records may be back after the next start",
     checkpoints.CLEANER_OFFSETS: "how far each log was compacted is not known: it is compacted from its beginning",
 }
-"""Checkpoints of the directory, and what it means if one cannot be read."""
+"""Each checkpoint of the directory, and what follows if it cannot be read."""
 
 
 class WrongPath(Exception):
-    """The path is not a log; the message says what was expected."""
+    """The path is not a log. The message says what was expected."""
 
 
 class Place(NamedTuple):
-    """A partition's folder."""
+    """The folder of a partition."""
 
     topic: str
     number: int
@@ -44,18 +44,18 @@ class Place(NamedTuple):
 
 
 def place_of(folder: Path) -> Place | None:
-    """The partition that a folder belongs to by its name; None for any other name."""
+    """The partition that a folder's name means; None if the name is not that of a partition."""
     partition = partition_of(folder.resolve().name)
     return None if partition is None else Place(*partition, folder)
 
 
 def segment_files(folder: Path) -> list[Path]:
-    """Everything in a folder with the name of a segment file, in the order of the log."""
+    """Everything in a folder that has the name of a segment (….log), in the order of offsets."""
     return sorted(path for path in folder.iterdir() if base_offset_of(path.name) is not None and path.suffix == ".log")
 
 
 def partitions_in(directory: Path) -> list[Place]:
-    """The partitions of a data directory, or the one that `directory` is. Raises WrongPath."""
+    """The partitions in a data directory. `directory` may also be the folder of one partition. Raises WrongPath."""
     if not directory.is_dir():
         raise WrongPath(f"{directory} is not a folder: give a data directory or a partition's folder such as orders-0")
     own = place_of(directory)
@@ -69,7 +69,7 @@ def partitions_in(directory: Path) -> list[Place]:
 
 
 def obstacle(path: Path) -> str | None:
-    """What is in the place of a file. None: a readable file, or nothing."""
+    """Why the file at `path` cannot be read; None: it can be read, or does not exist."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def obstacle(path: Path) -> str | None:
 
 
 def obstacles(folder: Path) -> Iterator[Finding]:
-    """Names of files in a partition's folder that are no readable files."""
+    """A finding for each file of a partition that cannot be read."""
     for path in sorted(folder.iterdir()):
         names = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
         if path.name in names or base_offset_of(path.name) is not None:
@@ -96,7 +96,7 @@ def obstacles(folder: Path) -> Iterator[Finding]:
 
 
 def epochs(folder: Path) -> Iterator[Finding]:
-    """Whether the leader epochs of a partition can be read."""
+    """A finding if the leader epochs of a partition are malformed."""
     path = folder / checkpoints.LEADER_EPOCHS
     if path.is_file() and os.access(path, os.R_OK):
         try:
@@ -106,7 +106,7 @@ def epochs(folder: Path) -> Iterator[Finding]:
 
 
 def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
-    """Names of partitions' folders that cannot be read as folders, and why."""
+    """The names of partitions' folders that cannot be read, each with the reason."""
     for path in sorted(directory.iterdir()):
         if checkpoints.partition_of(path.name) is None:
             continue
@@ -117,7 +117,7 @@ def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def of_directory(directory: Path, *, has_logs: bool) -> Iterator[Finding]:
-    """Problems of the files that belong to no partition."""
+    """Findings in the files that belong to no partition: checkpoints and meta.properties."""
     for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN, *_OFFSETS):
         problem = obstacle(directory / name)
         if problem is not None:
@@ -156,7 +156,7 @@ def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[Finding]:
     try:
         checkpoints.decode_offsets("it", data)
     except MalformedCheckpoint as error:
-        # a power cut may leave an empty one
+        # after a power cut, a file without content is no damage
         severity = DAMAGE if was_clean or data.strip(b"\0") else NOTE
         problem = str(error).removeprefix("it ")
         yield Finding(severity, str(path), None, f"it {problem}; {meaning}")

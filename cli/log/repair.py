@@ -1,4 +1,4 @@
-"""`muster log repair`: makes a damaged partition readable again, and reports what may be lost."""
+"""`muster log repair` makes a damaged partition readable again, and reports what may be lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_repair(options: argparse.Namespace) -> int:
 
 
 def repair(directory: Path, partition: str) -> int:
-    """Repair one partition of a data directory; 0: done, 1: the repair failed, 2: the partition does not exist."""
+    """Repair one partition. Exit status 0: done, 1: the repair failed, 2: the partition does not exist."""
     name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
     folder = directory / name
     is_aside = read_other_name(name) is not None

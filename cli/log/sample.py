@@ -1,4 +1,4 @@
-"""`muster log sample`: makes a sample of a group log, to try the other commands and the pipeline on."""
+"""`muster log sample` makes a sample of a group log. Users can try the other commands and the pipeline on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS: Final = {"K": 1e3, "M": 1e6}
 
 
 class InvalidOption(ValueError):
-    """A value that cannot be understood; the message is for the user."""
+    """The value of an option is wrong. The message is for the user."""
 
 
 def run_sample(options: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def run_sample(options: argparse.Namespace) -> int:
 def sample(
     directory: Path, *, groups: int, hours: float, seed: int, records: str | None = None, end: str | None = None
 ) -> int:
-    """Make a sample in `directory`; the exit status."""
+    """Make a sample in `directory`, and return the exit status."""
     try:
         wanted = wanted_of(groups, hours, seed, records, end)
     except InvalidOption as error:
@@ -57,7 +57,7 @@ def sample(
 
 
 def wanted_of(groups: int, hours: float, seed: int, records: str | None, end: str | None) -> Wanted:
-    """The parameters from the options. Raises BadWish."""
+    """The parameters of the sample that the options describe. Raises BadWish."""
     if not 1 <= groups <= MAX_GROUPS:
         raise InvalidOption(f"--groups {groups}: a number from 1 to {MAX_GROUPS:,} was expected")
     if not MIN_HOURS <= hours <= MAX_HOURS:

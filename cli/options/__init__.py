@@ -1,4 +1,4 @@
-"""The command line of `muster`. The default `run` of a command: "module:function", below `muster.cli`."""
+"""The command line of `muster`. The `run` of a command names its function in `muster.cli` ("module:function")."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ examples:
 """
 
 QUICK: Final = ("serve", "health")
-"""Commands that must start fast. The options of all other commands take 20 ms of 250, so they are not made."""
+"""Commands that must start fast. For them, the options of other commands are not made, which saves 20 of 250 ms."""
 
 
 LOG_LEVEL: Final = {"choices": ("debug", "info", "warning", "error"), "type": str.lower, "metavar": None}
-"""The values of --log-level."""
+"""The arguments of `add_argument` for --log-level."""
 _SERVE: Final = """
 serve  serve:serve  run the coordinator with its embedded log
     | Run the coordinator. When clients can connect it prints one line, `muster ready HOST:PORT`, to stdout; logs go
@@ -72,7 +72,7 @@ version  -  print the version
 
 
 def build_parser(command: str | None = None) -> Parser:
-    """The parser of the whole command line; for one of `QUICK`, of as much as it needs."""
+    """The parser of the whole command line. For a command of `QUICK`, it has only the quick commands."""
     form = argparse.RawDescriptionHelpFormatter
     about = "A Kafka group coordinator that runs on its own: Kafka clients connect to it."
     parser = Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)

@@ -10,7 +10,7 @@ GROUP_STATES = (
     *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"),
 )
 GROUP_TYPES = ("classic", "consumer", "share", "streams")
-"""The states and types of groups in Kafka."""
+"""All types of groups in Kafka."""
 _GROUPS_EXAMPLES = """\
 examples:
   muster groups list                                        of localhost:9092
@@ -149,7 +149,7 @@ hanging  transactions.hanging:run_hanging  transactions in partitions that their
 
 
 def add_groups(commands: Any) -> None:
-    """Add `groups` and its commands to those of `muster`."""
+    """Add `groups` and its subcommands to the parser."""
     about = "Show the groups of a running server, and change them. list, describe, offsets, remove-member and "
     about += "delete work with any Kafka from 3.0 on; history and watch read __group_events, which only Muster has."
     line = "groups  -  list, describe, change and follow groups"
@@ -163,7 +163,7 @@ def add_groups(commands: Any) -> None:
 
 
 def add_transactions(commands: Any) -> None:
-    """Add `transactions` and its commands to those of `muster`."""
+    """Add `transactions` and its subcommands to the parser."""
     about = "Show the transactions of a running server. list, describe and hanging work with any Kafka from 3.0 on; "
     about += "history reads __transaction_events, which only Muster has."
     line = "transactions  -  list, describe and explain transactions"

@@ -63,7 +63,7 @@ sample  log.sample:run_sample  make a sample of a group log
 
 
 def add_log(commands: Any) -> None:
-    """Add `log` and its commands to those of `muster`."""
+    """Add `log` and its subcommands to the parser."""
     about = "`muster log`: inspect a data directory, also one of Apache Kafka, repair it, or make a sample of one. "
     about += "No server is needed."
     line = "log  -  dump, check and repair the log on disk; make a sample"
@@ -79,7 +79,7 @@ def add_log(commands: Any) -> None:
 
 
 def add_analyze(commands: Any) -> None:
-    """Add `analyze` to the commands of `muster`."""
+    """Add `analyze` to the parser."""
     line = "analyze  analyze:run  show from a group log what the groups did, and what they would have done "
     line += "(needs Spark)"
     parser = add_commands(commands, line, description=arguments.ABOUT, epilog=arguments.EXAMPLES)["analyze"]
@@ -88,7 +88,7 @@ def add_analyze(commands: Any) -> None:
 
 
 def add_completion(commands: Any) -> None:
-    """Add `completion` to the commands of `muster`."""
+    """Add `completion` to the parser."""
     parser = commands.add_parser(
         "completion",
         help="a script that completes words in bash, zsh or fish",

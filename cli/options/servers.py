@@ -162,7 +162,7 @@ _NUMBER: Final = {"type": int}
 
 
 def add_nodes(commands: Any) -> None:
-    """Add `nodes` and its commands to those of `muster`."""
+    """Add `nodes` and its subcommands to the parser."""
     about = "`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause "
     about += "and return them. `list --bootstrap-server` works with any Kafka."
     line = "nodes  -  the brokers of muster serve --nodes N"
@@ -177,7 +177,7 @@ def add_nodes(commands: Any) -> None:
 
 
 def add_faults(commands: Any) -> None:
-    """Add `faults` and its commands to those of `muster`."""
+    """Add `faults` and its subcommands to the parser."""
     about = "Make requests fail on a server that was started with --control."
     line = "faults  under_test:run_faults  faults on a server under test"
     faults = add_commands(commands, line, description=about, epilog=_FAULTS_EXAMPLES)["faults"]
@@ -209,7 +209,7 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
 
 
 def add_time(commands: Any) -> None:
-    """Add `time` and its commands to those of `muster`."""
+    """Add `time` and its subcommands to the parser."""
     about = "Freeze and move the time of a server that was started with --control."
     line = "time  under_test:run_time  the time of a server under test"
     time = add_commands(commands, line, description=about, epilog=_TIME_EXAMPLES)["time"]
@@ -220,7 +220,7 @@ def add_time(commands: Any) -> None:
 
 
 def add_cluster(commands: Any) -> None:
-    """Add `cluster` and its commands to those of `muster`."""
+    """Add `cluster` and its subcommands to the parser."""
     about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
     parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -229,7 +229,7 @@ def add_cluster(commands: Any) -> None:
 
 
 def add_try(actions: Any) -> None:
-    """Add `try` to the commands of `muster cluster`."""
+    """Add `try` to the subcommands of `muster cluster`."""
     how: dict[str, Any] = {"nodes": {"default": "3"}, "restart_after": {"type": _seconds}}
     how |= {"data_dir": {"type": folder}, "log_level": LOG_LEVEL}
     add_commands(actions, _TRY, how, description=_TRY_ABOUT, epilog=_TRY_EXAMPLES)

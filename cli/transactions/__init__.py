@@ -1,1 +1,1 @@
-"""`muster transactions`: show the transactions of a running server. All but `history` works with any Kafka."""
+"""`muster transactions` shows the transactions of a running server. Only `history` needs Muster."""

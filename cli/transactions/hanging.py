@@ -1,7 +1,8 @@
-"""`muster transactions hanging`: open transactions that no coordinator will end.
+"""`muster transactions hanging` finds open transactions that no coordinator will end.
 
-Leaders of partitions report the producers with an open transaction (DescribeProducers, KIP-664), and coordinators the
-transactions that they know. An unknown one is checked twice: it may have ended in between.
+Partition leaders report the producers with an open transaction (DescribeProducers, KIP-664). Coordinators report the
+transactions that they know. A transaction that no coordinator knows is checked twice, because it may have ended
+meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PARTITIONS_AT_ONCE: Final = 1_000
 
 
 class Open(NamedTuple):
-    """A transaction that is open in a partition. `last_append`: wall ms of the producer's last batch, -1: not known."""
+    """An open transaction in a partition. `last_append`: wall ms of the producer's last batch; -1: not known."""
 
     topic: str
     partition: int
@@ -46,7 +47,7 @@ class Open(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """A hanging transaction. `open_ms`: since its begin, or since the last append if the begin is not known."""
+    """A hanging transaction. `open_ms`: the time since its begin or, if that is not known, since its last batch."""
 
     open: Open
     transactional_id: str | None
@@ -61,7 +62,7 @@ def run_hanging(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def hanging(client: KafkaClient, topics: Sequence[str] | None, *, as_json: bool) -> int:
-    """Print transactions that hang; exit status 1 when some partitions could not be checked."""
+    """Print hanging transactions. Exit status 1: some partitions could not be checked."""
     places = _places(client, topics)
     troubles: dict[tuple[str, int], str] = {}
     found = find(client, places, _max_timeout_ms(client.bootstrap, client), troubles)
@@ -79,13 +80,13 @@ def hanging(client: KafkaClient, topics: Sequence[str] | None, *, as_json: bool)
 
 
 Places = Mapping[int, Sequence[tuple[str, int]]]
-"""Partitions by the node that leads them; -1: they have no leader."""
+"""Partitions by the node id of their leader; -1: the partitions without a leader."""
 
 
 def find(
     client: KafkaClient, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]
 ) -> list[Hanging]:
-    """The hanging transactions, by topic and partition. `troubles` gets the unchecked ones. Raises RequestFailed."""
+    """The hanging transactions, sorted. `troubles` gets partitions that cannot be checked. Raises RequestFailed."""
     troubles.update(dict.fromkeys(places.get(-1, ()), "it has no leader"))
     seen = list(_open_ones(client, places, troubles))
     if not seen:
@@ -148,7 +149,7 @@ def _open_in(answer: DescribeProducersResponse, troubles: dict[tuple[str, int], 
 
 
 def _known(client: KafkaClient, producer_ids: set[int]) -> dict[int, list[Description]]:
-    """What the coordinators know of these producers. Raises RequestFailed if one of them does not answer."""
+    """The transactions of these producers. Raises RequestFailed if a coordinator does not list its transactions."""
     rows, missing = all_transactions(client, ListTransactionsRequest([], sorted(producer_ids)))
     if missing:
         raise RequestFailed(f"{missing[0]}; without it, nobody knows which transactions hang")
@@ -169,7 +170,7 @@ def _max_timeout_ms(node: Connection, client: KafkaClient) -> int:
 
 
 def command(client: KafkaClient, one: Open) -> str:
-    """The command that ends it."""
+    """The command of Kafka's tool that ends a hanging transaction."""
     return (
         f"kafka-transactions.sh --bootstrap-server {client.bootstrap.address} abort --topic {one.topic} "
         f"--partition {one.partition} --start-offset {one.start_offset}"

@@ -1,4 +1,4 @@
-"""`muster transactions list`, `describe` and `history`."""
+"""Runs `muster transactions list`, `describe` and `history`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from muster.protocol.messages.list_transactions import (
 
 NO_DURATION: Final = -1
 COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
-"""The event of a transaction's end, and the matching event of its groups."""
+"""Each event for the end of a transaction, and the matching event in the history of its groups."""
 EARLIER_MS: Final = 100
-"""So much earlier than the event of its group a transaction may seem complete: two clocks are compared."""
+"""How much earlier than the group's event a transaction may end, because two clocks are compared."""
 COUNTED_MS: Final = 5_000
-"""An event counts several transactions. The last of them ended at most so long after the first."""
+"""One event can stand for several transactions. The last of them ended at most this long after the first."""
 
 
 def _check_list(options: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ def list_transactions(
     *,
     as_json: bool,
 ) -> int:
-    """Print all transactional ids, by name; exit status 1 when some server does not list its own."""
+    """Print all transactional ids, sorted by name. Exit status 1: a node does not list its transactions."""
     request = ListTransactionsRequest(
         list(states), list(producer_ids), NO_DURATION if open_ms is None else open_ms, pattern
     )
@@ -82,7 +82,7 @@ def list_transactions(
 
 
 def all_transactions(client: KafkaClient, request: ListTransactionsRequest) -> tuple[list[TransactionState], list[str]]:
-    """The transactional ids of every node, by name; and why some nodes do not list theirs. Raises RequestFailed."""
+    """The transactional ids of all nodes, sorted, and why a node lists none. Raises RequestFailed."""
     found: list[TransactionState] = []
     missing: list[str] = []
     for node in client.every_node():
@@ -106,7 +106,7 @@ def all_transactions(client: KafkaClient, request: ListTransactionsRequest) -> t
 
 
 class Description(NamedTuple):
-    """One transactional id. `began`: wall ms, None when no transaction is open; `coordinator`: HOST:PORT."""
+    """A transactional id. `began`: wall ms, or None when no transaction is open; `coordinator`: HOST:PORT."""
 
     transactional_id: str
     state: str
@@ -119,7 +119,7 @@ class Description(NamedTuple):
 
 
 def describe(client: KafkaClient, ids: Sequence[str], *, as_json: bool) -> int:
-    """Print each transactional id; exit status 1 when one of them does not exist."""
+    """Print each transactional id. Exit status 1: an id does not exist, or cannot be described."""
     status = 0
     for number, name in enumerate(dict.fromkeys(ids)):
         try:
@@ -138,7 +138,7 @@ def describe(client: KafkaClient, ids: Sequence[str], *, as_json: bool) -> int:
 
 
 def describe_id(client: KafkaClient, name: str) -> Description:
-    """The description of one transactional id. Raises RequestFailed."""
+    """Describe one transactional id. Raises RequestFailed."""
     node, answer = client.ask_coordinator(
         name,
         ApiKey.DESCRIBE_TRANSACTIONS,
@@ -178,10 +178,10 @@ def _print(found: Description) -> None:
 
 
 class Groups:
-    """The groups of some transactions."""
+    """Finds the groups that ended transactions have committed offsets for."""
 
     def __init__(self, client: KafkaClient, ended: Iterable[Value]) -> None:
-        """`ended`: events of transactional ids. The cluster is read only if some of their transactions have offsets."""
+        """`ended`: events of transactions. The group history is read only if one of them has committed offsets."""
         partitions: set[int] = set()
         producers: set[int] = set()
         for value in ended:
@@ -192,14 +192,14 @@ class Groups:
         self._counts = list(_counts(client, partitions, producers)) if partitions else []
 
     def of(self, value: Mapping[str, Any]) -> Sequence[str]:
-        """The groups of a transaction that has ended; empty if they are not known, or it has none."""
+        """The groups of the transaction that this event ended; empty if it has no groups, or they are not known."""
         kind, epoch, at_ms = COUNTS[value["kind"]], value["producer_epoch"], value["time"]
         found = {
             one["group"]
             for one in self._counts
             if one["kind"] == kind
             and one["producer_id"] == value["producer_id"]
-            and one["first_epoch"] <= epoch + 1  # the marker may have the next epoch already
+            and one["first_epoch"] <= epoch + 1  # the epoch in the transaction's marker may be one higher
             and epoch <= one["last_epoch"]
             and one["time"] - EARLIER_MS <= at_ms <= one["time"] + COUNTED_MS
         }
@@ -214,13 +214,13 @@ def _counts(client: KafkaClient, partitions: set[int], producers: set[int]) -> I
             for value in events.of_partition(partition):
                 if value["kind"] in kinds and value.get("producer_id") in producers:
                     yield value
-    except RequestFailed:  # the history of groups is switched off, or may not be read
+    except RequestFailed:  # the group history is switched off, or this user may not read it
         return
 
 
 @with_client()
 def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print the history of a transactional id; exit status 1 when nothing is known of it."""
+    """Print the history of a transactional id. Exit status 1: the history has no event of it."""
     name = options.id
     values: Iterable[Value] = Events(client, OF_TRANSACTIONS).upto_now(name)
     if options.last is not None:

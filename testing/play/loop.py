@@ -1,9 +1,9 @@
-"""The event loop of a play, with the clients of a test and the server on it.
+"""The event loop of a play, on which the server and the clients of a test run.
 
-Its time passes only when nothing is left to do now. Then it passes at once to the next timer or event.
+Time on this loop passes only when nothing is left to do now. Then the time jumps to the next timer or event.
 
-It has no sockets. A client that connects to the server's address gets its end of a wire, and nothing else can be
-reached. Timers with the same deadline run in an order that is drawn from the seed.
+The loop has no sockets. A client that connects to the server's address gets its end of a virtual connection. No other
+address can be reached. Timers with the same deadline run in an order that is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from muster.virtual.wires import Wire
 from muster.virtual.world import World
 
 BEGAN_MS: Final = 1_000_000
-"""The loop's time when it begins."""
+"""The time of the loop when it begins."""
 BEGAN_WALL_MS: Final = 1_767_225_600_000
 """The wall time at which each play begins, 2026-01-01 UTC, so that a history can be compared with its times."""
 TOGETHER_S: Final = 1e-7
-"""Timers that are less than this apart run in an order that is drawn."""
+"""Timers that are less than this apart run in random order."""
 LATENCY_US: Final = (100, 1_000)
-"""The limits of the time that bytes need to arrive, which is drawn each time."""
+"""Bytes need a random time to arrive, between these two limits."""
 PEER_PORT: Final = 40_000
-"""The first port of the clients."""
+"""The first client has this port, the next client the next port."""
 
 
 class TimeIsUp(AssertionError):
-    """The limit of virtual time has passed before the story has ended, or no event is left."""
+    """The story has not ended: the limit of virtual time has passed, or no timer and no event is left."""
 
 
 class PlayWire(Wire):
@@ -53,7 +53,7 @@ class ClientEnd(asyncio.Transport):
         self._loop = process.loop
         self._protocol = protocol
         self._came: deque[bytes | None] = deque()
-        """Data that has arrived and was not read yet; None is its end."""
+        """Data that has arrived and was not read yet. None stands for the end of the stream."""
         self._is_reading = True
         self._is_closing = False
         self._wire = PlayWire(process, self, 0, peer[1])
@@ -63,7 +63,7 @@ class ClientEnd(asyncio.Transport):
     # ---- the wire's calls
 
     def received(self, _: Wire, data: bytes | None) -> None:
-        """Data of the server."""
+        """Data of the server has arrived."""
         self._came.append(data)
         self._loop.call_soon(self._read)
 
@@ -93,11 +93,11 @@ class ClientEnd(asyncio.Transport):
         return False
 
     def get_write_buffer_size(self) -> int:
-        """Always 0, because all data is sent at once."""
+        """Always 0, because all data is sent immediately."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See `get_write_buffer_size`."""
+        """Do nothing: the write buffer is always empty."""
 
     def is_reading(self) -> bool:
         return self._is_reading and not self._is_closing
@@ -114,11 +114,11 @@ class ClientEnd(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """Close the connection: the server reads the data under way, and then the end of the stream."""
+        """Close the connection. The server still reads the data that was sent, and then the end of the stream."""
         self._end(cut=False)
 
     def abort(self) -> None:
-        """Reset the connection for the server."""
+        """Reset the connection. The server loses data that has not arrived."""
         self._end(cut=True)
 
     def _end(self, *, cut: bool) -> None:
@@ -135,7 +135,7 @@ class ClientEnd(asyncio.Transport):
 
 
 class PlayLoop(VirtualLoop):
-    """See the module. `until_s`: the limit of its time; `process`: the server's."""
+    """See the module. `until_s`: the limit of the loop's time; `process`: the virtual process of the server."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(f"play {seed}")
@@ -145,22 +145,22 @@ class PlayLoop(VirtualLoop):
         self._peers = PEER_PORT
         self._posted = threading.Event()
         self._working = 0
-        """How many calls other threads execute for the loop now."""
+        """How many calls of this loop other threads are executing now."""
 
     # ---- the time
 
     def call_at(  # type: ignore[override]  # of what it calls nothing is known here
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """See `asyncio`; the order of timers with the same deadline is drawn."""
+        """See `asyncio`. Timers with the same deadline run in random order."""
         return super().call_at(when + self.world.random() * TOGETHER_S, callback, *args, context=context)
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Let time pass, since nothing is left to do now (if `timeout` is not 0)."""
+        """Let time pass, unless `timeout` is 0, which means that something is left to do now."""
         if timeout == 0:
             return []
         if self._working:
-            # time is frozen while a thread works for the play: the duration of that work must not matter
+            # time is frozen while another thread works for the play, so the duration of that work does not matter
             self._posted.wait()
             self._posted.clear()
             return []
@@ -186,7 +186,7 @@ class PlayLoop(VirtualLoop):
     def run_in_executor(  # type: ignore[override]  # as above
         self, executor: Any, func: Any, *args: Any
     ) -> asyncio.Future[Any]:
-        """See `asyncio`; time is frozen meanwhile."""
+        """See `asyncio`. Virtual time is frozen while the function runs."""
         self._working += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._worked)
@@ -196,7 +196,7 @@ class PlayLoop(VirtualLoop):
         self._working -= 1
 
     async def shutdown_default_executor(self, *limit: Any) -> None:
-        """See `asyncio`: another thread waits for the others, and time is frozen meanwhile."""
+        """See `asyncio`. Virtual time is frozen while the threads of the executor end."""
         self._working += 1
         try:
             await super().shutdown_default_executor(*limit)
@@ -206,13 +206,13 @@ class PlayLoop(VirtualLoop):
     # ---- the network
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Resolve a name: every name exists here."""
+        """Resolve a name. In a play, every name exists."""
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
     ) -> tuple[ClientEnd, Any]:
-        """See `asyncio`. Raises ConnectionRefusedError where the server of the play does not listen."""
+        """See `asyncio`. Raises ConnectionRefusedError for an address at which the play's server does not listen."""
         if ssl:
             raise NotImplementedError("there is no TLS in a play: connect with security_protocol PLAINTEXT")
         await asyncio.sleep(self.world.rng.randint(*LATENCY_US) / 1_000_000)

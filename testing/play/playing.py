@@ -1,5 +1,5 @@
-"""A server in a play, and the play itself. aiokafka uses Python's modules `time` and `random`, not its event loop. In a
-play it gets the time and the random numbers of the play.
+"""Runs a play with its server. aiokafka reads Python's modules `time` and `random`. So during a play, aiokafka gets
+other modules with the time and the random numbers of the play.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ BUILDER: Final = "DefaultRecordBatchBuilder"
 
 
 class Times:
-    """In place of the module `time`: it has the time of the play."""
+    """Replaces the module `time` in aiokafka by the time of the play."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """The play's wall time in seconds since 1970."""
         return self._clock.now().wall_ms / 1_000
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """The play's monotonic time in seconds."""
         return self._clock.mono_us() / 1_000_000
 
     def __getattr__(self, name: str) -> Any:
@@ -54,7 +54,7 @@ class Times:
 
 @contextmanager
 def standing_in(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
-    """A block in which the modules of aiokafka use these in place of Python's. Other modules keep Python's."""
+    """In this block, aiokafka uses this clock and these random numbers. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
         import aiokafka  # noqa: F401
     instead: dict[str, Any] = {"time": Times(clock), "random": chance}
@@ -77,15 +77,15 @@ def standing_in(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
 
 
 def _stamped(builder: type[Any], clock: VirtualClock) -> type[Any]:
-    """A builder of batches that gives each record a time. The compiled builder would take the machine's time for a
-    record without one.
+    """Make a builder of batches that gives a timestamp of the play to each record without a timestamp. The compiled
+    builder of aiokafka would use the machine's time.
     """
 
     class Stamped(builder):  # type: ignore[misc]  # of aiokafka there are no types here
-        """See `_stamped`."""
+        """A builder with timestamps of the play."""
 
         def append(self, offset: int, timestamp: int | None, *more: Any, **named: Any) -> Any:
-            """Append a record."""
+            """Append a record, at the play's time unless a timestamp is given."""
             stamp_ms = clock.now().wall_ms if timestamp is None else timestamp
             return super().append(offset, stamp_ms, *more, **named)
 
@@ -93,25 +93,25 @@ def _stamped(builder: type[Any], clock: VirtualClock) -> type[Any]:
 
 
 LIMIT_S: Final = 3_600.0
-"""The default limit of virtual time for a story."""
+"""The default limit of virtual time for a story, in seconds."""
 
 T = TypeVar("T")
 
 
 class PlayMachine(ControlledMachine, VirtualMachine):
-    """The machine of a server in a play. What the server has in memory stays when it is started again on it."""
+    """The machine of a play's server. Data in the server's memory stays on this machine over a restart."""
 
     def __init__(self, process: VirtualProcess, seed: int) -> None:
         ControlledMachine.__init__(self, seed)
         VirtualMachine.__init__(self, process)
 
     def thread(self, post: Post) -> Worker:  # noqa: ARG002  # as of Machine
-        """Work runs at once, on the loop."""
+        """A worker that runs its work immediately, on the event loop."""
         return AtOnce()
 
 
 class InPlay:
-    """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
+    """A `verbs.Runner` with its server on the event loop of a play. Its start and end are awaited."""
 
     def __init__(self, given: Given, loop: PlayLoop, seed: int) -> None:
         self.bridge = LoopBridge()
@@ -128,7 +128,7 @@ class InPlay:
         return self._control is not None
 
     async def change(self, how: str) -> None:
-        """`start`, `stop` or `kill` it. Raises as these do."""
+        """Do what `how` says: `start`, `stop` or `kill`. Raises what these raise."""
         if how == "start":
             await self._start()
         elif self._control is not None:
@@ -171,8 +171,8 @@ class InPlay:
 def play(
     given: Given, seed: int, story: Callable[[Any], Awaitable[T]], open_muster: Callable[[InPlay], Any], limit_s: float
 ) -> T:
-    """Play a story: `story(muster)` is awaited on the loop of a play, with the `muster` that `open_muster` made.
-    Returns its result. Raises what it raises, and TimeIsUp after `limit_s` of virtual time.
+    """Play a story: await `story(muster)` on the event loop of a play, with the `muster` that `open_muster` has made.
+    Returns the story's result. Raises what the story raises, and TimeIsUp after `limit_s` of virtual time.
     """
     try:
         asyncio.get_running_loop()
@@ -210,7 +210,7 @@ def play(
 
 
 def _where(tasks: list[asyncio.Task[Any]]) -> list[str]:
-    """The lines at which these tasks wait, through all that they await."""
+    """The lines of code at which these tasks wait, also lines of coroutines that they await."""
     lines: list[str] = []
     for task in tasks:
         waiting: Any = task.get_coro()
