@@ -24,7 +24,7 @@ class NodeStatus(NamedTuple):
     address: str
     epoch: int
     lease_ms: int
-    """The rest of its lease; negative: it is over."""
+    """The remaining time of its lease; negative when the lease is over."""
 
 
 class ClusterStatus(NamedTuple):
@@ -47,7 +47,7 @@ class Status(NamedTuple):
 
     server: str
     version: int
-    """The version of the tables; 0: there are no tables."""
+    """The version of the tables; 0 without tables."""
     clusters: tuple[ClusterStatus, ...]
     warnings: tuple[str, ...]
 
@@ -70,7 +70,7 @@ async def _with(url: str, what: Callable[[Any], Awaitable[T]]) -> T:
 
 
 async def _version(connection: Any) -> int:
-    """The version of the tables; 0: there are no tables."""
+    """The version of the tables; 0 without tables."""
     if await connection.fetchval("SELECT to_regclass('muster_schema')") is None:
         return 0
     return await connection.fetchval("SELECT max(version) FROM muster_schema") or 0
@@ -102,8 +102,8 @@ async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
 
 
 async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Migration], str, bool]:
-    """Make what is missing. Returns the migrations that were done, the id of the cluster, and whether it is new. Raises
-    StoreAway or StoreRefused.
+    """Make missing tables and the cluster. Returns the migrations that were done, the id of the cluster, and whether it
+    is new. Raises StoreAway or StoreRefused.
     """
 
     async def work(connection: Any) -> tuple[list[schema.Migration], str, bool]:
@@ -123,7 +123,7 @@ async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Mig
 
 
 async def upgrade(url: str) -> list[schema.Migration]:
-    """Bring the tables to the newest version, and return what was done. Raises StoreAway or StoreRefused."""
+    """Bring the tables to the newest version, and return the done migrations. Raises StoreAway or StoreRefused."""
 
     async def work(connection: Any) -> list[schema.Migration]:
         version = await _version(connection)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.postgres.segment_cache import SegmentCache
 
 FACTS_AT_ONCE: Final = 4
-"""Segments whose facts one database write takes at most: the index of a large segment takes 10 ms to read."""
+"""The most segments whose facts one database write takes: the index of a large segment takes 10 ms to read."""
 
 
 class LogWriter(Protocol):
@@ -69,8 +69,8 @@ class DatabaseLog:
         cache: SegmentCache | None = None,
     ) -> None:
         """`known`: the segments of the database, by base offset. `is_new`: the database has nothing of the log yet.
-        `clean_offset`: earlier leaders have compacted the log up to there. `cache`: fetches absent segments; None: the
-        log has no absent segments.
+        `clean_offset`: earlier leaders have compacted the log up to this offset. `cache`: fetches absent segments;
+        None: the log has no absent segments.
         """
         self.log_no = log_no
         self._writer = writer
@@ -98,7 +98,7 @@ class DatabaseLog:
         self._facts_under_way: list[Segment] = []
         """Segments whose facts are part of the present database write."""
         self._may_need_checkpoint = len(segments) > 1
-        """Whether a checkpoint may have to be written. Nearly always none has to be, and then no file is searched."""
+        """Whether a checkpoint may have to be written. It is nearly always False, and then no file is searched."""
         self._checkpoint = -1
         """The offset of the checkpoint that the database has from this leader, or gets in this write."""
         if cache is not None:
@@ -132,7 +132,7 @@ class DatabaseLog:
     # -- waiting for durability
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once the database has all before `position`, or `callback(error)`."""
+        """Call `callback(None)` when the database has all records before `position`, `callback(error)` on a failure."""
         if position <= self.durable_offset:
             callback(None)
         elif self._availability.failure is not None:
@@ -158,8 +158,8 @@ class DatabaseLog:
         self._writer.request_write(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
-        """These segments, all of them durable, are no longer part of the log. If there are none, only its start has
-        moved.
+        """These segments, all of them durable, are no longer part of the log. If there are none, only the log's start
+        has moved.
         """
         for segment in doomed:
             self._forget(segment)
@@ -174,8 +174,8 @@ class DatabaseLog:
             self._cache.forget(segment)
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """A compacted segment has replaced others in the local replica. In the database it replaces them once all of it
-        is there.
+        """A compacted segment has replaced others in the local replica. In the database it replaces the others after
+        its last part is written.
         """
         numbers: list[int] = []
         for segment in old:
@@ -207,9 +207,7 @@ class DatabaseLog:
             self._writer.request_write(self)
 
     def cut_to(self, end_offset: int) -> None:
-        """The database may have these records, so they cannot be cut off here. The local replica cannot be used any
-        more.
-        """
+        """The database may have the cut records, so they cannot be cut off. The local replica cannot be used any more."""
         self._writer.failed(f"the local replica of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
@@ -225,12 +223,12 @@ class DatabaseLog:
     def sync_if_older(self, mono_ms: int) -> None:
         """Does nothing, because the files of a local replica need no sync."""
 
-    # -- writing it to the database
+    # -- writing to the database
 
     def add_changes(self, changes: Changes, max_bytes: int) -> tuple[int, int]:
         """Add data that the database does not have yet to a database write, about `max_bytes`. Returns an offset and a
-        number of bytes. All before the offset is added then (-1: the log had no batch). The number is the rest of
-        `max_bytes` (0: the log may have more to write). Raises OSError.
+        number of bytes. All batches before the offset are added then (-1: the log had no batch). The number is the rest
+        of `max_bytes` (0: the log may have more to write). Raises OSError.
         """
         changes.new_segments += self._new
         changes.dead += self._dead
@@ -319,7 +317,7 @@ class DatabaseLog:
         elif segment.is_absent and self._cache is not None:
             return self._cache.fetch(self, segment, self._numbers[segment][0], then)
         else:
-            then(None)  # the reader looks again, and finds another segment in its place
+            then(None)  # the reader looks again, and finds another segment in the place of this one
         return lambda: None
 
     @property
@@ -372,5 +370,5 @@ class DatabaseLog:
         self.listeners.clear()
 
     def numbers(self) -> list[int]:
-        """The numbers of all its segments in the database; its topic is deleted."""
+        """The numbers of all segments of the log in the database: its topic is deleted."""
         return [number for numbers in self._numbers.values() for number in numbers]

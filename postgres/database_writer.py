@@ -1,10 +1,10 @@
 """Writes the records of this node's logs to the database, one database write after the other, during a node session.
 
-One write is under way at a time. It takes what all logs have to write by then, in one round trip. Callers that wait for
-these records are answered when the database has answered. If the answer is lost, the writer looks for its write. If the
-database does not have the write, the writer sends it again. If the database has it, it may still not be durable
-(`store`). Then the writer sends a later, empty write, and the answer to that one counts. If the registration is lost
-meanwhile, nobody is answered, and the node gives up.
+One write is under way at a time. The write takes what all logs have to write by then, in one round trip. Callers that
+wait for these records are answered when the database has answered. If the answer is lost, the writer looks for its
+write. If the database does not have the write, the writer sends it again. If the database has it, it may still not be
+durable (`store`). Then the writer sends a later, empty write, and the answer to the later write counts. If the
+registration is lost meanwhile, no caller is answered, and the node gives up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from muster.postgres.tasks import pause
 GATHER_MS: Final = 5
 """The longest time that a database write waits for more records."""
 QUIET_ITERATIONS: Final = 2
-"""After so many iterations of the event loop without a new request to write, the writer expects no more."""
+"""After so many iterations of the event loop without a request to write, the writer expects no further request."""
 AGAIN_MS: Final = (20, 50, 100, 200, 500)
 """The waits before the database is asked again."""
 
@@ -56,7 +56,7 @@ class DatabaseWriter:
     ) -> None:
         """`storage`: the place of the local replica. `run_job(job, done)`: runs a job that works on files, in a thread.
         `known`: the end of the metadata log that this node has applied. `follow(needs)` returns when that end is
-        `needs`, or the node stops. By then `leave` was called for the logs that others lead. `follow` raises StoreAway.
+        `needs`, or the node stops. By then `leave` was called for logs that others lead. `follow` raises StoreAway.
 
         `lost` is called once, with the reason, when the node must give up. `cache`: fetches older segments of topics;
         None: the replica has all segments. `barrier`: the read barrier of this node; None: the node reads nothing.
@@ -77,7 +77,7 @@ class DatabaseWriter:
         self._lost = lost
         self._figures = figures or ClusterFigures()
         self.failure = ""
-        """Why the registration is lost."""
+        """Why the registration is lost; "" while it is held."""
         self.was_away = False
         """Whether the database was unavailable when the registration was lost."""
         self._purge: deque[int] = deque()
@@ -125,8 +125,8 @@ class DatabaseWriter:
         self._wake_up()
 
     async def drain(self) -> bool:
-        """Write the rest, after `stop` and the end of `run`, while the registration is held. Returns whether the
-        database has all.
+        """Write all remaining records, after `stop` and the end of `run`, while the registration is held. False: some
+        remain.
         """
         while not self.failure and not self.pending.is_empty:
             if not await self._write_once():
@@ -189,7 +189,7 @@ class DatabaseWriter:
             self._purge.rotate(-1)
 
     async def _send(self, changes: Changes) -> bool:
-        """Send a database write, or one behind it, until the database has answered. False: the node has given up."""
+        """Send a database write, or an empty one after it, until the database has answered. False: the node gives up."""
         first_ms, attempt = self._clock.mono_ms(), 0
         content = number = self._next_number()
         after, sent, written = self.write_no, {number}, changes
@@ -216,7 +216,7 @@ class DatabaseWriter:
         if self.failure:
             return False
         self.write_no = self.barrier.write_no = number
-        # An empty write that was to prove this one may still be executed behind it. That changes nothing.
+        # An empty write that was to prove this write may still be executed behind it, which changes nothing.
         self._bases = {number} if number != content else sent
         self.lease.extended(sent_ms)
         self._answers_again()
@@ -235,11 +235,11 @@ class DatabaseWriter:
         return self._newest_write_no
 
     async def _find_write(self, sent: Collection[int]) -> tuple[int, bool] | None:
-        """Look for a database write that was refused, or whose answer was lost. `sent`: its numbers. Returns the last
-        write in the registration, and whether that is one of `sent`. None: the registration is lost. Raises StoreAway
-        and StoreRefused.
+        """Look for a database write that was refused, or whose answer was lost. `sent`: the numbers that it was sent
+        with. Returns the last write in the registration, and whether that is one of `sent`. None: the registration is
+        lost. Raises StoreAway and StoreRefused.
         """
-        barrier = self.barrier.number  # before the request, because it may rise meanwhile
+        barrier = self.barrier.number  # read before the request, because the number may rise meanwhile
         registration = next((one for one in await self._store.registrations() if one.node_id == self.node_id), None)
         found = outcome(registration, self.epoch, self._bases, sent, barrier)
         if registration is None or found is Outcome.LOST:
@@ -269,5 +269,5 @@ class DatabaseWriter:
 
     @property
     def away_for_ms(self) -> int:
-        """How long the database has been unavailable; 0: it is available."""
+        """How long the database has been unavailable; 0 while it is available."""
         return 0 if self._away_since_ms < 0 else max(self._clock.mono_ms() - self._away_since_ms, 1)

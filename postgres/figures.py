@@ -20,4 +20,4 @@ class ClusterFigures:
         self.segments_fetched = 0
         """Segments that were fetched for a reader."""
         self.node_session: Any = None
-        """The present `node_session.NodeSession`; None: the process is not registered."""
+        """The present `node_session.NodeSession`; None when the process is not registered."""

@@ -25,14 +25,14 @@ from muster.postgres.tasks import cancel_all
 CLEAN_MS: Final = 60_000
 """How often the node looks for logs of deleted topics."""
 DROPPED_AT_ONCE: Final = 100
-"""Logs that are removed at one time."""
+"""The most logs that are removed at one time."""
 CHECK_MS: Final = 2_000
 """How often the node checks whether a snapshot is due, or rows have to be removed."""
 SHORTENED_AT_ONCE: Final = 20
-"""Statements that remove rows at one time."""
+"""The most statements that remove rows at one time."""
 LEASES_KEPT: Final = 2
-"""Rows stay for so many leases. A registered node has read all rows that are older than its lease (`Membership` ensures
-it).
+"""For how many leases rows stay. A registered node has read all rows that are older than its lease (`Membership`
+ensures it).
 """
 
 log = structlog.get_logger("muster.cluster")
@@ -64,7 +64,7 @@ class Housekeeping:
         self._end_offset = shared_log.began_at
         """The end offset of the newest snapshot that this node knows."""
         self._bytes_then = 0
-        """The bytes of the log that this node had read when that snapshot was written."""
+        """The bytes of the log that this node had read when the newest snapshot was written."""
         self._since_ms = clock.mono_ms()
         self._is_short = False
         """Whether all rows before the snapshot, and all older snapshots, are removed."""
@@ -122,7 +122,7 @@ class Housekeeping:
             await self._write_parts()
         except (StoreAway, StoreRefused) as error:
             log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
-        # a fault of ours: this node gives up its registration, and another one writes the snapshot
+        # a bug: this node gives up its registration, and another node writes the snapshot
         except Exception as error:
             log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
             self._writer.failed(f"a snapshot of the metadata log could not be written: {error}")
@@ -147,6 +147,6 @@ class Housekeeping:
                  took_ms=self._clock.mono_ms() - now.mono_ms)  # fmt: skip
 
     async def stop(self) -> None:
-        """Write no more."""
+        """Write no further snapshot."""
         if self._writing is not None:
             await cancel_all([self._writing])

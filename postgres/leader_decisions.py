@@ -1,8 +1,8 @@
-"""Which node leads what. The live node with the lowest id decides that, and each node hands over what it led.
+"""Which node leads which partition. The live node with the lowest id decides, and a node that stops hands over its own.
 
 The deciding node watches the leases of the others: a node whose lease is over leads nothing from then on. If two nodes
 think that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where
-one of them writes.
+only one of them writes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
 MAX_MOVES: Final = 1_000
-"""Optional moves of leaders in one check at most (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+"""The most optional moves of leaders in one check (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 WRITTEN_AT_ONCE: Final = 1_000
-"""Records that move leaders, in one row of the metadata log."""
+"""The most records that move leaders in one row of the metadata log."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -49,7 +49,7 @@ class LeaderDecisions:
         *,
         others_until_ms: int,
     ) -> None:
-        """`others_until_ms`: until then no node is taken for dead."""
+        """`others_until_ms`: before this time no node is taken for dead."""
         self._registration = registration
         self._store = store
         self._metadata_log = metadata_log
@@ -67,7 +67,7 @@ class LeaderDecisions:
                 return
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """Let others lead what a broker leads, and remove it. Raises `ApiError`."""
+        """Let others lead the partitions of a broker, and remove the broker. Raises `ApiError`."""
         state = self._metadata_log.topics.state
         # imported here: most nodes never do this
         from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
@@ -90,7 +90,7 @@ class LeaderDecisions:
         dead: Mapping[int, int] | None = None,
         after: Sequence[Message] = (),
     ) -> Job[bool]:
-        """Move the leadership of all partitions to live nodes, and write the records `before` and `after` around that.
+        """Move the leadership of all partitions to live nodes, and write the records `before` first and `after` last.
         False: another node has written meanwhile, so the caller must decide anew. Raises `ApiError`.
 
         Each row has a part of the records, so that no reader of a row blocks for long. A part of the rows leaves the
@@ -112,8 +112,8 @@ class LeaderDecisions:
     # -- deciding
 
     async def decide(self) -> bool:
-        """Decide what is due. False: this node is not the live one with the lowest id. Raises `ApiError` and the errors
-        of the store.
+        """Decide what is due. False: this is not the live node with the lowest id. Raises `ApiError` and the errors of
+        the store.
         """
         registrations = await self._store.registrations()
         state = self._metadata_log.topics.state
@@ -141,7 +141,7 @@ class LeaderDecisions:
         return True
 
     async def hand_over(self) -> bool:
-        """Let others lead what this node leads, and fence it. False: another node has written meanwhile. Raises
+        """Let others lead what this node leads, and fence this node. False: another node has written meanwhile. Raises
         `ApiError` and the errors of the store.
         """
         state, me = self._metadata_log.topics.state, self._registration.node_id

@@ -6,7 +6,7 @@ later moment in which it stored the extension. So the lease ends first for the n
 clock decides whether a write counts: the epoch decides that.
 
 A process may be suspended (SIGSTOP, a virtual machine that is moved). When it continues, it finds old requests in its
-sockets, and timers that are due. It would answer them before it learns that others lead what it led. So each answer
+sockets, and timers that are due. It would answer them before it learns that others lead its partitions. So each answer
 checks the clock when it is sent. After the end of the lease nothing is sent, and the connection is cut.
 
 A row that can be read need not be durable. A database session may end while it waits for a synchronous standby. Then
@@ -59,16 +59,16 @@ class Lease:
         """`since_ms`: when the registration was requested."""
         self.length_ms = length_ms
         self.ends_ms = since_ms + length_ms
-        """From then on another process may hold the registration. It is a field, not a property: each answer reads it.
+        """From this time on another process may hold the registration. It is no property, since each answer reads it.
         """
 
     @property
     def renew_ms(self) -> int:
-        """From then on the lease has to be extended, even without records to write."""
+        """From this time on the lease has to be extended, even without records to write."""
         return self.ends_ms - self.length_ms + self.length_ms // 4
 
     def extended(self, sent_ms: int) -> None:
-        """A request that was sent at that time has extended the lease."""
+        """A request that was sent at `sent_ms` has extended the lease."""
         self.ends_ms = max(self.ends_ms, sent_ms + self.length_ms)
 
     def is_over(self, now_ms: int) -> bool:
@@ -111,8 +111,8 @@ NOT_REGISTERED = "others have taken this node for dead, or the database has lost
 
 
 class ReadBarrier:
-    """The read barrier of one node session. `number`: the last one that was answered; `write_no`: the last answered
-    database write.
+    """The read barrier of one node session. `number`: the last answered number; `write_no`: the last answered database
+    write.
     """
 
     def __init__(self, store: Store, registration: NodeRegistration) -> None:
@@ -141,8 +141,8 @@ class ReadBarrier:
         return self._store.session != self._session
 
     async def passed(self, session: int) -> bool:
-        """Wait until all that was read since `session` was taken is durable. False: the connection is another one
-        since, so read again. Raises StoreAway or StoreRefused.
+        """Wait until all that was read since `session` was taken is durable. False: the connection was replaced since,
+        so read again. Raises StoreAway or StoreRefused.
         """
         self._asked += 1
         request = self._asked

@@ -26,7 +26,7 @@ from muster.postgres.store import Store, StoreAway
 from muster.postgres.tasks import cancel_all, pause
 
 AT_ONCE: Final = 4
-"""Logs that are fetched at the same time: more of them would only take memory."""
+"""The most logs that are fetched at the same time: more logs would only take memory."""
 LONG_BYTES: Final = 8 * 1024 * 1024
 MAX_LONG: Final = 8
 """A log is long when more than `LONG_BYTES` of it were fetched. Up to `MAX_LONG` long logs do not count in `AT_ONCE`,
@@ -35,9 +35,9 @@ so that other logs need not wait for gigabytes. Each takes some 8 MB while it is
 GATHER_MS: Final = 10
 """Logs that are fetched within this time share one write to the database."""
 CHECKED_AT_ONCE: Final = 1_000
-"""Partitions that are checked in one step."""
+"""The most partitions that are checked in one step."""
 AGAIN_MS: Final = 250
-"""After this time a log is fetched again that the database or the disk could not give."""
+"""After this time a log is fetched again whose fetch has failed at the database or the disk."""
 _PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
 """The order in which topics are fetched. All other topics follow."""
 
@@ -80,8 +80,8 @@ class LedPartitions:
         leaving: Callable[[str, int], object] = lambda *_: None,
     ) -> None:
         """`arrived(topic, partition)` is called when a partition can be served. `follow()` applies all decisions of the
-        metadata log, and raises the errors of the store. `leaving(topic, partition)` is called before the log of a
-        partition is closed that another node leads.
+        metadata log, and raises the errors of the store. `leaving(topic, partition)` is called before a log is closed
+        because another node leads it.
         """
         self._leaving = leaving
         self._node_id = node_id
@@ -113,12 +113,12 @@ class LedPartitions:
 
     @property
     def missing(self) -> int:
-        """How many partitions that are led here are not fetched yet."""
+        """How many partitions that this node leads are not fetched yet."""
         return len(self._fetching)
 
     def check(self) -> None:
         """Fetch the logs that this node leads and does not have. Coordinators load first, because their clients can do
-        nothing else. Then the histories load, which coordinators write.
+        nothing before. Then the histories load, which coordinators write.
         """
         self._requests += 1
         if self._requests == self._seen + 1:  # otherwise a check is under way, and another follows
@@ -150,7 +150,7 @@ class LedPartitions:
 
     @property
     def _busy(self) -> int:
-        """How many logs are being fetched, without long ones and ones that wait for the barrier."""
+        """How many logs are being fetched, without long logs and logs that wait for the barrier."""
         return len(self._tasks) - self._long - self._passing
 
     def _is_new(self, topic: TopicState, index: int) -> bool:
@@ -164,7 +164,7 @@ class LedPartitions:
 
     @property
     def closed(self) -> bool:
-        """Whether this node looks for nothing any more."""
+        """Whether this node fetches no further log."""
         return self._writer.has_ended
 
     def fault(self, error: Exception) -> None:
@@ -191,7 +191,7 @@ class LedPartitions:
                 self._try_later(wanted, str(error))
             except DamagedLog as error:
                 self._is_damaged(wanted, error)
-            # a fault of ours: this node gives up its registration, and others lead the partition
+            # a bug: this node gives up its registration, and others lead the partition
             except Exception as error:
                 log.error(
                     "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
@@ -227,8 +227,8 @@ class LedPartitions:
                 self._remove(wanted)
                 continue
             if found.leader_epoch > wanted.leader_epoch:
-                # Others have led it since, and this node does not know that yet. Without this step, it would lead a
-                # part of the log in an epoch that belongs to another leader.
+                # Others have led the log since, and this node does not know that yet. Without this step, it would lead
+                # a part of the log in an epoch that belongs to another leader.
                 await self._follow()
             if self._writer.has_ended:
                 return False
@@ -236,11 +236,11 @@ class LedPartitions:
             now = None if topic is None else self._wanted(topic, wanted.partition)
             if topic is None or now is None:
                 self._fetching.pop(key, None)
-                self._remove(wanted)  # another node leads it meanwhile, or it is deleted
+                self._remove(wanted)  # another node leads the log meanwhile, or it is deleted
                 return False
             if now == wanted:
                 break
-            # Others may have led it in between.
+            # Others may have led the log in between.
             self._remove(wanted)
             wanted = now
         if found.row is not None:
@@ -275,7 +275,7 @@ class LedPartitions:
     def _has_passed(self, passage: asyncio.Task[int]) -> None:
         self._passages.discard(passage)
         if not passage.cancelled():
-            passage.exception()  # the logs that wait for it get the error, if any still wait
+            passage.exception()  # the logs that still wait for this pass get the error
 
     async def _pass(self) -> int:
         await pause(self._clock, GATHER_MS)
@@ -309,7 +309,7 @@ class LedPartitions:
             self._long -= is_long
 
     async def stop(self) -> None:
-        """Fetch no more."""
+        """Fetch no further log."""
         self._waiting.clear()
         await cancel_all(self._tasks)
         await cancel_all(self._passages)

@@ -1,5 +1,5 @@
 """The local replica: files on this machine with the database's records of the logs that this node leads. A node makes
-it anew whenever it registers, and adds each log when it becomes the leader.
+the replica anew whenever it registers, and adds each log when it becomes the leader.
 
 It has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is left as
 one that was not closed cleanly. The log manager then finds the damaged place, and logs it.
@@ -45,7 +45,7 @@ class FetchedLog(NamedTuple):
     """What the database has of a log."""
 
     row: LogRow | None
-    """None: the database has nothing of the log yet."""
+    """The row of the log; None when the database has nothing of it yet."""
     segments: Sequence[SegmentRow]
     end_offset: int
     is_whole: bool
@@ -57,7 +57,7 @@ class FetchedLog(NamedTuple):
 
 
 class ReplicaRefused(Exception):
-    """The directory holds something else. The text is one sentence that says what to do."""
+    """The directory holds other files than a local replica. The text is one sentence that says what to do."""
 
 
 def clear(storage: Storage) -> None:
@@ -93,7 +93,7 @@ class SegmentWriting:
         self.size = 0
         self.end_offset = max(end_offset, base_offset)
         self.is_whole = True
-        """Whether its batches are undamaged and consecutive."""
+        """Whether the segment's batches are undamaged and consecutive."""
 
     def write(self, data: bytes) -> Iterator[BatchHeader]:
         """Append batches, and yield the headers of the undamaged ones. The caller must exhaust the iterator."""
@@ -112,7 +112,7 @@ class SegmentWriting:
             at += header.size
 
     def close(self) -> None:
-        """Close it with its indexes. Without them, the first reader would have to read the whole file."""
+        """Close the segment, and write its indexes: without them the first reader would have to read the whole file."""
         if self.is_whole and self._segment.size:
             self._segment.store_indexes()
         self._segment.file.close()

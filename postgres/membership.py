@@ -37,11 +37,11 @@ from muster.protocol.messages.metadata_records.register_broker_record import Bro
 CHECK_MS: Final = 50
 """How often the node looks for rows that others have written, in a database that gives no hints."""
 HINTED_CHECK_MS: Final = 500
-"""The same in a database that gives hints. A hint is missing if the writer died before it, or the database closed the
-connection. On an idle node, a check each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
+"""How often the node looks in a database that gives hints. A hint is missing if the writer died before it, or the
+database closed the connection. On an idle node, a check each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
 """
 AGAIN_MS: Final = 250
-"""The same while the database is unavailable."""
+"""How often the node looks while the database is unavailable."""
 DECIDE_MS: Final = 500
 """How often the node checks which nodes are alive."""
 ANSWERED_MS: Final = 100
@@ -70,8 +70,8 @@ class Membership:
         *,
         others_until_ms: int = 0,
     ) -> None:
-        """`store`: another connection than that of the database writes. `others_until_ms`: until then no node is taken
-        for dead.
+        """`store`: another connection than that of the database writes. `others_until_ms`: before this time no node is
+        taken for dead.
         """
         self._storage = storage
         self._writer = writer
@@ -292,7 +292,7 @@ class Membership:
         timer.cancel()
 
     def check(self) -> None:
-        """Look now for rows that others have written."""
+        """Look now for rows that other nodes have written."""
         self._is_hinted = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -300,21 +300,21 @@ class Membership:
     # -- leaving
 
     async def leave(self) -> None:
-        """Controlled shutdown: other nodes lead what this node led, and it is fenced. If this fails, the end of the
-        lease does it.
+        """Controlled shutdown: other nodes lead what this node led, and this node is fenced. If this fails, others lead
+        after the end of the lease.
         """
         self._is_leaving = True
         try:
             for _ in range(TRIES):
                 if await self.decisions.hand_over():
-                    await self.peers.sent()  # events that other nodes write from now on
+                    await self.peers.sent()  # the events that other nodes are to write
                     return
         except (StoreAway, ApiError) as error:
             log.warning("what this node led could not be handed over", reason=str(error),
                         what="others lead it when the lease is over")  # fmt: skip
 
     async def stop_fetching(self) -> None:
-        """Stop fetching logs that are led here, and stop writing snapshots."""
+        """Stop fetching logs that this node leads, and stop writing snapshots."""
         await self.housekeeping.stop()
         if hasattr(self, "led_partitions"):
             await self.led_partitions.stop()

@@ -36,8 +36,8 @@ class NodeLifecycle:
         self._node_id = node_id
         self._lease_ms = lease_ms
         self._was_away = False
-        """The database was unavailable before this session. Other nodes have lost their registrations as well, and will
-        return soon.
+        """Whether the database was unavailable before this session. If so, other nodes have lost their registrations as
+        well, and will return soon.
         """
 
     async def run(

@@ -40,7 +40,7 @@ WAIT_MS: Final = 3_000
 marker would end the next transaction of a producer, if its epoch is the same (before KIP-890).
 """
 MAX_WAITING: Final = 10_000
-"""Questions that wait for their answers. Further questions fail, as if the other node could not be reached."""
+"""The most questions that wait for their answers. Further questions fail, as if the other node could not be reached."""
 
 Row = tuple[bytes | None, bytes]
 """Key and value of a record."""
@@ -60,7 +60,7 @@ class NodeMessages:
     """The messages of one node: its `transaction_coordinator.markers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
-        """`is_over`: whether the lease is over. Then other nodes lead what this node led, and it answers nobody."""
+        """`is_over`: whether the lease is over. Then others lead what this node led, and it answers nobody."""
         self._is_over = is_over
         self._node_id = node_id
         self._store = store
@@ -236,7 +236,7 @@ class NodeMessages:
 
         assert self._writer is not None
         for place, (*marker, topic, index) in enumerate(rows):
-            # this node may no longer lead it
+            # this node may no longer lead the partition
             if self.leads(topic, index) is not None:
                 ended(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
@@ -251,7 +251,7 @@ class NodeMessages:
         def respond(message: Any) -> None:
             answer([[topic, index, code] for (topic, index), code in message.errors.items()])
 
-        # A topic may not be known here yet. Without this check, an end of transaction would take it for a deleted
+        # This node may not know a topic yet. Without this check, an end of transaction would take it for a deleted
         # topic.
         is_here = transactions.routing.ready and all(topic in self._node.topics.by_name for topic in what["topics"])
         if not is_here or self.leads(TRANSACTION_STATE_TOPIC, transactions.routing.partition(what["id"])) is not None:

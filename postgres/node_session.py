@@ -85,9 +85,9 @@ class NodeSession:
         loaded: Callable[[], object] = lambda: None,
         figures: ClusterFigures | None = None,
     ) -> None:
-        """`store`: the connection for database writes; `reads`: another one to the same database, for all other
+        """`store`: the connection for database writes; `reads`: another connection to the same database, for all other
         requests. `directory`: the place of the local replica; None: memory. `open_server`: makes the server; tests give
-        another one.
+        another function.
         """
         self._open_server = open_server
         self._config = config
@@ -163,7 +163,7 @@ class NodeSession:
         try:
             await self.server.start()
         except Exception as error:  # any error is raised again, after all parts of the session have stopped
-            self.server = None  # it has stopped itself
+            self.server = None  # the server has stopped itself
             await self.end(hands_over=False)
             if isinstance(error, ApiError):  # the database was unavailable for too long
                 raise StoreAway(error.message) from error

@@ -1,4 +1,4 @@
-"""The `store.Store` in PostgreSQL: each request as its statements. `postgres_connection` has how they are executed."""
+"""The `store.Store` in PostgreSQL: each request as its statements. `postgres_connection` executes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PostgresStore(PostgresConnection):
             no = self._cluster_no
             await connection.execute(sql.OLD_MAIL, no)
             chosen = await connection.fetchval(sql.CHOOSE_NODE_ID, no, holder) if node_id is None else node_id
-            # drawn in a statement of its own: a number that is not used does no harm
+            # the number is drawn in a statement of its own: an unused number does no harm
             epoch = await connection.fetchval(sql.NEW_EPOCH, no)
             row = await connection.fetchrow(sql.REGISTER, no, chosen, epoch, holder, address, lease_ms)
             return None if row is None else store.NodeRegistration(*row)

@@ -85,7 +85,7 @@ class PostgresConnection:
         self._one_at_a_time = asyncio.Lock()
         self._hinted: tuple[int, Callable[[], object]] | None = None
         self._can_hint = True
-        """Whether the database knows NOTIFY. Other servers that speak its protocol may not."""
+        """Whether the database knows NOTIFY. Other servers with its protocol may not know it."""
         self.hears = False
         """Whether this connection has received a hint. A server that accepts LISTEN may do nothing with it."""
         self._owed: dict[str, None] = {}
@@ -134,7 +134,7 @@ class PostgresConnection:
         self._owed[own] = None
 
     async def _hint(self, connection: Any) -> None:
-        """Send hints to other nodes. Nodes that receive none look by themselves."""
+        """Send hints to other nodes. Nodes that receive no hint look by themselves."""
         channels, self._owed = self._owed, {}
         if channels and self._can_hint:
             try:
@@ -185,15 +185,15 @@ class PostgresConnection:
         self._identity = Identity(row["cluster_id"], row["directory_id"])
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
-        """The rows that one statement about this cluster returns. The number of the cluster is its first value."""
+        """The rows that one statement about this cluster returns. The cluster's number is its first parameter."""
         return await self._ask(lambda connection: connection.fetch(statement, self._cluster_no, *values))
 
     async def _row(self, statement: str, *values: Any) -> Any:
-        """The first of these rows, or None."""
+        """The first row that the statement returns, or None."""
         return await self._ask(lambda connection: connection.fetchrow(statement, self._cluster_no, *values))
 
     async def _value(self, statement: str, *values: Any) -> Any:
-        """The first value of that row, or None."""
+        """The first value of the first row, or None."""
         return await self._ask(lambda connection: connection.fetchval(statement, self._cluster_no, *values))
 
     async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:

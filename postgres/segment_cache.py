@@ -1,5 +1,5 @@
 """The segments whose files the local replica may lack. They are fetched from the database when a reader needs them.
-Some are removed when all of them take more than their limit.
+Some files are removed when all of them take more than the limit.
 
 The database has each removed segment, with its facts (`store.SegmentFacts`). A reader of an absent segment gets
 SegmentAbsent and has it fetched. Segments of compacted topics stay: the log cleaner reads all of them each time.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from muster.coordinator.log.segments.segment import Segment
 
 AT_ONCE: Final = 2
-"""Segments that are fetched at the same time; others wait in the order of their requests."""
+"""The most segments that are fetched at the same time; others wait in the order of their requests."""
 KEPT: Final = 2
-"""The newest of them stay, however large they are: their readers are about to read them."""
+"""So many of the newest files stay, however large they are: their readers are about to read them."""
 AGAIN_MS: Final = 250
 """After this time a segment is fetched again whose fetch has failed."""
 Then = Callable[[Exception | None], object]
@@ -102,12 +102,12 @@ class SegmentCache:
         last read when the entry was made.
         """
         self.bytes = 0
-        """The size of these files."""
+        """The bytes of the files in `_kept`."""
 
     # -- fetching
 
     def fetch(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
-        """See `log.segments.absence.FetchSegment`; `number`: of the segment in the database."""
+        """See `log.segments.absence.FetchSegment`; `number`: its number in the database."""
         if self._stopped:
             then(LogOffline(segment.file.path, "this node stops"))
             return lambda: None
@@ -138,7 +138,7 @@ class SegmentCache:
             except OSError as error:
                 if coming.log.lacks(coming.segment):
                     coming.log.failed(f"the copy cannot be written: {error}")
-            # a fault of ours: this node gives up its registration, and others lead the partition
+            # a bug: this node gives up its registration, and others lead the partition
             except Exception as error:
                 log.error("a segment cannot be fetched", path=coming.segment.file.path, exc_info=error)
                 coming.log.failed(f"a segment cannot be fetched: {error}")
@@ -200,18 +200,18 @@ class SegmentCache:
     # -- keeping and removing files
 
     def keep(self, of: CachedLog, segment: Segment) -> None:
-        """The file of a segment exists here, and the database has the segment with its facts."""
+        """The file of a segment is on this machine, and the database has the segment with its facts."""
         if segment not in self._kept and not of.stays:
             self._kept[segment] = of, segment.last_read
             self.bytes += segment.size
 
     def kept(self, of: CachedLog, segment: Segment) -> None:
-        """The same for a segment that was written here. Other files may be removed for it."""
+        """`keep`, for a segment that this node has written. Other files may be removed for its file."""
         self.keep(of, segment)
         self._shrink()
 
     def forget(self, segment: Segment) -> None:
-        """Forget a segment: it is no longer part of a log that is led here."""
+        """Forget a segment: it is no longer part of a log that this node leads."""
         if self._kept.pop(segment, None) is not None:
             self.bytes -= segment.size
 

@@ -30,7 +30,7 @@ from muster.protocol.message import Message
 TRIES: Final = 20
 """How often a node asks the database about a row whose answer was lost."""
 AGAIN_MS: Final = 250
-"""The time between two such questions."""
+"""The time between two questions about a row."""
 ENCODED_AT_ONCE: Final = 100
 """Records that are encoded in one step."""
 
@@ -44,7 +44,7 @@ class SharedMetadataLog:
     job_queue: JobQueue
 
     def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
-        """`store`: another connection than that of the database writes, because this one must not wait. `draw_text`:
+        """`store`: another connection than that of the database writes, because this log must not wait. `draw_text`:
         returns a text that no other row has. `barrier`: rows are applied only after they have passed it.
         """
         self._store = store
@@ -52,9 +52,9 @@ class SharedMetadataLog:
         self._clock = clock
         self._draw_text = draw_text
         self.began_at = self.began = 0
-        """The offset where the log began that this node has read, and its end before `topics` exists."""
+        """`began_at`: the offset where this node began to read. `began`: the end of the log before `topics` exists."""
         self.snapshot: Sequence[bytes] = ()
-        """The parts of the snapshot before that offset."""
+        """The parts of the snapshot before `began_at`."""
         self.bytes_read = 0
         """The bytes of the metadata log that were read since `began_at`."""
         self.lost: Callable[[str], object] = lambda _: None
@@ -115,7 +115,7 @@ class SharedMetadataLog:
                 result = await work()
             except (StoreAway, StoreRefused) as error:
                 result = error
-            except Exception as error:  # a fault of ours: without a result, the caller would wait for ever
+            except Exception as error:  # a bug: without a result, the caller would wait for ever
                 log.error(fault, exc_info=error)
                 result = error
             later(result)

@@ -12,7 +12,7 @@ FETCHED_BYTES: Final = 4 * 1024 * 1024
 PURGED_ROWS: Final = 64
 """Rows that one statement removes: 16 MB, which takes far less time than a lease lasts."""
 SHORTENED_ROWS: Final = 500
-"""The same for the metadata log, whose rows are small."""
+"""Rows of the metadata log that one statement removes: its rows are small."""
 MAIL_KEPT_S: Final = 60
 """Mail that no node has taken for so long is removed."""
 
@@ -81,7 +81,7 @@ COMMIT_SNAPSHOT: Final = (
     "RETURNING cluster_no"
 )
 # A snapshot with a lower number than the current one can never count. The row that ends where the snapshot ends is
-# kept. From it, a node that knows less learns that more exists.
+# kept. From that row, a node that is behind learns that newer rows exist.
 SHORTEN: Final = (
     "WITH it AS (SELECT snapshot_no, snapshot_offset FROM muster_clusters WHERE cluster_no = $1 "
     "AND snapshot_at < clock_timestamp() - $2::bigint * interval '1 millisecond'), "

@@ -82,7 +82,7 @@ class LogRow(NamedTuple):
     topic_id: bytes
     start_offset: int
     clean_offset: int = 0
-    """The log cleaner has compacted the log up to here. It is 0 for a new log."""
+    """The log cleaner has compacted the log up to this offset. It is 0 for a new log."""
 
 
 class SegmentRow(NamedTuple):
@@ -93,12 +93,12 @@ class SegmentRow(NamedTuple):
     base_offset: int
     state: int = LIVE
     size: int = -1
-    """The size of its batches. -1: this field and the fields after it are not known."""
+    """The bytes of its batches. -1: this field and the fields after it are not known."""
     first_timestamp: int = -1
     max_timestamp: int = -1
     max_timestamp_offset: int = -1
     aborted_bytes: int = 0
-    """The size of the bytes that `Store.aborted` returns for it."""
+    """How many bytes `Store.aborted` returns for this segment."""
 
 
 class SegmentFacts(NamedTuple):
@@ -261,7 +261,7 @@ class Store(Protocol):
     # -- the metadata log
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
-        """The rows from that offset on, in order; possibly not all of them. If the first row begins later, the rows
+        """The rows from offset `since` on, in order; possibly not all of them. If the first row begins later, the rows
         before are only in the snapshot. The newest row always exists.
         """
 
@@ -300,7 +300,7 @@ class Store(Protocol):
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-        """Put mail into the boxes of nodes."""
+        """Send mail to nodes."""
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
         """Take the mail of a node, oldest first. Mail that is older than `MAIL_COUNTS_MS` is not delivered."""

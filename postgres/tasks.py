@@ -27,7 +27,7 @@ async def pause(clock: Clock, after_ms: int = 0) -> None:
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel all of them, and wait until they have ended. They may remove themselves from `tasks` then."""
+    """Cancel all `tasks`, and wait until they have ended. Tasks may remove themselves from `tasks` meanwhile."""
     some = list(tasks)
     for task in some:
         task.cancel()

@@ -31,10 +31,10 @@ class WrittenLog(Protocol):
         """This database write has the last part of the upload."""
 
     def confirm(self, next_offset: int) -> None:
-        """The database has all before `next_offset`."""
+        """The database has all records before `next_offset`."""
 
     def write_counted(self) -> None:
-        """The database write counts that had something of this log."""
+        """A database write with data of this log counts."""
 
 
 class Upload:
@@ -89,7 +89,7 @@ class UnsentData:
         """`number_of`: the number of a segment in the database."""
         self._number_of = number_of
         self._segments: deque[Segment] = deque()
-        """Segments with such data; the first one from `_position` on."""
+        """Segments with data that no write has taken; in the first segment, the data from `_position` on."""
         self._position = 0
         self._held: deque[BatchRow] = deque()
         """Data that was not taken yet when the files were closed."""
@@ -123,7 +123,7 @@ class UnsentData:
         return None if is_closed else self._read()
 
     def hold(self) -> bool:
-        """Keep the rest in memory, because the files are about to be closed. Returns whether there was any."""
+        """Keep remaining data in memory, because the files are about to be closed. Returns whether any remained."""
         rows: list[BatchRow] = []
         while (row := self._read()) is not None:
             rows.append(row)
@@ -142,6 +142,6 @@ class UnsentData:
             self._next_segment()
 
     def waiting_bytes(self, *, is_closed: bool) -> int:
-        """The bytes of this data."""
+        """The bytes of the data that no write has taken."""
         held = sum(len(row.data) for row in self._held)
         return held if is_closed else held + sum(segment.size for segment in self._segments) - self._position

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class MissingExtra(Exception):
-    """The packages are missing. The text is a sentence that says what to install."""
+    """The packages for `--cluster` are missing. The text is a sentence that says what to install."""
 
 
 def check() -> None:

@@ -43,7 +43,7 @@ def whole(what: str, value: Any, least: int = 0, most: int = MAX_OFFSET) -> int:
 
 
 def whole_or_none(what: str, value: Any, least: int = 0, most: int = MAX_OFFSET) -> int | None:
-    """The same, or None for the default. Raises WrongValue."""
+    """A whole number as from `whole`, or None for the default. Raises WrongValue."""
     return None if value is None else whole(what, value, least, most)
 
 
@@ -62,7 +62,7 @@ def text(what: str, value: Any) -> str:
 
 
 def texts(what: str, value: Any) -> tuple[str, ...]:
-    """One text or several as a tuple; None gives an empty one. Raises WrongValue."""
+    """One text or several as a tuple; None gives an empty tuple. Raises WrongValue."""
     if value is None:
         return ()
     if isinstance(value, str):

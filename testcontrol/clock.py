@@ -1,8 +1,8 @@
 """Virtual time on a running server. The clock follows the machine's clock until a test freezes or moves it.
 
 Groups, transactions and topics keep their deadlines by this clock. Examples are sessions, rebalance delays, retention
-and timeouts of transactions. The server's timestamps follow it, too. Waits for clients or for the disk follow the
-machine's time (`Clock.machine`): a Fetch, an idle connection, a quota.
+and timeouts of transactions. The server's timestamps follow this clock, too. Waits for clients or for the disk follow
+the machine's time (`Clock.machine`): a Fetch, an idle connection, a quota.
 
 Time that is not moved costs nothing: then this clock's methods are those of the machine's clock.
 """
@@ -19,7 +19,7 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 
 _MAX_CANCELLED: Final = 64
-"""Cancelled timers are removed when they outnumber the others, and are more than this."""
+"""Cancelled timers are removed when they outnumber the others, and are more than this number."""
 
 
 class _MovableTimer:
@@ -177,7 +177,7 @@ class MovableClock:
         return stop_ms
 
     def _arm(self) -> None:
-        """Request a call of the machine at the next deadline. While time is frozen, only a past deadline gets one."""
+        """Request a call of `machine` at the next deadline. While time is frozen, only a past deadline gets a call."""
         due_ms = self.next_due_ms
         if due_ms is not None:
             if self._frozen is None:

@@ -57,7 +57,7 @@ def _indented(head: str, lines: Sequence[str]) -> list[str]:
 
 
 for _one in (CannotBeDone, WrongValue, WaitFailed):
-    # tests know them by this name, and reports of tests have little room
+    # tests know these errors by this short name, and reports of tests have little room
     _one.__module__ = "muster.testing"
 
 

@@ -25,8 +25,8 @@ REMOVED: Final = "removed by a test"
 
 
 def run(shard: GroupShard, group_id: str, decide: Callable[[Step, Any], None]) -> None:
-    """Let `decide(step, group)` change the group, as one step of its core. Raises what it raises, and `CannotBeDone`
-    when the group does not exist. `shard`: the active shard of the group.
+    """Let `decide(step, group)` change the group, as one step of its core. Raises what `decide` raises, and
+    `CannotBeDone` when the group does not exist. `shard`: the active shard of the group.
     """
     raised: list[Exception] = []
 

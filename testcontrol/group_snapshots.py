@@ -134,7 +134,7 @@ def read_assignment(data: bytes) -> Owned:
 
 
 def read_subscription(data: bytes) -> tuple[str, ...]:
-    """The topics that a consumer subscribes to by name, ascending; empty when that cannot be read."""
+    """The topics that a consumer subscribes to by name, ascending; empty when `data` cannot be read."""
     try:
         return tuple(sorted(subscribed_topics(data))) if data else ()
     except MalformedMessage:
@@ -214,7 +214,7 @@ def events(server: Server, group_id: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def history_of(server: Server, group_id: str) -> Partition | None:
-    """The partition of `__group_events` with the group's history; None if it does not exist."""
+    """The partition of `__group_events` with the group's history; None if that topic does not exist."""
     if not server.routing.ready:
         return None
     return server.topics.open.partition(GROUP_EVENTS_TOPIC, server.routing.partition(group_id))

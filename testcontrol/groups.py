@@ -87,8 +87,8 @@ class Groups:
         partitions: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until the group has (that many) members with their targets, and each partition of these topics has an
-        owner. Returns the group as it was then. Raises WaitFailed.
+        """Wait until the group has `members` members (default: any) with their targets, and all partitions of the
+        topics in `partitions` have an owner. Returns the group as it was then. Raises WaitFailed.
         """
         condition = waits.stable(self._server, members, checks.texts("topics", partitions))
         return await self._wait(group_id, condition, timeout_s)
@@ -102,8 +102,8 @@ class Groups:
         topics: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true. It is called whenever something has happened to the group, or these
-        topics have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
+        """Wait until `predicate(group)` is true. It is called whenever something has happened to the group, or `topics`
+        have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
         checks.function("predicate", predicate)
         condition = waits.Condition(checks.text("what", what), predicate, checks.texts("topics", topics))
@@ -124,7 +124,7 @@ class Groups:
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
-        """Wait until so many joins of the group are held. Raises WaitFailed."""
+        """Wait until `count` joins of the group are held. Raises WaitFailed."""
         checks.whole("joins", count)
         condition = waits.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
         return await self._wait(group_id, condition, timeout_s)
@@ -207,7 +207,7 @@ class Groups:
         self._joins.hold(group_id)
 
     def release(self, group_id: str) -> int:
-        """Let held joins and later ones proceed; return the number of held ones."""
+        """Let held joins and later joins proceed; return how many were held."""
         return self._joins.release(group_id)
 
     # ---- finding

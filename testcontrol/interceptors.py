@@ -1,9 +1,9 @@
 """The interceptors of the requests of a server's nodes (`api.exchange.InterceptPoint`): only those that have work.
 While no join is held and no rule is in force, a node has its original interceptor, mostly none.
 
-Held joins are one of them. Requests of members that join a group wait here until a test releases them. A classic
-member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A held
-request was read and is not handled yet. Its connection answers nothing meanwhile, as with a slow coordinator.
+Held joins are such an interceptor. Requests of members that join a group wait here until a test releases them. A
+classic member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
+held request was read and is not handled yet. Its connection answers nothing meanwhile, as with a slow coordinator.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class HeldJoins:
         return len(self._held.get(group_id, ()))
 
     def when_changed(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back each time another join is held. The returned function ends that."""
+        """Call back each time another join is held. The returned function ends the calls."""
         self._changed.append(callback)
         return lambda: self._changed.remove(callback)
 
@@ -87,7 +87,7 @@ class HeldJoins:
 
 def chained(first: Intercept, then: Intercept) -> Intercept:
     """Two interceptors as one. A request passes `first`, and then `then` if `first` lets it pass; an answer passes them
-    in the opposite order. Each sees only what it wants.
+    in the opposite order. Each interceptor sees only the requests that it wants.
     """
 
     def request(context: RequestContext, message: Message, exchange: Any, run: Run) -> None:
@@ -116,13 +116,13 @@ class Interceptors:
         self._make_first: Callable[[int], Intercept] | None = None
 
     def add(self, intercept: Intercept) -> None:
-        """Let it intercept on every node from now on; has no effect if it does."""
+        """Let `intercept` act on every node from now on; has no effect if it does already."""
         if intercept not in self._added:
             self._added.append(intercept)
             self._set()
 
     def remove(self, intercept: Intercept) -> None:
-        """Let it intercept no more; has no effect if it does not intercept."""
+        """Let `intercept` act no more; has no effect if it does not act."""
         if intercept in self._added:
             self._added.remove(intercept)
             self._set()

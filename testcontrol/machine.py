@@ -79,7 +79,7 @@ class ControlledMachine(Machine):
     """The first value of `ports`, in a process that replaces another one."""
 
     def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
-        """`seed`: for the ids of members, topics, producers and the cluster. It also orders timers with the same
+        """`seed`: for the ids of members, topics, producers and the cluster. The seed also orders timers with the same
         deadline. None: ids are random, and such timers keep the order in which they were set.
 
         `starts_frozen`: time is frozen from the start, until it is moved.
@@ -92,7 +92,7 @@ class ControlledMachine(Machine):
         self._memory = MemoryStorage()
         self.disk = Disk()
         self.ports = list(self.ports_of_before)
-        """The ports of the server before. Each listener that may take any port takes the next of them."""
+        """The ports of the previous server. Each listener that may take any port takes the next of these ports."""
 
     def clock(self) -> Clock:
         """See `Machine`; a clock that can be moved."""

@@ -1,6 +1,6 @@
 """The verbs on the brokers of a server: stop, kill, pause, and let them return. Call from the server's event loop only.
 
-They are those of `muster nodes` (docs/brokers.md).
+The verbs are those of `muster nodes` (docs/brokers.md).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Nodes:
         return list(self._server.cluster.nodes)
 
     def describe(self, node_id: int) -> NodeView:
-        """The node as it is now. Raises CannotBeDone when it does not exist."""
+        """The node as it is now. Raises CannotBeDone when the node does not exist."""
         cluster = self._server.cluster
         node = cluster.nodes.get(node_id)
         if node is None:
@@ -72,12 +72,12 @@ class Nodes:
             await self._server.cluster.stop_node(node_id)
 
     def kill(self, node_id: int) -> None:
-        """Kill the node as SIGKILL does; others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
+        """Kill the node as SIGKILL does. Others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
         with _refusals():
             self._server.cluster.kill_node(node_id)
 
     def pause(self, node_id: int) -> None:
-        """Suspend the node as SIGSTOP does: its connections stay, and it answers nobody. Others take over after
+        """Suspend the node as SIGSTOP does: its connections stay, and it answers nobody. Other nodes take over after
         `broker.session.timeout.ms`. Raises CannotBeDone.
         """
         with _refusals():

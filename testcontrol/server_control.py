@@ -45,7 +45,7 @@ class ServerControl:
         self.faults = Faults(self.server, interceptors)
         self.time = VirtualTime(self.server)
         disk = own_machine.disk if isinstance(own_machine, ControlledMachine) else Disk()
-        disk.error = None  # a scenario of the server before may have set it
+        disk.error = None  # a scenario of the previous server may have set the error
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk), KINDS)
         self.groups.interventions = self.interventions
 

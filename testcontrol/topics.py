@@ -77,7 +77,7 @@ class NewRecord:
 
 
 def topic_of(server: Server, name: str) -> Topic:
-    """A topic of a server. Raises CannotBeDone when it does not exist."""
+    """A topic of a server. Raises CannotBeDone when the topic does not exist."""
     topic = server.topics.by_name.get(name)
     if topic is None:
         raise CannotBeDone(f"there is no topic {name}")
@@ -143,7 +143,7 @@ class Topics:
         now_ms = self._server.clock.now().wall_ms
         for index, numbers in placed.items():
             partition = self._partition(topic, index)
-            # a batch has one time
+            # the records of a batch get the same timestamp
             for stamp, some in groupby(numbers, lambda number: rows[number].timestamp_ms):
                 stamp_ms = now_ms if stamp is None else stamp
                 for batch in _batches(list(some), rows, partition.log.config.max_message_bytes):
@@ -158,7 +158,7 @@ class Topics:
         if record.key is None:
             self._rotation += 1
             return (self._rotation - 1) % count
-        # imported here: it loads a whole client, and most tests need none
+        # imported here: this import loads a whole client, which few tests need
         from aiokafka.partitioner import murmur2
 
         return int(murmur2(record.key) & 0x7FFFFFFF) % count
@@ -170,8 +170,8 @@ class Topics:
             raise CannotBeDone(f"{topic.name}-{index}: {error_name(refusal.error_code)}") from refusal
 
     async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
-        """Append records, and return the offset of the first. If the partition has no leader, for example after a kill,
-        wait for one.
+        """Append records, and return the offset of the first record. If the partition has no leader, for example after
+        a kill, wait for one.
         """
         clock = self._server.clock.machine
         due_ms = clock.mono_ms() + LEADER_MS

@@ -24,7 +24,7 @@ DEAD: Final = "Dead"
 class MemberView:
     """One member. `doing` says in words what the member has done of the present rebalance, or has to do next.
 
-    `epoch`: the member epoch, or the generation of a classic member. `target`: its target assignment (KIP-848); the
+    `epoch`: the member epoch, or the generation of a classic member. `target`: its target assignment (KIP-848), or the
     `assignment` of a classic member. `revoking`: partitions that it has to give up, and may still have. `subscribed`:
     topics by name; a classic member has them only if it is a consumer.
     """
@@ -48,7 +48,7 @@ class MemberView:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """All names that a test may use for it."""
+        """All names that a test may use for the member."""
         return self.member_id, self.instance_id, self.client_id
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class GroupView:
 
     @classmethod
     def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
-        """The group that `as_fields` described."""
+        """The group that `as_fields` has described in `given`."""
         offsets = {name: {topic: _numbers(rows) for topic, rows in given[name].items()} for name in _OFFSETS}
         return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
 

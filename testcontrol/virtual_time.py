@@ -1,9 +1,9 @@
 """The verbs on time: freeze it, advance it, run it until a condition holds, let it run again.
 
-While time advances, each deadline is kept at its own time, in order. Between two of them the event loop iterates, so
-that the effects of one happen before the next. Repeated work is retention of records and offsets, checkpoints, and
-expiry of ids. It is done once between two of these deadlines, at the last of its times. So to advance by a year costs
-only the deadlines of that year, and not a million checkpoints.
+While time advances, each deadline is kept at its own time, in order. Between two deadlines the event loop iterates, so
+that the effects of a deadline happen before the next deadline. Repeated work is retention of records and offsets,
+checkpoints, and expiry of ids. Repeated work is done once between two of these deadlines, at the last of its times. So
+to advance by a year costs only the deadlines of that year, and not a million checkpoints.
 
 Clients live in the machine's time: their requests count when they arrive. So a live client that sends nothing meanwhile
 is as silent as a dead one.
@@ -145,7 +145,7 @@ class VirtualTime:
         return self.now()
 
     def is_idle(self) -> bool:
-        """Whether no group is in a rebalance, or about to be."""
+        """Whether no group is in a rebalance, or about to begin one."""
         views = (
             group_snapshots.describe(self._server, group_id) for group_id in group_snapshots.group_ids(self._server)
         )

@@ -22,7 +22,7 @@ from muster.testcontrol.views import GroupView
 
 
 class Condition(NamedTuple):
-    """`what` has the condition in words. `holds` says whether a group fulfils it. Records of `topics` may matter."""
+    """`what` has the condition in words. `holds` says whether a group fulfils it. Records of `topics` may change it."""
 
     what: str
     holds: Callable[[GroupView], object]
@@ -40,7 +40,7 @@ def stable_words(members: int | None, topics: Collection[str]) -> str:
 
 
 def stable(server: Server, members: int | None, topics: Collection[str]) -> Condition:
-    """The group is stable, with so many members, and each partition of these topics has an owner. Raises WrongValue."""
+    """The group is stable, with `members` members, and each partition of `topics` has an owner. Raises WrongValue."""
     checks.whole_or_none("members", members, most=checks.MAX_COUNT)
     missing = [name for name in topics if name not in server.topics.by_name]
     what = stable_words(members, topics) + _not_there(missing)
@@ -58,7 +58,7 @@ def _not_there(topics: Sequence[str]) -> str:
 
 
 def is_stable(group: GroupView, members: int | None, topics: Mapping[str, int]) -> bool:
-    """Whether the group is stable, with so many members, and owns all partitions. `topics`: numbers of partitions by
+    """Whether the group is stable, with `members` members, and owns all partitions. `topics`: numbers of partitions by
     topic.
     """
     if not group.is_stable or (members is not None and len(group.members) != members):
@@ -96,7 +96,7 @@ def consumed(
 
 
 def has_consumed(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> bool:
-    """Whether the group has committed each partition up to that offset. An empty partition needs no commit."""
+    """Whether the group has committed each partition up to the offset in `wanted`. Empty partitions need no commit."""
     return all(
         group.offsets.get(topic, {}).get(partition, group.starts.get(topic, {}).get(partition, 0)) >= end
         for (topic, partition), end in wanted.items()
@@ -122,7 +122,7 @@ async def next_iteration() -> None:
 
 
 async def pause(clock: Clock, ms: int) -> None:
-    """Wait for so long by this clock, which is mostly the machine's."""
+    """Wait for `ms` by this clock, which is mostly the machine's."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_at(clock.mono_ms() + ms, lambda: over.set_result(None))
     try:

@@ -51,14 +51,14 @@ class Flow(Protocol):
         """Keep an exception of test code for the test."""
 
     def later(self, ms: int, callback: Proceed) -> None:
-        """Call back after so much of the machine's time, unless the connection has ended."""
+        """Call back after `ms` of the machine's time, unless the connection has ended."""
 
     def hold(self, callback: Proceed) -> None:
         """Call back when the rule is released or removed, unless the connection has ended."""
 
 
 class Action:
-    """What happens. `name`: its name in `do`, in JSON."""
+    """What happens to a request. `name`: the action's name in `do`, in JSON."""
 
     name: ClassVar[str]
     allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -128,7 +128,7 @@ class Error(Action):
 
 @dataclass(frozen=True)
 class Note(Action):
-    """Nothing happens to the request; the log has it."""
+    """Nothing happens to the request, but the log of hits has it."""
 
     name: ClassVar[str] = "note"
 

@@ -117,7 +117,7 @@ class Faults:
         return rule
 
     def find(self, rule_id: str) -> Rule:
-        """The rule of an id. Raises NoSuchFault."""
+        """The rule with this id. Raises NoSuchFault."""
         found = self._rules.get(rule_id)
         if found is None:
             raise NoSuchFault(f"there is no rule {rule_id}")
@@ -225,7 +225,7 @@ class _Flow:
         """The index of the rule that acts now."""
 
     def begin(self, at: int = 0) -> None:
-        """Let the rules act from this one on, then the handler."""
+        """Let the rules from index `at` on act, then the handler."""
         if at == len(self._rules):
             self._run(self.answer)
             return

@@ -138,7 +138,7 @@ class Request:
         return None if topic is None else str(topic.name)
 
     def _texts(self, name: str, *, rows: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
-        """The values of the field `name`, of that field of `rows`, and of the lists of `texts`; without empty ones."""
+        """The values of the field `name`, of that field of `rows`, and of the lists of `texts`; without empty texts."""
         message = self.message
         found = [getattr(message, name, None)]
         for field in rows:
@@ -265,7 +265,7 @@ def _any_fits(patterns: Texts, texts: Iterable[str]) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern in which * stands for any characters. It takes one pass, for any number of *."""
+    """Whether a text fits a pattern in which * stands for any characters. One pass is enough, for any number of *."""
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text

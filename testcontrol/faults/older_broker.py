@@ -1,8 +1,8 @@
 """A broker that serves what a release of Kafka served, and no more: `kversion` for any client.
 
-For each release, `releases.json` has the highest version of each API of its brokers, and the levels of its features. It
-is read from Kafka's own jars (tools/releases). Features that an administrator had to enable are left out: KIP-848
-before 4.0.
+For each release, `releases.json` has the highest version of each API of its brokers, and the levels of its features.
+The file is made from Kafka's own jars (tools/releases). Features that an administrator had to enable are left out:
+KIP-848 before 4.0.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LISTS_ITSELF: Final = 3
 
 @cache
 def releases() -> Mapping[str, Any]:
-    """By release, oldest first: `versions` by API key (as text), `features` by name."""
+    """The releases, oldest first; each has `versions` by API key (as text), and `features` by name."""
     table: dict[str, Any] = json.loads(files(__package__).joinpath("releases.json").read_text(encoding="utf-8"))
     return table
 
 
 @dataclass(frozen=True)
 class OlderBroker(Action):
-    """The broker serves what this release served. Its features are off, or at the levels of that release."""
+    """The broker serves what this release served. The broker's features are off, or at the levels of that release."""
 
     release: str
     name: ClassVar[str] = "older-broker"

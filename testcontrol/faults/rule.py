@@ -18,12 +18,12 @@ _KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until
 
 @dataclass(frozen=True)
 class When:
-    """At most one of these is set; without one, each fitting request is hit. The functions below make them for a test:
+    """At most one field is set; without one, each fitting request is hit. The functions below make a `When` for a test:
     `once()`, `times(2)` and so on.
 
-    `once`: the first request; `times`: the first so many; `on_call`: only this one, counted from 1; `every`: each n-th.
-    `with_probability`: each with this chance, drawn by a generator with the seed `seed`. `until_released`: each of them
-    until the rule is released.
+    `once`: the first request; `times`: this number of first requests. `on_call`: only this request, counted from 1.
+    `every`: each n-th. `with_probability`: each with this chance, drawn by a generator with the seed `seed`.
+    `until_released`: each request until the rule is released.
     """
 
     once: bool = False
@@ -96,7 +96,7 @@ def every(n: int) -> When:
 
 def with_probability(p: float, seed: int = 0) -> When:
     """Hit each fitting request with this chance, 0 to 1, drawn by a generator with this seed. Each run hits the same
-    ones.
+    requests.
     """
     return When(with_probability=p, seed=seed)
 
@@ -211,12 +211,12 @@ class Rule:
         return len(self._held)
 
     def hold(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Hold this callback until `release`. The returned function removes it before."""
+        """Hold this callback until `release`. The returned function removes the callback before."""
         self._held[callback] = None
         return lambda: self._held.pop(callback, None)
 
     def release(self) -> None:
-        """Release what the rule holds. A rule with `until_released` hits no more."""
+        """Release what the rule holds. A rule with `until_released` hits no further request."""
         self.turns.was_released = True
         held, self._held = self._held, {}
         for callback in held:

@@ -136,7 +136,7 @@ def contract() -> dict[str, Any]:
 
 
 def topic_json(control: ServerControl, name: str) -> dict[str, Any]:
-    """The contract's `Topic`. Raises CannotBeDone when it does not exist."""
+    """The contract's `Topic`. Raises CannotBeDone when the topic does not exist."""
     starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
     leaders = control.server.cluster.leaders[name]
     return {

@@ -128,7 +128,7 @@ class ControlServer:
     """See the module. `http`: the HTTP server."""
 
     def __init__(self, control: ServerControl, host: str, port: int, token: str | None = None) -> None:
-        """`port` 0: a free one; `token`: the one that clients must send. Raises ValueError: off loopback without a
+        """`port` 0: any free port; `token`: the token that clients must send. Raises ValueError: off loopback without a
         token.
         """
         if token is None and host not in LOOPBACK:
@@ -165,7 +165,7 @@ class ControlServer:
                 raise self._waited(failed) from failed
             except RanInVain as failed:
                 raise Failure("timeout", str(failed)) from failed
-            except Exception as error:  # a fault of ours costs this request, not the control: the caller gets an error
+            except Exception as error:  # a bug costs this request, not the control: the caller gets an error
                 if isinstance(error, Failure):
                     raise
                 log.error("the control failed", path=request.target, exc_info=error)

@@ -34,7 +34,7 @@ from muster.version import VERSION
 
 
 def done(act: Callable[[ServerControl, VerbCall], Any]) -> Verb:
-    """The verb that does this, awaits it if need be, and answers that it is done."""
+    """The verb that calls `act`, awaits its result if need be, and answers that the work is done."""
 
     async def do(control: ServerControl, call: VerbCall) -> Answer:
         result = act(control, call)
@@ -83,7 +83,7 @@ MAX_PRODUCED: Final = 5_000
 MAX_READ: Final = 1_000
 """The most records of one answer."""
 MAX_READ_BYTES: Final = 1024 * 1024
-"""The most bytes of their keys and values; an answer has at least one record."""
+"""The most bytes of keys and values in one answer, which has at least one record."""
 
 
 async def create_topic(control: ServerControl, call: VerbCall) -> Answer:

@@ -110,7 +110,7 @@ class _AllIsWell(Action):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The wanted member, under any of its names, also after it has joined anew with the same name."""
+    """The member that a scenario names, also after it has joined anew with the same name."""
 
     name: str
     member_id: str
@@ -118,7 +118,7 @@ class _Wanted:
     client_id: str
 
     def is_in(self, request: Request) -> bool:
-        """Whether a request is from this member. The request is from its client."""
+        """Whether a request, which is from the member's client, is from the member."""
         if self.name == self.client_id or self.member_id in request.members:
             return True
         return self.instance_id is not None and self.instance_id in request.instances

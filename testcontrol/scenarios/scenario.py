@@ -1,6 +1,6 @@
 """Scenarios, failures of real clusters by name: what a scenario consists of, and how it is started and ended.
 
-A scenario puts rules in force, records its steps, does things later, and undoes them at its end. `kinds` has them all.
+A scenario puts rules in force, records its steps, does things later, and undoes them at its end. `kinds` has all.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class Scenario:
         return rule
 
     def on_end(self, undo: Callable[[], object]) -> None:
-        """Call this when the scenario ends; the last one is called first."""
+        """Call `undo` when the scenario ends; the last function is called first."""
         self._undo.append(undo)
 
     def run_in_background(self, steps: Callable[[], Awaitable[None]]) -> None:
-        """Do this from now on, until it is done or the scenario ends."""
+        """Do `steps` from now on, until they are done or the scenario ends."""
 
         async def guarded() -> None:
             try:
@@ -98,7 +98,7 @@ class Scenario:
         self._task = asyncio.get_running_loop().create_task(guarded())
 
     async def wait(self, ms: int) -> None:
-        """Wait for so much of the machine's time."""
+        """Wait for `ms` of the machine's time."""
         await pause(self.parts.server.clock.machine, ms)
 
     # ---- for `Scenarios`
@@ -112,7 +112,7 @@ class Scenario:
         return not is_running and not self._undo and all(rule.is_spent for rule in self.rules)
 
     def end(self) -> None:
-        """Remove its rules, and undo its actions; has no effect after the first call."""
+        """Remove the scenario's rules, and undo its actions; has no effect after the first call."""
         if self._ended:
             return
         self._ended = True
@@ -171,7 +171,7 @@ class Scenarios:
         return [kind.to_json() for kind in self._kinds.values()]
 
     async def start(self, name: str, parameters: Mapping[str, Any] | None = None) -> Scenario:
-        """Start one. Raises NoSuchFault, WrongValue for a parameter, and CannotBeDone."""
+        """Start a scenario. Raises NoSuchFault, WrongValue for a parameter, and CannotBeDone."""
         kind = self._kinds.get(text("scenario", name))
         if kind is None:
             raise NoSuchFault(f"there is no scenario {name}; there are {', '.join(self._kinds)}")
@@ -185,21 +185,21 @@ class Scenarios:
         return scenario
 
     def find(self, scenario_id: str) -> Scenario:
-        """The scenario of an id. Raises NoSuchFault."""
+        """The scenario with this id. Raises NoSuchFault."""
         found = self._running.get(scenario_id)
         if found is None:
             raise NoSuchFault(f"no scenario {scenario_id} runs")
         return found
 
     def end(self, scenario_id: str) -> Scenario:
-        """End one. Raises NoSuchFault."""
+        """End a scenario. Raises NoSuchFault."""
         scenario = self.find(scenario_id)
         del self._running[scenario_id]
         scenario.end()
         return scenario
 
     def end_all(self) -> None:
-        """End all."""
+        """End all scenarios."""
         for scenario_id in list(self._running):
             self.end(scenario_id)
 
