@@ -207,7 +207,7 @@ class DatabaseLog:
             self._writer.request_write(self)
 
     def cut_to(self, end_offset: int) -> None:
-        """The database may have the cut records, so they cannot be cut off. The local replica cannot be used any more."""
+        """The database may have these records, so they cannot be cut off. The local replica cannot be used any more."""
         self._writer.failed(f"the local replica of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:

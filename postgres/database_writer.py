@@ -189,7 +189,7 @@ class DatabaseWriter:
             self._purge.rotate(-1)
 
     async def _send(self, changes: Changes) -> bool:
-        """Send a database write, or an empty one after it, until the database has answered. False: the node gives up."""
+        """Send a database write, or an empty one after it, until the database answers. False: the node gives up."""
         first_ms, attempt = self._clock.mono_ms(), 0
         content = number = self._next_number()
         after, sent, written = self.write_no, {number}, changes

@@ -300,8 +300,8 @@ class Membership:
     # -- leaving
 
     async def leave(self) -> None:
-        """Controlled shutdown: other nodes lead what this node led, and this node is fenced. If this fails, others lead
-        after the end of the lease.
+        """Controlled shutdown: other nodes lead what this node led, which is fenced. If this fails, others lead after
+        the end of the lease.
         """
         self._is_leaving = True
         try:

@@ -87,8 +87,8 @@ class Groups:
         partitions: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until the group has `members` members (default: any) with their targets, and all partitions of the
-        topics in `partitions` have an owner. Returns the group as it was then. Raises WaitFailed.
+        """Wait until the group has `members` members with their targets, and all partitions of these topics have an
+        owner. Returns the group as it was then. Raises WaitFailed.
         """
         condition = waits.stable(self._server, members, checks.texts("topics", partitions))
         return await self._wait(group_id, condition, timeout_s)
