@@ -1,1 +1,1 @@
-"""The runtime of a coordinator: a state machine for each partition of its log, kept in step with that log."""
+"""The runtime of a coordinator: for each partition of its topic a state machine, whose state follows the log."""

@@ -1,4 +1,4 @@
-"""The interfaces between the runtime and the coordinator that runs on it. The interfaces have no behaviour."""
+"""The interfaces between the runtime and a coordinator's own part. The interfaces have no behaviour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StateMachine(Protocol):
     deadlines: Deadlines
 
     def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
-        """Decide one command. Its records may have `max_bytes` bytes."""
+        """Decide one command, whose records may have `max_bytes` bytes."""
 
     def advance(self, now: Now, waits: LateAnswers) -> Output:
         """Handle the deadlines that are due; `waits`: how long answers waited."""
@@ -33,19 +33,19 @@ class StateMachine(Protocol):
         """When `advance` is to be called next (monotonic ms)."""
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:
-        """Replay records that count at once. Returns their number."""
+        """Replay records that are in no transaction. Returns their number."""
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Replay records of a transaction, which count once it is committed. Returns their number."""
+        """Replay records of an open transaction, which count once it is committed. Returns their number."""
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
         """End the transaction of a producer, live and in replay.
 
-        A large transaction ends in several steps. Other calls may be made between them. Returns the events.
+        A large transaction ends in several steps; other calls may be made between two steps. Returns the events.
         """
 
     def loaded(self, now: Now) -> Output:
-        """End the load: the whole log was replayed."""
+        """End the load, when the whole log was replayed."""
 
     def resign(self, error_code: int) -> Output:
         """Answer all parked requests with an error."""
@@ -57,26 +57,26 @@ class RecordReader(Protocol):
     offset: int
     """The offset of the batch that was read last."""
     replaced: int
-    """How many records were left out because later ones replace them."""
+    """How many records were left out because later records replace them."""
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
-        """The content of a chunk of whole batches, in its order.
+        """The content of a chunk of whole batches, in the order of the log.
 
-        It has batches and ends of transactions, and records that count at once: replay these before the next read.
-        Raises BatchError for a damaged batch.
+        Iterators give records that are in no transaction; each must be replayed before the next item. Other items are
+        batches and ends of transactions. Raises BatchError for a damaged batch.
 
-        A record may be left out if a later one replaces it. Between the two there are only such records.
+        A record may be left out if a later one replaces it, and only such records are between the two.
         """
 
     def rest(self) -> Iterator[Decoded]:
-        """The records that `read` has kept back, at the end of the log."""
+        """The records that `read` has kept back until the end of the log."""
 
 
 class RecordCodec(Protocol):
-    """Converts records to batches and back, without a memory."""
+    """Converts records to batches and back. The object has no state."""
 
     def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
-        """The rows of the records in a batch, and their size in bytes. Raises ValueError."""
+        """The records as rows for `build`, and the sum of the rows' bytes. Raises ValueError."""
 
     def build(self, rows: Sequence[Any], now: Now, producer: Producer | None) -> bytes | bytearray:
         """One batch that holds the rows, in the transaction of `producer` if it is not None."""
@@ -86,20 +86,20 @@ class RecordCodec(Protocol):
 
 
 class ErrorResponses(Protocol):
-    """The answers of a shard that cannot ask its state machine, or could not write a decision."""
+    """The answers of a shard that has no state machine at present, or could not write a decision."""
 
     def refuse(self, request: Message, error_code: int, why: Exception | None = None) -> Message:
-        """The answer to `request` that says only `error_code`, and `why` where the answer has a field for text."""
+        """The answer to `request` with only `error_code`, and `why` where the answer has a field for a text."""
 
     def with_error(self, response: Message, error_code: int) -> Message:
-        """The answer in place of `response` when its records were not written."""
+        """The answer instead of `response` when its records were not written."""
 
 
 class Observer(Protocol):
     """Gets the events of a shard. Its methods raise nothing."""
 
     def report(self, happened: Sequence[Any], now: Now) -> None:
-        """Take events that have just happened, in their order."""
+        """Report events that have just happened, in their order."""
 
     def flush(self) -> None:
-        """Write the events now: an answer that may show them is about to leave."""
+        """Write the events now, because an answer that may show their effects is about to leave."""

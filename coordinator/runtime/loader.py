@@ -41,9 +41,9 @@ class Unreadable:
 log = structlog.get_logger("muster.server")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""How many bytes of a log are replayed in one step: some 10 ms."""
+"""How many bytes of a log are replayed in one step, which takes some 10 ms."""
 STEP_MS: Final = 10
-"""A chunk that takes longer is replayed in several steps. A record of a member with 20,000 topics takes some 20 ms."""
+"""A chunk that takes longer is replayed in several steps. One record of a member with 20,000 topics takes 20 ms."""
 LOG_EVERY_MS: Final = 2_000
 
 
@@ -67,7 +67,7 @@ def replay_chunks(chunks: Iterable[bytes], reader: RecordReader, core: StateMach
 def _replay(
     parts: Iterable[Iterator[Decoded] | TransactionalBatch | EndTransaction], core: StateMachine, clock: Clock
 ) -> Iterator[int]:
-    """Replay some records, in one step if that takes `STEP_MS` or less. Yields their number."""
+    """Replay the records of a chunk, in steps of some `STEP_MS`. Yields the number of records of each step."""
     machine = clock.machine
     count, size, now, began_ms = 0, 1, clock.now(), machine.mono_ms()
     for part in parts:
@@ -100,7 +100,7 @@ def in_background(clock: Clock, steps: Iterator[None]) -> None:
 
 
 class Loader:
-    """Runs all loads of a start, one after the other, and logs progress. Call `add` for each, then `run_for` once."""
+    """Runs all loads of a start, one by one, and logs progress. Call `add` for each load, then `run_for` once."""
 
     def __init__(self, clock: Clock, what: str, done: Callable[[], object]) -> None:
         """`what`: the noun for the shards' content, for log lines. `done` is called once, when all loads have ended."""
@@ -117,7 +117,7 @@ class Loader:
         self._total += size_bytes
 
     def run_for(self, budget_ms: int) -> None:
-        """Load for about `budget_ms` now, and the rest in the event loop."""
+        """Load for about `budget_ms` now. Later iterations of the event loop do the remaining loads."""
         end = self._clock.machine.mono_ms() + budget_ms
         while self._loads and self._clock.machine.mono_ms() <= end:
             self._step()

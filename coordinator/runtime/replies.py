@@ -1,4 +1,4 @@
-"""What waits in a shard: records to be appended, replies until the log is durable, and the timer."""
+"""What a shard has to do later: gathered records, replies that wait for a durable log, and the timer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APPEND_ERRORS: Final = {
 
 
 def append_error(error: Exception) -> int:
-    """The code that clients get for an error of an append (Kafka's CoordinatorOperationExceptionHelper)."""
+    """The error code that clients get when an append fails (Kafka's CoordinatorOperationExceptionHelper)."""
     error_code: int = getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return _APPEND_ERRORS.get(error_code, error_code)
 
@@ -37,7 +37,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 class Batch:
-    """The records, events and replies since `began_ms` (monotonic), in the transaction of `producer` or none."""
+    """Records of one batch since `began_ms` (monotonic), with events and replies. `producer`: of a transaction."""
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 
@@ -51,7 +51,7 @@ class Batch:
 
 
 class AppendQueue:
-    """The batches to be appended, in their order. With `at_once` the caller calls `flush`, else the queue does."""
+    """The batches to be appended, in their order. With `at_once` the caller calls `flush`, else the queue calls it."""
 
     __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
@@ -78,7 +78,7 @@ class AppendQueue:
         return batch
 
     def flush_within(self, ms: int) -> None:
-        """Let the added records wait at most this long for more records. Other records may cause an earlier flush."""
+        """Let the added records wait at most `ms` for more records. Other records may cause an earlier flush."""
         if self.at_once and not self._is_timed:
             self._is_timed = True
             self._clock.machine.call_at(self._clock.machine.mono_ms() + ms, self._flush_now)
@@ -95,11 +95,11 @@ class AppendQueue:
 
 LATE_MS: Final = 100
 ANSWERS_AT_ONCE: Final = 300
-"""How many answers of one command leave in one iteration of the event loop: some 5 ms."""
+"""How many answers of one command leave in one iteration of the event loop. They take some 5 ms."""
 
 
 class Parked(NamedTuple):
-    """Replies to requests since `began_ms` (monotonic). They wait until the log is durable up to `position`."""
+    """Replies that wait until the log is durable up to `position`. The oldest request is of `began_ms` (monotonic)."""
 
     position: int
     replies: Sequence[Reply]
@@ -107,7 +107,7 @@ class Parked(NamedTuple):
 
 
 class PendingReplies:
-    """The replies of a shard that wait. `parked` is in the order of the positions."""
+    """The replies of a shard that cannot leave yet. `parked` is in the order of the positions."""
 
     __slots__ = ("_clock", "_leaving", "_waits", "parked")
 
@@ -143,7 +143,7 @@ class PendingReplies:
         return [reply for one in parked for reply in one.replies]
 
     def send(self, replies: Sequence[Reply]) -> None:
-        """Send replies. Those to a large group leave over several iterations of the loop, so that others are served."""
+        """Send replies. More than `ANSWERS_AT_ONCE` leave in several iterations of the loop, which serve others too."""
         if len(replies) > ANSWERS_AT_ONCE:
             if not self._leaving:
                 self._clock.call_soon(self._send_some)
@@ -166,21 +166,21 @@ class PendingReplies:
             respond(response)
 
     def waits(self, gathered_since_ms: int = NEVER) -> LateAnswers:
-        """How long answers waited, including answers that are parked now, or gathered since `gathered_since_ms`."""
+        """The late answers, including answers that are parked now, or gathered since `gathered_since_ms`."""
         self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
         return self._waits
 
 
 NO_DELAY_MS: Final = 5
-"""How long a deadline waits that is due when it is set: a join phase with `group.initial.rebalance.delay.ms=0`.
+"""The least wait until a new deadline, as of a join phase with `group.initial.rebalance.delay.ms=0`.
 
-Members that start together then get one assignment, as on Kafka. There it takes 4 to 7 ms from the first JoinGroup to
+Members that start together then get one assignment, as on Kafka. On Kafka 4 to 7 ms pass from the first JoinGroup to
 the assignment. This wait is in the machine's time, which passes even while a test has stopped the server's time.
 """
 
 
 class ShardTimer:
-    """The timer of a shard. `due_ms`: when it fires (monotonic ms); NEVER when it is off."""
+    """The timer of a shard. `due_ms`: when the timer fires (monotonic ms); NEVER when the timer is off."""
 
     __slots__ = ("_clock", "_is_ringing", "_ring", "_timer", "due_ms")
 
@@ -192,9 +192,9 @@ class ShardTimer:
         self.due_ms = NEVER
 
     def set(self, deadline_ms: int | None) -> None:
-        """Fire at that deadline, or before: a later deadline does not change a timer that runs.
+        """Let the timer fire at `deadline_ms`, or before: a later deadline does not change a timer that runs.
 
-        A deadline that is due already waits `NO_DELAY_MS`. But while the timer fires, it does not wait.
+        If the deadline is due already, the timer fires after `NO_DELAY_MS`; at once if it is set while it fires.
         """
         if deadline_ms is None:
             self.cancel()

@@ -1,7 +1,7 @@
-"""Finds the shard that serves a key, as Kafka does, and the shards that are active on a node.
+"""Finds the shard of a key, by Kafka's hash, and the shards that are active on a node.
 
-`BoundedNames` remembers names that clients choose. `check_placement` logs keys on a wrong partition, after copies from
-another cluster.
+`BoundedNames` remembers names that clients choose. `check_placement` logs names on wrong partitions, as after a copy
+from another cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 
 class BoundedNames(dict[K, V]):
-    """A dictionary that `keep` fills, and clears when it becomes too large."""
+    """A dictionary for `keep` to fill. `keep` clears the dictionary when it becomes too large."""
 
     __slots__ = ("_bytes", "_max_bytes", "_max_entries")
 
@@ -46,15 +46,15 @@ class BoundedNames(dict[K, V]):
 
 
 _KEPT: Final = 100_000
-"""How many keys are remembered with their shard. A hash of a key costs about 2 us; a whole heartbeat costs 14 us."""
+"""How many keys are remembered with their shard: hashing a key takes 2 us, a whole heartbeat takes 14 us."""
 _KEPT_CHARACTERS: Final = 4_000_000
-"""How many characters the remembered keys have together. One character takes up to 4 bytes."""
+"""How many characters all remembered keys together may have. One character takes up to 4 bytes."""
 
 T = TypeVar("T")
 
 
 class Routing(Generic[T]):
-    """The shards of one coordinator on this node. As on Kafka, their number never changes at run time."""
+    """The shards of one coordinator on this node. As on Kafka, the number of shards never changes at run time."""
 
     def __init__(self, shards: Sequence[T]) -> None:
         """`shards`: one per partition, in order; empty while the topic does not exist."""
@@ -88,7 +88,7 @@ MAX_COUNTED: Final = 10_000
 
 
 def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, number: str, lost: str) -> None:
-    """Log one line when names are on wrong partitions. `names`: the names in each partition of `topic`.
+    """Log one line if names are on wrong partitions. `names`: the names in each partition of `topic`.
 
     `what`: the plural noun for the names ("groups"). `number`: the property that sets the number of partitions. `lost`:
     the consequence ("their offsets cannot be found").
@@ -111,7 +111,7 @@ def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, numbe
 
 
 LOAD_AT_ONCE_MS: Final = 5
-"""How long the shards that a node takes over load at once. Then one step runs in each iteration of the event loop."""
+"""How long a node loads new shards without a pause. Then one step runs in each iteration of the event loop."""
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -128,7 +128,7 @@ class Leaderships:
         what: str,
         is_here: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`shards`: one for each partition, in order; `what` they hold, for log lines.
+        """`shards`: one for each partition, in order. `what`: the noun for the shards' content, for log lines.
 
         `is_here`: whether the log of a partition that this node leads can be read.
         """
@@ -142,7 +142,7 @@ class Leaderships:
             shard.resign()  # no shard is active yet
 
     def leave(self, leaders: Sequence[Leader]) -> None:
-        """Let the shards resign that the node leads no more, or leads with another epoch."""
+        """Let shards resign whose partitions the node no longer leads, or leads with another epoch."""
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
@@ -155,7 +155,7 @@ class Leaderships:
             shard.drop()
 
     def new(self, leaders: Sequence[Leader]) -> Iterator[CoordinatorShard[Any]]:
-        """The shards that become active now. The caller must start each of them."""
+        """The shards whose partitions the node leads now and did not lead before. The caller must start each shard."""
         for shard in self._shards:
             leader = leaders[shard.partition]
             if leader.broker_id != self._node_id or shard.partition in self.held:
@@ -191,7 +191,7 @@ class LeaderShards(Generic[S]):
     def __init__(
         self, leaders: Callable[[], Sequence[Leader]], shards: Mapping[int, Callable[[], Sequence[S]]], first: int
     ) -> None:
-        """`shards`: by node id, each node's shards. `first`: the node that answers for a partition without a leader."""
+        """`shards`: by node id, each node's shards. `first`: the node that answers if there is no leader."""
         self._leaders = leaders
         self._shards = shards
         self._first = first

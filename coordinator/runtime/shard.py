@@ -1,9 +1,9 @@
 """One shard of a coordinator: one partition of its topic. The shard keeps its state machine, log and timer consistent.
 
-The state machine decides and changes its state. Then the shard appends the records of the decision. The replies leave
-when the log is durable up to the newest position that the state has seen. Records of many commands are appended as one
-batch (Kafka's append linger). The records of one command are never split. When an append or a sync fails, the state is
-dropped and built again from the log.
+The state machine decides a command, and changes its state. Then the shard appends the records of the decision. The
+replies leave when the log is durable up to its present end. Records of many commands are appended as one batch (Kafka's
+append linger). The records of one command are never split. When an append or a sync fails, the state is dropped and
+built again from the log.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from muster.protocol.message import Message
 log = structlog.get_logger("muster.shard")
 
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
-"""How long a shard waits after its log failed before it is built again, by failures in a row."""
+"""The time from a failure of the log until the shard is built again, by the number of successive failures."""
 AWAY_MS: Final = 1_000
-"""The same wait when the whole data directory is missing: a check of that costs nothing."""
+"""The same time when the whole data directory is missing, because that is cheap to check."""
 _NOT_WRITTEN: Final = -1
 
 S = TypeVar("S", bound=StateMachine)
@@ -41,7 +41,7 @@ class CoordinatorShard(Generic[S]):
     """One partition, with its state machine, its log and its timer.
 
     `core`: the state machine while the shard is active; callers must never keep it. None: commands are refused with
-    `state_error`. `log`: its log, while it is active. `trouble`: why the shard is, or last was, not active.
+    `state_error`. `log`: the partition's log, while `core` is set. `trouble`: why the shard is, or was, not active.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class CoordinatorShard(Generic[S]):
     ) -> None:
         """`what`: the noun for the content of the state machine, for log lines.
 
-        `open_log` returns the log of the partition and its leader epoch; it opens a log that had failed again. It
-        raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
-        when the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped.
-        `run_job` runs work that takes long, such as the end of a large transaction.
+        `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. Raises OSError
+        or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called when the shard
+        is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped. `run_job` runs work
+        that takes long, such as the end of a large transaction.
         """
         self.partition = partition
         self.core: S | None = None
@@ -94,7 +94,7 @@ class CoordinatorShard(Generic[S]):
     # ---- commands
 
     def submit(self, command: Command, producer: Producer | None = None) -> None:
-        """Decide a command, in a transaction of `producer`. `command.respond` gets the response once all is durable."""
+        """Decide a command, in a transaction of `producer`. `command.respond` gets the response when it may leave."""
         core = self.core
         if core is None:
             command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
@@ -105,7 +105,7 @@ class CoordinatorShard(Generic[S]):
             self._queue_output(output, now, producer)
         else:
             if self._observer is not None:
-                self._observer.flush()  # the replies may show events that were reported before
+                self._observer.flush()  # the replies may show the effects of earlier events
             self.replies.send(output.replies)
         if core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
@@ -113,7 +113,7 @@ class CoordinatorShard(Generic[S]):
     def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
         """Let `decide` call the state machine, without a command. While the shard is not active, nothing happens.
 
-        `waits_ms`: the records may be gathered this long, because no client waits for them.
+        `waits_ms`: how long the records may be gathered, because no client waits for them.
         """
         core = self.core
         if core is not None:
@@ -122,7 +122,7 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
-        """Append decided records, which are encoded already, then answer. The shard must be active."""
+        """Append the encoded records of a decision, then answer. The shard must be active."""
         batch = self.queue.batch_for(size, None)
         batch.rows += rows
         batch.replies.append((respond, response))
@@ -144,9 +144,9 @@ class CoordinatorShard(Generic[S]):
         """End the transaction of a producer with a marker in the log.
 
         `ended` gets NONE once the marker is durable, or the reason why it is not written. While the shard is not
-        active, the reason is the error that commands are refused with.
+        active, the reason is `state_error`.
 
-        `coordinator_epoch`: of the transaction coordinator that ends it; `transaction_version`: see `EndMarker`.
+        `coordinator_epoch`: the epoch of the transaction coordinator. `transaction_version`: see `EndMarker`.
         """
         self.flush()
         core = self.core
@@ -164,7 +164,7 @@ class CoordinatorShard(Generic[S]):
             self._failed("an append failed", error)
             ended(append_error(error))
             return
-        # From now on answers may show these offsets, so they wait until the marker is durable.
+        # From now on answers may show the transaction's offsets. So answers wait until the marker is durable.
         self._report_and_reply((), (), now, now.mono_ms)
         job = self._end_transaction(core, EndTransaction(*producer, is_committed), now, self.log.end_offset, ended)
         for _ in job:
@@ -188,7 +188,7 @@ class CoordinatorShard(Generic[S]):
         return not (self.queue.batches or self.replies.parked)
 
     def hold(self, respond: Respond, response: Message) -> None:
-        """Send a response when all that it shows is durable. Call this only while `is_settled` is False."""
+        """Send a response when all that it shows is durable. Call this method only while `is_settled` is False."""
         if self.queue.batches:
             self.queue.batches[-1].replies.append((respond, response))
         else:
@@ -204,7 +204,7 @@ class CoordinatorShard(Generic[S]):
         return self._load(self._term)
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, gradually: bool = False) -> None:
-        """Become inactive: all parked requests, and all commands from now on, are answered with the error.
+        """Become inactive. All parked requests, and all later commands, are answered with the error.
 
         `gradually`: many answers leave over several iterations of the event loop.
         """
@@ -214,7 +214,7 @@ class CoordinatorShard(Generic[S]):
         self._leave(error_code, error_code, error_code, gradually=gradually)
 
     def drop(self) -> None:
-        """Give up everything without a write or an answer: the node has died."""
+        """Give up everything without a write or an answer, because the node has died."""
         self._on_stop()
         self._term += 1
         self.timer.cancel()
@@ -229,12 +229,12 @@ class CoordinatorShard(Generic[S]):
     ) -> None:
         """Become inactive, with three error codes.
 
-        `error_code` is for commands from now on. `parked_error_code` is for answers whose records may not be durable.
-        `waiting_error_code` is for what was not written, or waits for others. `gradually`: see `resign`.
+        `error_code` is for later commands. `parked_error_code` is for answers whose records may not be durable.
+        `waiting_error_code` is for gathered records and for parked requests. `gradually`: see `resign`.
         """
         self._term += 1
         self.timer.cancel()
-        # This comes first: an answer may cause the next request of its connection.
+        # The state changes before the answers: an answer may cause the next request of its connection.
         core, self.core, self.state_error = self.core, None, error_code
         self.replies.send_rest()
         parked, gathered = self.replies.remove_all(), self.queue.remove_all()
@@ -284,7 +284,7 @@ class CoordinatorShard(Generic[S]):
             self.run(_loaded)
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """Stay offline until an operator acts: another attempt would find the same bytes. Other partitions serve."""
+        """Stay offline until an operator acts: another load would find the same bytes. Other partitions serve."""
         log.error(f"the {self._what} of this partition are offline until their log is repaired",
                   partition=self.partition, path=damage.path, position=damage.position, reason=damage.reason,
                   what_to_do=damage.advice)  # fmt: skip
@@ -293,7 +293,7 @@ class CoordinatorShard(Generic[S]):
         self._leave(offline, offline, offline)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Answer all waiting requests, and build the shard again later: its state is ahead of its log, or missing."""
+        """Answer all waiting requests, and build the shard again later: the state is missing, or ahead of the log."""
         self.trouble = error
         if isinstance(error, LogOffline) and error.is_reported:
             delay_ms = AWAY_MS
@@ -316,7 +316,7 @@ class CoordinatorShard(Generic[S]):
     # ---- outputs
 
     def _queue_output(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
-        """Gather the records of an output. Its events and answers follow all records that are to be appended."""
+        """Gather the records of an output. The output's events and answers follow all gathered records."""
         if output.records:
             try:
                 rows, size = self._codec.encode(output.records)
@@ -368,7 +368,7 @@ class CoordinatorShard(Generic[S]):
             if events:
                 self._observer.report(events, now)
             if replies:
-                # The replies may show these events.
+                # The replies may show the effects of these events.
                 self._observer.flush()
         log, pending = self.log, self.replies
         position = log.end_offset
@@ -405,14 +405,14 @@ class CoordinatorShard(Generic[S]):
             self.timer.set(None if due_ms == NEVER else due_ms)
 
     def leave_out(self, until_ms: int) -> None:
-        """Move the time to `until_ms`. Repeated work is done once for the whole move, at its last time."""
+        """Move the time to `until_ms`. The earliest repeated work is done once for the whole move, at its last time."""
         if self.core is not None:
             self.core.deadlines.leave_out(until_ms)
             self.timer.cancel()
             self.rearm()
 
     def _ring(self) -> None:
-        # When the deadline has moved on meanwhile, this only sets the timer again.
+        # If the deadline has moved to a later time, `advance` does nothing, and the timer is set again.
         gathered = self.queue.batches
         waits = self.replies.waits(gathered[0].began_ms if gathered else NEVER)
         self.run(lambda core, now: core.advance(now, waits))

@@ -1,12 +1,12 @@
 """What state machines exchange with the runtime, and the contract between them.
 
 A state machine is the core of one coordinator shard: `groups.core.GroupCore` or `transactions.core.TransactionCore`. It
-opens no socket, reads no clock, sets no timer, touches no file and draws no random number. Nothing in it is safe to
-call from two threads. `runtime.interfaces.StateMachine` lists its methods, and `runtime.shard` calls them:
+opens no socket, reads no clock, sets no timer, touches no file and draws no random number. Two threads must not call
+its methods at the same time. `runtime.interfaces.StateMachine` lists its methods, and `runtime.shard` calls them:
 
 1. `replay`, `replay_transactional` and `end_transaction` for all records of the log, in its order.
 2. `loaded`, once.
-3. `handle` for each command, `advance` when a deadline is due, `end_transaction` when a transaction ends now. A large
+3. `handle` for each command, `advance` when a deadline is due, `end_transaction` when a transaction ends. A large
    transaction ends in several steps, and other calls may be made between them.
 4. `resign`, at most once. The state machine cannot be used afterwards.
 
@@ -16,8 +16,8 @@ with equal arguments give equal results.
 
 Output. `handle`, `advance`, `loaded` and `resign` return an `Output`:
 
-* `records` for the log, one batch for each command. They are part of the state already: one function changes the state
-  by a record, live and in replay. If they cannot be appended, the runtime builds another state machine from the log.
+* `records` for the log, one batch for each command. They are part of the state already: one function applies a record,
+  live and in replay. If the records cannot be appended, the runtime builds another state machine from the log.
 * `replies`: pairs of a response and the function that takes it. A reply is sent when the log is durable up to the
   newest position that the state machine has seen. Instead of a response a reply may have work to be done elsewhere,
   whose result is a notice.

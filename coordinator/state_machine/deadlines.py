@@ -1,7 +1,7 @@
 """Deadlines in one heap, and the times for which answers waited. This module reads no clock.
 
-Every heartbeat moves a deadline to a later time: that changes one field. Its place in the heap is corrected when the
-old time is reached. A deadline that moves to an earlier time is queued again, and the old entry is skipped.
+Every heartbeat moves a deadline to a later time, which changes one field. The deadline's place in the heap is corrected
+at the old time. A deadline that moves to an earlier time is queued again, and its old entry is skipped.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NEVER: Final = 2**63 - 1
 """The time of a deadline that is off."""
 
 _SLACK: Final = 64
-"""How many entries to be skipped the heap may have before it is built anew."""
+"""With more than this number of entries to be skipped, the heap may be built anew."""
 
 
 class Due:
-    """Something that may fall due at `due_ms` (NEVER: it is off). `queued_ms`: the time of its heap entry, or NEVER."""
+    """A deadline at `due_ms` (NEVER: the deadline is off). `queued_ms`: the time of its entry in the heap, or NEVER."""
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
 
     kind: str
     """The kind of the work that falls due."""
     every_ms = 0
-    """The interval of repeated work, in ms. One call may then stand for several times. 0: the work falls due once."""
+    """The interval of repeated work, in ms; one call may stand for several intervals. 0: the work falls due once."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -65,7 +65,7 @@ class Deadlines:
         return len(self._heap)
 
     def set(self, deadline: Due, due_ms: int) -> None:
-        """Let `deadline` fall due at `due_ms` and at no other time."""
+        """Let `deadline` fall due at `due_ms`, and not at its earlier `due_ms`."""
         deadline.due_ms = due_ms
         if due_ms < deadline.queued_ms:
             if deadline.queued_ms != NEVER:
@@ -88,7 +88,7 @@ class Deadlines:
         return heap[0][0] if heap else None
 
     def pop_due(self, mono_ms: int) -> Due | None:
-        """The earliest deadline that is due at `mono_ms`, switched off. None when no deadline is due."""
+        """Switch off and return the earliest deadline that is due at `mono_ms`. None when no deadline is due."""
         heap = self._heap
         while heap and heap[0][0] <= mono_ms:
             at_ms, _, deadline = heap[0]
@@ -116,7 +116,7 @@ class Deadlines:
         return min((entry[0] for entry in heap[1:3]), default=NEVER)
 
     def leave_out(self, until_ms: int) -> None:
-        """Move time at once to `until_ms`. Only repeated work may be due before: only its last time is kept."""
+        """Let the time jump to `until_ms`. The earliest repeated work falls due once, not once for each interval."""
         self.next_ms()
         if not self._heap:
             return
@@ -129,7 +129,7 @@ class Deadlines:
             self._update_earliest()
 
     def clear(self) -> None:
-        """Forget all deadlines: the core is given up."""
+        """Switch off and remove all deadlines, because the core is given up."""
         for _, _, deadline in self._heap:
             deadline.due_ms = deadline.queued_ms = NEVER
         self._heap.clear()
@@ -151,7 +151,7 @@ class Deadlines:
         self._stale -= 1
 
     def _skip_one(self) -> None:
-        # Each member that joins or leaves adds an entry of five minutes. Such entries must not pile up.
+        # Each member that joins or leaves adds an entry for a time in five minutes. Such entries must not pile up.
         self._stale += 1
         if self._stale > _SLACK and self._stale * 3 > len(self._heap):
             kept: list[tuple[int, int, Due]] = []
@@ -165,16 +165,16 @@ class Deadlines:
 
 
 BELIEVABLE_MS: Final = 60_000
-"""The largest believable change of the wall clock since the last check. After a larger change nothing expires at first.
+"""The largest believable change of the wall clock since the last check. After a larger change this check is left out.
 
-The next check must find the clock unchanged. A wrong clock would delete the offsets of all Empty groups. It would
-delete all transactional ids, and with them the fencing of old producers.
+A wrong clock would delete the offsets of all Empty groups. It would delete all transactional ids, and with them the
+fencing of old producers.
 """
 SLICE_AFTER_MS: Final = 1
 
 
 class ExpiryCheck(Due):
-    """The deadline of a check by the wall clock for what has expired, or of its next slice. A load begins anew."""
+    """The deadline of a check for expired things by the wall clock, or of the next slice of a check."""
 
     __slots__ = ("_ahead_ms", "_interval_ms", "_left", "every_ms", "kind")
 
@@ -184,7 +184,7 @@ class ExpiryCheck(Due):
         self.every_ms = self._interval_ms = interval_ms
         self._left: Iterator[Any] | None = None
         self._ahead_ms = 0
-        """By how much the wall clock was ahead of the monotonic one at the last check."""
+        """The wall clock minus the monotonic clock at the last check."""
 
     def start(self, deadlines: Deadlines, now: Now, first_ms: int) -> None:
         """Start the checks after a load. `first_ms`: the time from now to the first check."""
@@ -194,8 +194,8 @@ class ExpiryCheck(Due):
     def run(
         self, deadlines: Deadlines, now: Now, begin: Callable[[], Iterator[Any]], check: Callable[[Iterator[Any]], bool]
     ) -> None:
-        """Begin a check, or go on with it. `begin` returns all that is to be checked. `check` checks some of it, and
-        returns whether these were the last.
+        """Begin or continue a check. `begin` returns an iterator over all ids to be checked. `check` checks the next of
+        them, and returns whether no id remains.
         """
         if self._left is None:
             before_ms, self._ahead_ms = self._ahead_ms, now.wall_ms - now.mono_ms
@@ -211,7 +211,7 @@ class ExpiryCheck(Due):
 
 
 MAX_LATE_ANSWERS: Final = 4_096
-"""How many late answers are kept. The oldest are dropped."""
+"""How many late answers are kept. Older ones are dropped."""
 
 
 class LateAnswers:
@@ -228,15 +228,15 @@ class LateAnswers:
         self._late: deque[tuple[int, int]] = deque(maxlen=MAX_LATE_ANSWERS)
 
     def late(self, began_ms: int, ended_ms: int) -> None:
-        """A request that arrived at `began_ms` was answered only at `ended_ms`. Call it in the order of the ends."""
+        """Note that a request of `began_ms` was answered only at `ended_ms`. Calls are in the order of `ended_ms`."""
         self._late.append((began_ms, ended_ms))
 
     def until(self, heard_ms: int, patience_ms: int, now_ms: int, *, is_own: bool = True) -> int:
-        """Until when a client that sent something at `heard_ms` may be silent.
+        """Return the time until which a client that sent bytes at `heard_ms` may be silent.
 
-        That is `patience_ms`, and longer when answers were late. If the client sent a request at `heard_ms` (`is_own`),
-        the time begins with the answer. If no answer left for half of that time, another request of the client may have
-        waited. Then the time begins after that wait.
+        The client may be silent for `patience_ms`, or longer after late answers. If it sent a request at `heard_ms`
+        (`is_own`), `patience_ms` begins with the answer. If an answer was late by half of `patience_ms`, another
+        request of the client may have waited. Then `patience_ms` begins after that wait.
         """
         until_ms = heard_ms + patience_ms
         if not self._late and self.since_ms == NEVER:
@@ -252,4 +252,4 @@ class LateAnswers:
 
 
 NO_LATE_ANSWERS: Final = LateAnswers()
-"""The value for "no answer was late", never to be changed."""
+"""An object for "no answer was late". It must never be changed."""

@@ -10,7 +10,7 @@ from muster.protocol.message import Message
 
 
 class Now(NamedTuple):
-    """The present time by the only clock of the process."""
+    """The present time, as the runtime has read it."""
 
     mono_ms: int
     """Monotonic milliseconds, for deadlines."""
@@ -19,21 +19,21 @@ class Now(NamedTuple):
 
 
 Respond = Callable[[Message], object]
-"""Takes the response to one request. The core never calls it, but puts it beside the response in an `Output`."""
+"""A function that takes a response. The core never calls it: an `Output` has it beside the response."""
 Reply = tuple[Respond, Message]
 """A response in the newest version of its message, and the function that takes it."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Client:
-    """The sender of the requests of one connection, as groups keep it (Kafka's clientId and clientHost)."""
+    """The client of one connection, as groups know it (Kafka's clientId and clientHost)."""
 
     client_id: str
     """The client id in the request header; "" for null."""
     host: str
     """"/" and the client's address without a port."""
     seen: Callable[[Sequence[str]], Container[str]] | None = None
-    """Returns the topics, out of the given ones, that the client may see; None: all topics."""
+    """A function that returns which of these topics the client may see; None: the client may see all topics."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -80,7 +80,7 @@ class Producer(NamedTuple):
 
 
 class TransactionalBatch(NamedTuple):
-    """Records of a transaction that was open when they were written. They count once it is committed."""
+    """Records of an open transaction. They count once the transaction is committed."""
 
     producer_id: int
     producer_epoch: int
@@ -90,7 +90,7 @@ class TransactionalBatch(NamedTuple):
 
 
 class EndTransaction(NamedTuple):
-    """The end of a producer's open transaction, as its marker says it."""
+    """The end of a producer's open transaction, as the marker in the log names it."""
 
     producer_id: int
     producer_epoch: int
@@ -102,7 +102,7 @@ NOTHING: tuple[()] = ()
 
 
 class Output:
-    """The result of one command, or of time that passed. The package docstring says what the runtime does with it."""
+    """The result of one call. The package docstring says what the runtime does with an output."""
 
     __slots__ = ("events", "records", "replies")
 

@@ -1,10 +1,10 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones.
+"""AddPartitionsToTxn: partitions become part of a transaction. The first partitions begin the transaction.
 
 With verify_only (KIP-890) the request only checks whether partitions are part of the transaction. AddOffsetsToTxn adds
 a partition of `__consumer_offsets`. The server's own check before a transaction's first batch follows the same rules.
 
 Kafka keeps the partitions in a HashSet<TopicPartition>, and groups them in a HashMap by topic for the record. The order
-here is the same, up to `MAX_ORDERED` partitions. Further partitions follow these.
+here is the same, up to `MAX_ORDERED` partitions. In a larger transaction new partitions follow the earlier ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.protocol.messages.add_partitions_to_txn import (
 )
 
 MAX_ORDERED: Final = 1_000
-"""The limit for partitions in Kafka's order: some 2 ms."""
+"""A transaction of more partitions does not have Kafka's order: so many take some 2 ms."""
 
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 
@@ -39,7 +39,7 @@ _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 def with_more(
     present: Mapping[str, Collection[int]], more: Iterable[tuple[str, Iterable[int]]]
 ) -> dict[str, dict[int, None]]:
-    """The partitions of `present` and `more`, by topic, in the order of the record that adds `more`."""
+    """The partitions of `present` and `more`, by topic, in their order in the record that adds `more`."""
     added: dict[str, dict[int, None]] = {}
     for topic, partitions in more:
         added.setdefault(topic, {}).update(dict.fromkeys(partitions))
@@ -54,7 +54,7 @@ def with_more(
     count = _count(merged)
     if count == 1:
         return merged
-    # The first partition of a topic inserts the topic into the map, by computeIfAbsent: at the head of its bucket.
+    # Java's computeIfAbsent inserts a topic with its first partition, at the head of the topic's bucket.
     ordered: dict[str, dict[int, None]] = {}
     for topic, partition in _in_set(_each(merged), max(capacity_of_copy(before), _buckets_for(count))):
         ordered.setdefault(topic, {})[partition] = None
@@ -87,9 +87,9 @@ def _buckets_for(count: int) -> int:
 
 
 MAX_PARTITIONS: Final = 50_000
-"""The largest number of partitions of one transaction: adding so many takes some 30 ms."""
+"""The largest number of partitions of one transaction, which take some 30 ms to add."""
 _A_RECORD: Final = 160
-"""An upper bound for the bytes of a record without its names and partitions."""
+"""An upper bound for the bytes of a record without the transactional id and the partitions."""
 _A_TOPIC: Final = 12
 _A_PARTITION: Final = 4
 
@@ -105,7 +105,7 @@ def of_partitions(partitions: Mapping[str, Sized]) -> int:
 
 
 _Decision = tuple[int, Partitions | None]
-"""An error for all partitions; or NONE and the partitions of the open transaction, where others are refused."""
+"""An error for all partitions; or NONE and the partitions of the open transaction: only these get no error."""
 
 
 _NO_ERROR: Final[_Decision] = (ErrorCode.NONE, None)
@@ -119,7 +119,7 @@ def _error_of(decision: _Decision, topic: str, partition: int) -> int:
 
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
-    """Answer an AddPartitionsToTxn: each of its transactions is decided by itself."""
+    """Answer an AddPartitionsToTxn: a refused transaction does not refuse the request's other transactions."""
     left = step.max_bytes - HEADER
     rows = []
     for row in request.transactions:
@@ -134,7 +134,7 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
 
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
-    """Answer the server's own check."""
+    """Answer the server's check before a transaction's first batch."""
     decision, _ = _decide(step, command, asked, step.max_bytes - HEADER)
     errors: dict[tuple[str, int], int] = {}
     if decision != _NO_ERROR:
@@ -143,7 +143,7 @@ def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) 
 
 
 def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_Decision, int]:
-    """Add the partitions, or only check them. Returns the errors, and how many of the `left` bytes were used."""
+    """Add the partitions, or only check them. Returns the errors, and how many bytes the record takes of `left`."""
     used, present = 0, None
     if asked.verify_only:
         error, present = _verify(step, asked)
@@ -173,8 +173,8 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
         return ErrorCode.NONE, 0
     used = of_record(asked.transactional_id, names_size)
     if used > left:
-        # A transaction that is too large alone is refused, as on Kafka. If other transactions took the room, the client
-        # may send it again.
+        # A transaction that is too large alone is refused, as on Kafka. If earlier transactions of the request left too
+        # few bytes, the client may send this one again.
         is_alone_too_large = used > step.max_bytes - HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
@@ -200,12 +200,12 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
 
 
 class _Addition(NamedTuple):
-    """The result of adding partitions to those of a transaction. Many transactions share it: never change it."""
+    """The partitions of a transaction with added ones. Many transactions share this object: never change it."""
 
     new: Mapping[str, Sequence[int]]
     """The requested partitions that the transaction did not have."""
     partitions: Partitions
-    """All partitions of the transaction, in the order of the record."""
+    """All partitions of the transaction, in their order in the record."""
     total: int
     """The number of all partitions."""
     size: int
@@ -213,9 +213,9 @@ class _Addition(NamedTuple):
 
 
 _Key = tuple[tuple[str, tuple[int, ...]], ...]
-"""Partitions by topic, in their order."""
+"""Partitions by topic, both in the order of the request or the record."""
 FEW: Final = 8
-"""Additions of at most this many partitions are remembered: most transactions add the same few partitions."""
+"""Results of at most this many partitions are cached: most transactions add the same few partitions."""
 
 
 def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition | None:
@@ -245,7 +245,7 @@ def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition
 
 
 def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:
-    """How many of the requested partitions need not be added: they are present, or are requested twice."""
+    """How many of the requested partitions are present already, or are requested twice."""
     new = _not_there(present, asked)
     return sum(map(len, asked.values())) - sum(map(len, new.values()))
 

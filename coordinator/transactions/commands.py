@@ -1,4 +1,4 @@
-"""The input of the transaction core: its settings, and the commands besides plain requests. No class has behaviour."""
+"""The input of the transaction core: its settings, and commands that are not requests of the protocol. Only data."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class TransactionCommand(Command):
     client_transaction_version: int = 0
     """Kafka's TransactionVersion of the client: 2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0."""
     spare_producer_id: int = -1
-    """A fresh, durable producer id for InitProducerId and EndTxn. -1 for other requests, and after its use."""
+    """A fresh, durable producer id for InitProducerId and EndTxn. -1 for other requests, and after the id was used."""
 
     def use_spare_id(self) -> int:
-        """Use the fresh producer id, and return it. -1 when the command has none."""
+        """Return the fresh producer id, and mark this id as used. -1 when the command has none."""
         taken, self.spare_producer_id = self.spare_producer_id, -1
         return taken
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class PartitionsAsked(Message):
-    """AddPartitionsToTxn for one transactional id, sent by the server before it appends records."""
+    """The server's own AddPartitionsToTxn for one transactional id, before it appends records."""
 
     transactional_id: str
     producer_id: int
@@ -66,10 +66,10 @@ class PartitionErrors(Message):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListCommand(TransactionCommand):
-    """A ListTransactions for some ids of a shard. All 100,000 ids at once would take too long."""
+    """A ListTransactions for some ids of a shard. A shard may have 100,000 ids: all at once would take too long."""
 
     among: Sequence[str] = field(kw_only=True)
-    """Only these ids are checked. An id that was removed meanwhile is left out."""
+    """The ids to be checked. An id that was removed meanwhile is left out."""
 
 
 class MarkersWritten(NamedTuple):
@@ -78,4 +78,4 @@ class MarkersWritten(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    """The producer epoch in the request for the markers."""
+    """The producer epoch in the WriteTxnMarkersRequest."""

@@ -1,7 +1,7 @@
-"""TransactionCore: the entry to the core of transactions. Tables name the functions that decide.
+"""TransactionCore: the entry to the core of transactions. `REQUESTS` and `DEADLINES` name the functions that decide.
 
 DescribeTransactions and ListTransactions are answered here. The caller of ListTransactions asks for some ids at a time,
-and checks the pattern itself: 100,000 ids take long.
+because 100,000 ids take long. It filters by the pattern.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def list_transactions(step: Step, command: ListCommand, request: ListTransaction
     asked = set(request.state_filters)
     states = asked.intersection(STATES)
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in states]
-    producer_ids = frozenset(request.producer_id_filters)  # the handler's own list: no copy
+    producer_ids = frozenset(request.producer_id_filters)  # the handler gives the list away, so no copy is made
     least_ms = request.duration_filter
     # As on Kafka, a transaction that has not begun yet counts as begun in 1970.
     newest_ms = step.now.wall_ms - least_ms
@@ -110,9 +110,9 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {TIMEOUTS: on_time
 class TransactionCore:
     """The transactional ids of one partition of `__transaction_state`, with the methods of `StateMachine`.
 
-    A transaction ends with a WriteTxnMarkersRequest among the replies, for `send_markers(id)`, when the decision is
-    durable. `MarkersWritten` is the answer, when each partition has its marker or is deleted. A load gives that reply
-    again for each transaction that was about to end.
+    When the end of a transaction is decided, the replies have a WriteTxnMarkersRequest for `send_markers(id)`.
+    `MarkersWritten` is the answer, when each partition has its marker or is deleted. A load gives the
+    WriteTxnMarkersRequest again for each transaction that was about to end.
     """
 
     __slots__ = ("_expiry", "_first_check_ms", "_state", "deadlines")
@@ -147,7 +147,7 @@ class TransactionCore:
         return len(self._state.transactions)
 
     def producers_among(self, producer_ids: Collection[int]) -> set[int]:
-        """The ids among `producer_ids` that a transactional id has, will have, or had until the epochs were used up."""
+        """Which of `producer_ids` a transactional id has, will have next, or had until their epochs were used up."""
         wanted, found = frozenset(producer_ids), set[int]()
         for one in self._state.transactions.values():
             if one.producer_id in wanted or one.previous_producer_id in wanted or one.next_producer_id in wanted:
@@ -155,7 +155,7 @@ class TransactionCore:
         return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle a command. `max_bytes`: the limit for a batch now. Raises TypeError for any other request."""
+        """Handle a command. `max_bytes`: the present limit for a batch. Raises TypeError for an unknown request."""
         step = Step(self._state, now, max_bytes)
         if isinstance(command, MarkersWritten):
             end_txn.written(step, command)
@@ -171,29 +171,29 @@ class TransactionCore:
         """Handle the deadlines that are due by `now`."""
         step = Step(self._state, now)
         while (deadline := self.deadlines.pop_due(now.mono_ms)) is not None:
-            # The core has two deadlines. Each continues later with the rest of its work.
+            # The core has two deadlines. Each does a part of its work, and is set again for the remaining work.
             DEADLINES[deadline.kind](step, deadline)
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` is to be called. None: not before the next command."""
+        """When `advance` is to be called; None if only a command can change that."""
         return self.deadlines.next_ms()
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records of the log, in its order. Returns their number."""
+        """Replay records in the order of the log. Returns their number."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Replay records like all others: no coordinator writes its own records in a transaction."""
+        """Replay records as `replay` does: a coordinator never writes its own records in a transaction."""
         return self.replay(batch.records, now)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:  # noqa: ARG002  # see `replay_transactional`
-        """Do nothing: see `replay_transactional`."""
+        """Do nothing, since `replay_transactional` has replayed the records."""
         yield from ()
         return ()
 
     def loaded(self, now: Now) -> Output:
-        """End the load: transactions that were about to end get their markers once more."""
+        """End the load: request the markers of ending transactions once more."""
         step = Step(self._state, now)
         timeouts.start_timeouts(step)
         self._expiry.start(self.deadlines, now, self._first_check_ms)
@@ -204,6 +204,6 @@ class TransactionCore:
         return step
 
     def resign(self, error_code: int) -> Output:  # noqa: ARG002  # no request waits here
-        """Give the ids up. The core cannot be used afterwards."""
+        """Give up all ids. The core cannot be used afterwards."""
         self.deadlines.clear()
         return Output()

@@ -1,8 +1,8 @@
-"""How transactions end: EndTxn, the decision, the markers, the record of completion.
+"""The end of a transaction: EndTxn, the decision, the markers, the record of completion.
 
 The decision cannot be reversed once it is in the log. Then each partition gets a marker. The last record says that all
-markers are written, and the id is free for the next transaction. EndTxn has two tables. One is for clients that get a
-new epoch with each end (EndTxn 5, KIP-890), the other for older clients.
+markers are written, and the id is free for the next transaction. EndTxn has two tables. `NEW_CLIENT` is for clients
+that get a new epoch with each end (EndTxn 5, KIP-890), `OLD_CLIENT` for older clients.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NO_CLIENT = Client("", "")
 def fence(
     step: Step, one: Transaction, cause: str, use_spare_id: Callable[[], int], client: Client = NO_CLIENT
 ) -> tuple[Reply | None, int]:
-    """Abort an open transaction with the next epoch, so that its producer is fenced. Returns what `prepare` returns."""
+    """Abort an open transaction with the next epoch, which fences its producer. Returns what `prepare` returns."""
     fencing = after(one.transactional_id, one.state, FENCED)
     return prepare(step, one, FENCE_ABORTED, TV_2, cause, use_spare_id, client, state=fencing)
 
@@ -63,9 +63,9 @@ def prepare(
     *,
     state: str | None = None,
 ) -> tuple[Reply | None, int]:
-    """Decide how a transaction ends. Returns the work to do once the decision is durable, and the error.
+    """Decide how a transaction ends. Returns the request for the markers, if they are to be written, and the error.
 
-    With `version` 2 each end gives the next epoch. If no producer may have that epoch, the next transaction has another
+    With `version` 2 each end gives the producer its next epoch. If no epoch is left, the next transaction has another
     producer id, which `use_spare_id` returns.
     """
     producer_epoch, last_producer_epoch = one.producer_epoch, one.last_producer_epoch
@@ -132,7 +132,7 @@ def written(step: Step, done: MarkersWritten) -> None:
 
 
 def producer_after(one: Transaction) -> tuple[int, int]:
-    """Producer id and epoch of the next transaction. The end of this one is decided, but not complete."""
+    """Producer id and epoch of the next transaction, when the end of the present one is decided, but not complete."""
     if one.version >= TV_2 and one.next_producer_id != NO_PRODUCER_ID:
         return one.next_producer_id, 0
     return one.producer_id, one.producer_epoch
@@ -143,7 +143,7 @@ def _complete(step: Step, one: Transaction) -> None:
     ending = step.state.endings.pop(one.transactional_id, None)
     next_producer_id, next_producer_epoch = producer_after(one)
     wall_ms = step.now.wall_ms
-    # The records of the transaction have the epoch before the one that its end gave.
+    # The records of the transaction have the earlier epoch: the end gave the producer the next one.
     epoch = max(one.producer_epoch - 1, 0) if one.version >= TV_2 else one.producer_epoch
     step.event(
         events.COMMITTED if is_committed else events.ABORTED,
@@ -190,7 +190,7 @@ OLD_CLIENT: Final[Mapping[tuple[str, bool], str]] = MappingProxyType(
         (EMPTY, ABORT): REFUSED,
     }
 )
-"""EndTxn 0-4 of the newest producer, by state and by the requested end."""
+"""What EndTxn 0-4 of the newest producer does, by state and by the requested end."""
 
 NEW_CLIENT: Final[Mapping[tuple[str, bool, bool], str]] = MappingProxyType(
     {
@@ -208,7 +208,7 @@ NEW_CLIENT: Final[Mapping[tuple[str, bool, bool], str]] = MappingProxyType(
         (COMPLETE_ABORT, ABORT, True): DONE_ALREADY,
     }
 )
-"""EndTxn 5, by state, by the requested end, and by whether it is a retry: with the epoch before."""
+"""What EndTxn 5 does, by state, by requested end, and by whether it is a retry (with the previous epoch)."""
 
 
 def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> None:
@@ -237,7 +237,7 @@ def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> N
 
 
 def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """The error, or the decision."""
+    """Returns an error, and what the table says."""
     if request.producer_id != one.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ""
     if request.producer_epoch != one.producer_epoch:
@@ -248,12 +248,12 @@ def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
 
 
 def _decide_new(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """The error, or the decision."""
+    """Returns an error, and what the table says."""
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ""
     epoch, present = request.producer_epoch, one.producer_epoch
     is_after_last = request.producer_id == one.previous_producer_id and epoch == LAST_EPOCH - 1 and present == 0
-    # An end that an older client requested gave no epoch. The epoch before belongs to a fenced producer.
+    # An EndTxn of an older client gave no epoch. The previous epoch then belongs to a fenced producer.
     gave_epoch = one.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and one.version >= TV_2
     is_retry = gave_epoch and (is_after_last or present == epoch + 1)
     if request.producer_id != one.producer_id and not is_after_last:

@@ -1,9 +1,9 @@
 """What the transaction core reports for the history: kinds of events, their facts, and causes.
 
-Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). It has one COMMITTED or ABORTED,
-once each partition has its marker. After a restart ENDING is not reported again. Kinds and causes are words of the
-schema in `docs/events.md`: they are never renamed. The constant of each kind names its facts. Times are wall ms.
-"topics" are partitions by topic, with those of `__consumer_offsets`.
+Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). A transaction has one COMMITTED
+or ABORTED, when each partition has its marker. After a restart ENDING is not reported again. Kinds and causes are words
+of the schema in `docs/events.md`: they are never renamed. The docstring of each kind names its facts. Times are wall
+ms. "topics" are partitions by topic, with those of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Event(NamedTuple):
 INITIALIZED: Final = "producer_initialized"
 """cause (NEW_ID, NEW_PRODUCER, SAME_PRODUCER), timeout_ms, client_id, host.
 
-fenced_producer_id and fenced_producer_epoch: of the producer before, which is fenced now; -1 without one.
+fenced_producer_id and fenced_producer_epoch: of the previous producer, which is fenced now; -1 without one.
 """
 BEGUN: Final = "transaction_begun"
-"""start_ms, timeout_ms, client_id, host. PARTITIONS_ADDED of its first partitions follows."""
+"""start_ms, timeout_ms, client_id, host. PARTITIONS_ADDED of the first partitions follows."""
 PARTITIONS_ADDED: Final = "partitions_added"
 """topics (only the new ones), start_ms, partitions (how many the transaction has now)."""
 ENDING: Final = "transaction_ending"
-"""The end of a transaction is decided. The epoch is that of the transaction's records.
+"""The end of a transaction is decided. The event's epoch is the epoch of the transaction's records.
 
 * is_committed, cause (BY_CLIENT, TIMED_OUT, NEW_PRODUCER), start_ms, open_ms, partitions (how many).
 * version: Kafka's transaction version, 0 or 2. client_id and host: "" when no client requested the end.
@@ -51,7 +51,7 @@ version, next_producer_id and next_producer_epoch (of the next transaction).
 ABORTED: Final = "transaction_aborted"
 """The facts are those of COMMITTED."""
 FENCED: Final = "producer_fenced"
-"""A request of a producer was refused: a newer producer has the id, or its transaction timed out.
+"""A request of a producer was refused: a newer producer has the id, or the producer's transaction timed out.
 
 api, error (Kafka's code), client_id, host, current_producer_id, current_producer_epoch.
 """
@@ -91,7 +91,7 @@ def refused(
     error: int,
     **facts: object,
 ) -> Event:
-    """Report a refused request: as FENCED with its facts, or as REQUEST_REFUSED."""
+    """The event of a refused request: FENCED with its `facts`, or REQUEST_REFUSED."""
     facts["api"] = getattr(request, "api", None) or type(request).__name__.removesuffix("Request")
     facts["error"] = error
     facts["client_id"] = client.client_id

@@ -25,11 +25,11 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_SPARE: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""The error without a spare producer id: Kafka's while it waits for its next block of ids."""
+"""The error without a spare producer id. Kafka has the same error while it waits for its next block of ids."""
 
 
 def refusal(request: InitProducerIdRequest, settings: TransactionSettings) -> int:
-    """The error of a request that would be refused for every transactional id; else NONE."""
+    """The error of a request that is invalid whatever its transactional id; else NONE."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -62,11 +62,11 @@ def handle(step: Step, command: TransactionCommand, request: InitProducerIdReque
 
 
 def _fenced(one: Transaction, request: InitProducerIdRequest) -> int:
-    """Whether the id is busy, or the producer that asks for its next epoch (KIP-360) is no longer the newest."""
+    """The error if the id's transaction is ending, or if a producer that asks for its next epoch is fenced."""
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     expected = request.producer_id
-    # A request with the previous id may be a retry after all epochs were used: its answer was lost.
+    # A request with the previous id may be a retry, whose first answer had the new id and was lost.
     if expected in (NO_PRODUCER_ID, one.producer_id) or (
         expected == one.previous_producer_id and is_exhausted(request.producer_epoch)
     ):
@@ -79,7 +79,7 @@ def _new_id(step: Step, command: TransactionCommand, request: InitProducerIdRequ
     if producer_id == NO_PRODUCER_ID:
         return NO_SPARE
     one = Transaction(request.transactional_id or "")
-    one.producer_id = producer_id  # as on Kafka, the first record has the same id as previous id
+    one.producer_id = producer_id  # as on Kafka, the first record also has this id as its previous id
     _give(step, command, request, one, (producer_id, 0, NO_PRODUCER_EPOCH), events.NEW_ID)
     return ErrorCode.NONE
 
@@ -113,7 +113,7 @@ def _give(
     following: tuple[int, int, int],
     cause: str,
 ) -> None:
-    """Give the id to a producer. `following`: producer id and epoch, and `Transaction.last_producer_epoch`."""
+    """Give the transactional id to a producer. `following`: its id and epoch, and `Transaction.last_producer_epoch`."""
     producer_id, producer_epoch, last_producer_epoch = following
     fenced = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if cause == events.NEW_PRODUCER:

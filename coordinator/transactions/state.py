@@ -1,6 +1,6 @@
-"""The state of one transaction core, and a step: one command, or time that passes. This module decides nothing.
+"""The state of one transaction core, and a step: one call of the core. This module decides nothing.
 
-Records change the state in one way, live and in replay (`State.evolve`). A step collects the output.
+Records change the state in one way, live and in replay (`State.evolve`). A step collects the output of the call.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from muster.protocol.messages.transaction_records.transaction_log import (
 )
 
 TIMEOUTS: Final = "timeouts"
-"""Kind of the deadline of a check for transactions that are open for too long."""
+"""The kind of the deadline of a check for transactions that are open for too long."""
 
 
 class Ending(NamedTuple):
-    """The cause of a decided end, and the time of the decision (wall ms). The log does not have this."""
+    """The cause of a decided end, and the time of the decision (wall ms). The log has neither."""
 
     cause: str
     since_ms: int
 
 
 class Timeouts(Due):
-    """The deadline of the next check for timeouts, and the progress of the present one
+    """The deadline of the next check for timeouts, and the progress of the present check
     (`timeouts.on_timeouts_deadline`).
     """
 
@@ -57,12 +57,12 @@ class Timeouts(Due):
         super().__init__("")
         self.next_producer_id = next_producer_id
         self.first_ms = 0
-        """Monotonic time of the first check. All other checks are whole intervals later."""
+        """Monotonic time of the first check. Later checks are a whole number of intervals after this time."""
         self.left: Iterator[str] | None = None
 
 
 class State:
-    """The transactional ids of one partition of the topic of transactions."""
+    """The transactional ids of one partition of `__transaction_state`."""
 
     __slots__ = (
         "_timeouts_ms", "deadlines", "endings", "ongoing", "send_markers", "settings", "timeouts", "transactions",
@@ -75,7 +75,7 @@ class State:
         self.settings = settings
         self.timeouts = timeouts
         self.send_markers = send_markers
-        """Returns, for a transactional id, the function that takes its WriteTxnMarkersRequest."""
+        """A function of a transactional id. It returns the function that takes the id's WriteTxnMarkersRequest."""
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
         """The ids whose transaction is open."""
@@ -134,7 +134,7 @@ _SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class Step(Output):
-    """The output while it grows, with its input: the state, the time, and how many bytes its records may have."""
+    """The output of one call while it grows, and the call's input: state, time, and the limit for records' bytes."""
 
     __slots__ = ("max_bytes", "now", "state")
 
@@ -169,8 +169,8 @@ class Step(Output):
         start_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Let `event` happen to an id. Its record changes the state. Fields that are not given stay. `state`: the state
-        before the event, if the id only passes through that state.
+        """Let `event` happen to an id: write a record, which changes the state. Fields of None stay as they are.
+        `state`: the state before the event, if that state exists only within this step.
         """
         one = transaction
         transactional_id = one.transactional_id
@@ -198,7 +198,7 @@ class Step(Output):
         self.state.evolve(key, value, last, partitions)
 
     def remove(self, transaction: Transaction, event: str) -> None:
-        """Remove an id by `event`: write its tombstone."""
+        """Remove an id because of `event`, and write its tombstone."""
         transactional_id = transaction.transactional_id
         after(transactional_id, transaction.state, event)
         key = TransactionLogKey(transactional_id)
@@ -206,7 +206,7 @@ class Step(Output):
         self.state.evolve(key, None)
 
     def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
-        """Report an event for the history (`events`). `producer_epoch`: an epoch that is not the present one."""
+        """Report an event for the history (`events`). `producer_epoch`: the epoch, if not the present one."""
         one = transaction
         epoch = one.producer_epoch if producer_epoch is None else producer_epoch
         self.events.append(Event(kind, one.transactional_id, one.producer_id, epoch, facts))
@@ -214,7 +214,7 @@ class Step(Output):
     def refused(
         self, command: Command, transactional_id: str, producer_id: int, producer_epoch: int, error: int
     ) -> None:
-        """Report for the history that a request was refused, if `error` says so."""
+        """Report for the history that a request was refused, if `error` means a refusal."""
         if error in _SAID_ONLY:
             return
         present = self.state.transactions.get(transactional_id)

@@ -1,8 +1,8 @@
-"""Ends transactions that are open for too long, and ids that are unused for too long. Both checks run in slices.
+"""Aborts transactions that are open for too long, and removes ids that are unused for too long, in slices.
 
-A transaction that is open for longer than its timeout is aborted, and its producer fenced. As on Kafka the checks are
-`transaction.abort.timed.out.transaction.cleanup.interval.ms` apart, by the wall clock. When no transaction is open, no
-check runs. Ids that are idle for `transactional.id.expiration.ms` are removed, every
+A transaction that is open for longer than its timeout, by the wall clock, is aborted, and its producer fenced. As on
+Kafka this is checked every `transaction.abort.timed.out.transaction.cleanup.interval.ms`, while a transaction is open.
+Ids that are unused for `transactional.id.expiration.ms` are removed. This is checked every
 `transaction.remove.expired.transaction.cleanup.interval.ms`.
 """
 
@@ -17,9 +17,9 @@ from muster.coordinator.transactions.state import Step, Timeouts
 from muster.coordinator.transactions.transaction import EXPIRED, IDLE, NEVER_TIMES_OUT_MS
 
 SLICE: Final = 10_000
-"""How many open transactions are checked at once: a millisecond."""
+"""How many open transactions are checked in one slice, which takes a millisecond."""
 MAX_ABORTS: Final = 200
-"""How many transactions are aborted at once: some 5 ms."""
+"""How many transactions are aborted in one slice, which takes some 5 ms."""
 
 
 def start_timeouts(step: Step) -> None:
@@ -30,7 +30,7 @@ def start_timeouts(step: Step) -> None:
 
 
 def watch(step: Step) -> None:
-    """Let the next check run, because a transaction is open."""
+    """Set the deadline of the next check, if a transaction is open."""
     state, timeouts = step.state, step.state.timeouts
     if timeouts.due_ms == NEVER and state.ongoing:
         interval_ms = state.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -48,7 +48,7 @@ def on_timeouts_deadline(step: Step, timeouts: Timeouts) -> None:
         one = state.ongoing.get(transactional_id)
         if one is not None and _is_over(one.start_ms, one.timeout_ms, step.now.wall_ms):
             markers, _ = end_txn.fence(step, one, events.TIMED_OUT, timeouts.next_producer_id)
-            # Without a producer id for the next transaction, the next check tries again.
+            # Without a fresh producer id the transaction stays open until the next check.
             aborted += 1
             if markers is not None:
                 step.replies.append(markers)
@@ -64,11 +64,11 @@ def _is_over(start_ms: int, timeout_ms: int, wall_ms: int) -> bool:
 
 
 EXPIRY: Final = "expiry"
-"""Kind of the deadline of a check."""
+"""The kind of the deadline of a check for expired ids."""
 EXPIRY_SLICE: Final = 10_000
-"""How many ids are checked at once: a millisecond."""
+"""How many ids are checked in one slice, which takes a millisecond."""
 MAX_REMOVED: Final = 500
-"""How many ids are removed at once: some milliseconds, and some 10 kB of tombstones."""
+"""How many ids are removed in one slice: this takes some ms, and writes some 10 kB of tombstones."""
 
 
 def on_expiry_deadline(step: Step, check: ExpiryCheck) -> None:

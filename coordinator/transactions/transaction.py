@@ -72,7 +72,7 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 )
 
 IDLE: Final = frozenset((EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT))
-"""No transaction is open, and no transaction is ending: a new one may begin, and the id may expire."""
+"""No transaction is open or ending: a new transaction may begin, and the id may expire."""
 ENDING: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
 """The end of the transaction is decided, and its markers are being written: all other requests have to wait."""
 
@@ -88,23 +88,23 @@ def after(transactional_id: str, state: str, event: str) -> str:
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""The greatest epoch. No producer gets it, so that a producer with the greatest allowed epoch can be fenced."""
+"""The greatest epoch, which no producer gets: it fences a producer with the epoch before."""
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 """The timeout of a transaction of a distributed two-phase commit (KIP-939)."""
 TV_0: Final = 0
 TV_2: Final = 2
-"""Kafka's transaction versions of clients. Version 1 differs from 0 only in the version of records."""
+"""Kafka's transaction versions of clients. Version 1 differs from version 0 only in the version of records."""
 
 Partitions = Mapping[str, Collection[int]]
-"""Partitions by topic, in the order in which records name them."""
+"""Partitions by topic, both in the order of the record."""
 NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. A node may have 100,000 of these objects, so each is small. Only `State.evolve` changes it.
+    """One transactional id. A node may have 100,000 such objects, so each is small. Only `State.evolve` changes them.
 
-    `last_producer_epoch`: the epoch before the present one, if the same producer had both. No record has it, so it is
-    -1 after a load, as on Kafka.
+    `last_producer_epoch`: the previous epoch, if the same producer had it. No record has this field, so it is -1 after
+    a load, as on Kafka.
     """
 
     __slots__ = (
@@ -120,13 +120,13 @@ class Transaction:
         self.state = EMPTY
         self.partitions: Partitions = NO_PARTITIONS
         self.start_ms = self.updated_ms = -1
-        """Wall times: of the begin of the last transaction (-1 before the first one), and of the last record."""
+        """Wall times of the beginning of the last transaction (-1 before the first), and of the last record."""
         self.version = TV_0
-        """Kafka's clientTransactionVersion, of the client that caused the last change."""
+        """Kafka's clientTransactionVersion of the client that caused the last change."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer's epochs are used up: the next epoch then has another producer id."""
+        """Whether the producer's epochs are used up, so that the next epoch needs another producer id."""
         return is_exhausted(self.producer_epoch)
 
     @property
@@ -141,7 +141,7 @@ class Transaction:
         timeout_ms: int,
         partitions: Partitions | None = None,
     ) -> None:
-        """Set the fields from a record. `timeout_ms` and `partitions` are the record's, as shared objects."""
+        """Set the fields from a record. `timeout_ms` and `partitions` are equal to the record's, but shared objects."""
         producer_id, previous = value.producer_id, value.previous_producer_id
         self.producer_id = producer_id
         self.previous_producer_id = producer_id if previous == producer_id else previous

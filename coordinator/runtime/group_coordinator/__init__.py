@@ -1,1 +1,1 @@
-"""The group coordinator's side of the runtime: records as bytes, answers when it cannot serve, log lines."""
+"""The group coordinator's part of the runtime: its shards, records as bytes, and answers while it cannot serve."""

@@ -29,7 +29,7 @@ from muster.protocol.message import Message
 log = structlog.get_logger("muster.groups")
 
 Notify = Callable[[Any], object]
-"""Gives the core of the shard an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
+"""A function that gives the shard's core an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
 NAMES_AT_ONCE = 200
 
 
@@ -52,9 +52,9 @@ def helpers(
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
 ) -> Helpers:
-    """The helpers of one shard, which do large work in jobs. `assignors`: None stands for Muster's own.
+    """The helpers of one shard, which do large work in jobs. `assignors`: None stands for Muster's assignors.
 
-    `call_soon` calls a function in the next iteration of the event loop. Without it nothing is postponed.
+    `call_soon` calls a function in the next iteration of the event loop. Without `call_soon` no answer is postponed.
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
@@ -112,7 +112,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
 
 
 def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
-    """The patterns, the cheapest first: so a pattern that uses the whole budget takes nothing from the others."""
+    """The patterns, the cheapest first: if a pattern uses up the budget, the cheaper ones have been matched."""
     if len(texts) == 1:
         return texts
     sizes: dict[str, int] = {}
@@ -136,12 +136,12 @@ def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]
 
 
 FEW_TOPICS: Final = 500
-"""The hashes of at most this many new topics are left to the group that needs them: 2 ms."""
+"""Up to this many new topics are hashed without a job (2 ms), by the group that needs the hashes."""
 HASHED_AT_ONCE: Final = 50
 
 
 class TopicHasher:
-    """Gets each new image of the topics, and hashes many new topics in a job. A group may name 10,000 new topics."""
+    """Hashes the new topics of each image, many topics in a job. A group may subscribe to 10,000 new topics."""
 
     def __init__(self, job_queue: JobQueue, rack: str | None) -> None:
         """`rack`: the rack of this node, as the groups know it."""

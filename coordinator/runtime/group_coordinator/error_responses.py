@@ -1,4 +1,4 @@
-"""The answers of a coordinator that cannot ask the groups: it loads, is not active, or could not write.
+"""The answers of a coordinator without access to the groups: it is loading, is not active, or could not write.
 
 The answers have Kafka's shape: an error of the whole answer, or an error in each row.
 """
@@ -53,8 +53,8 @@ def _join(request: JoinGroupRequest, code: int) -> Message:
 
 
 def _sync(_: SyncGroupRequest, code: int) -> Message:
-    # In this answer LOAD_IN_PROGRESS is fatal to Java's consumer and to aiokafka. Both handle the code of Kafka before
-    # 4.0.
+    # In a SyncGroup's answer LOAD_IN_PROGRESS is fatal to Java's consumer and to aiokafka. Both handle the code of
+    # Kafka before 4.0.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     return SyncGroupResponse(error_code=code)
@@ -122,17 +122,17 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
         groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
     ),
-    # These are not answers but work for helpers. A core that did not ask for the work has no use for its result.
+    # These are not answers but work for helpers. The core gave up the work's result with its state.
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,
     UpgradeWanted: lambda wanted, _: wanted,
 }
-"""The makers by the type of the request, or of the answer that may not be sent."""
+"""The makers of answers, by the type of the request, or of the answer whose records were not written."""
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
-    """The answer with only `error_code`, and `why` in its field for text. Raises KeyError for unknown requests."""
+    """The answer with only `error_code`, and `why` in the field for a text. Raises KeyError for unknown requests."""
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka checks the group id before it checks whether it coordinates the group.
         error_code = ErrorCode.INVALID_GROUP_ID
@@ -144,7 +144,7 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """The answer in place of `response` when its records were not written. An answer with an error stays."""
+    """The answer instead of `response` when its records were not written: an earlier error in `response` stays."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _MAKERS[type(response)](response, error_code)

@@ -1,4 +1,4 @@
-"""Converts the core's records to batches of __consumer_offsets and back. Unknown records stay and are reported once."""
+"""Converts the core's records to batches of __consumer_offsets and back. Unknown records stay in the log."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 KEYS_KEPT: Final = 50_000
-"""How many keys of commits a load recognizes by their bytes. Each key appears many times between two compactions."""
+"""How many keys of commits a load remembers. Each key appears many times in a log between two compactions."""
 OFFSET_COMMIT: Final = 1
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 _unpack_usual = Struct(">2xqi1xq3x16s").unpack
 _is_usual = re.compile(rb"\x00\x04.{12}\x01.{8}\x01\x00\x10.{16}", re.DOTALL).fullmatch
 """The layout of an OffsetCommitValue of version 4 without metadata and with a topic id.
 
-Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: number of tagged
-fields, tag and size of the first, topic id. Such a value can always be read.
+Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: the number of tagged
+fields, the tag and size of the first field, and the topic id. Such a value can always be read.
 """
 
 
@@ -81,7 +81,7 @@ class RecordReader:
         self.replaced = 0
         self._at = 0
         self._newest: dict[bytes | None, bytes | None] = {}
-        """The newest value of each commit that was given before. None: the given value is the newest."""
+        """The newest value of each key whose first commit was yielded; None while the key has no newer value."""
         self._keys: dict[bytes | None, OffsetCommitKey] = {}
         self._unreadable = Unreadable(partition)
 
@@ -100,8 +100,8 @@ class RecordReader:
     def _plain(self, chunk: bytes) -> Iterator[Decoded]:
         """The records up to the next batch that is compressed or belongs to a transaction.
 
-        Most are commits. Many of them replace each other, and no other record stands between them. Of these only two
-        are given: the first may make the group, and the newest is in force. A commit that cannot be read replaces none.
+        Most records are commits. In a run of commits only two of each key are yielded. The first may create the group,
+        the newest is in force. An unreadable commit replaces no other.
         """
         at, stop = self._at, len(chunk)
         newest, keys, decode = self._newest, self._keys, self._decode
@@ -135,7 +135,7 @@ class RecordReader:
         self._at = at
 
     def _commits(self) -> Iterator[Decoded]:
-        """The newest commits that were not given yet."""
+        """The newest commit of each key, if it was not yielded yet."""
         newest = self._newest
         for key, value in newest.items():
             if value is not None:

@@ -12,7 +12,7 @@ class ShardSettings:
     group_coordinator_append_linger_ms: int = -1
     """How long records are gathered before they are appended.
 
-    0: they are appended at once. -1 (Kafka: adaptively): at the end of the event loop's iteration.
+    0: records are appended at once. -1 (Kafka: adaptively): they are appended at the end of the loop's iteration.
     """
     transaction_max_timeout_ms: int = 900_000
-    """The longest time that a transaction may be open. An older transaction was aborted by its cluster, or will be."""
+    """The longest time that a transaction may be open. Each cluster aborts older transactions."""

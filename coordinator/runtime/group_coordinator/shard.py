@@ -60,11 +60,11 @@ RECHECK_MS: Final = 60_000
 """After this time the shard checks again whether another cluster must end an old transaction."""
 
 KnownProducers = Callable[[Collection[int]], Collection[int]]
-"""Returns the producer ids, out of the given ones, that this node's transaction coordinator knows, or may know."""
+"""A function that returns which of these producer ids this node's transaction coordinator knows, or may know."""
 
 
 def none_of_them(_: Collection[int]) -> Collection[int]:
-    """The answer without a transaction coordinator: no producer is known."""
+    """A `KnownProducers` for a server without a transaction coordinator: no producer is known."""
     return ()
 
 
@@ -72,7 +72,7 @@ class Observer(interfaces.Observer, Protocol):
     """Gets the events of groups (`history.journal`)."""
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """Take note that the groups were built from the log."""
+        """Report that the groups were built from the log."""
 
 
 class GroupShard:
@@ -127,10 +127,10 @@ class GroupShard:
     # ---- work that takes long
 
     closed = False
-    """See `Owner`. False: work that has begun is done to its end."""
+    """See `Owner`. Always False: work that has begun is completed."""
 
     def fault(self, error: Exception) -> None:
-        """See `Owner`. A load builds the state again."""
+        """See `Owner`. The state stays incomplete until the next load."""
         log.error("the end of a transaction failed, by a fault of the server", exc_info=error)
 
     def _run_job(self, job_queue: JobQueue, job: Job[None]) -> None:
@@ -140,7 +140,7 @@ class GroupShard:
 
     @property
     def active(self) -> bool:
-        """Whether the shard decides commands."""
+        """Whether the shard can decide commands."""
         return self.runtime.core is not None
 
     def topics_changed(self, image: TopicsImage) -> None:
@@ -161,7 +161,7 @@ class GroupShard:
         self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
     def _notify(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
-        """Give the core the result of work that was done elsewhere."""
+        """Give the core a result of background work."""
         command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
@@ -176,10 +176,10 @@ class GroupShard:
             self.topics_changed(self._image)
 
     def _abort_left_open(self, core: GroupCore) -> None:
-        """Abort the transactions that a cluster has left open in this log, once that cluster would have aborted them.
+        """Abort transactions that another cluster has left open in this log, when that cluster would have aborted them.
 
-        Nothing else could end them here, and compaction would wait for ever. Until then their offsets are not stable.
-        The transaction coordinator of this node ends those whose producer it knows.
+        Without this, the transactions would stay open, and compaction would wait for ever. Until the abort their
+        offsets are not stable. If the transaction coordinator of this node knows the producer, it ends the transaction.
         """
         if core is not self.runtime.core:
             return
@@ -201,7 +201,7 @@ class GroupShard:
 
     def _abort(self, core: GroupCore, over: Sequence[OpenTransaction]) -> Iterator[None]:
         log_ = self.runtime.log
-        with suppress(LogError, OSError):  # the next reader of the log meets the same error
+        with suppress(LogError, OSError):  # the next read of the log raises the same error
             for _ in log_.producers.loading():
                 yield
         for one in over:
@@ -219,14 +219,14 @@ class GroupShard:
                             idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
 
     def append_error(self, producer: Producer, guard: VerificationGuard | None) -> int:
-        """The error code that prevents an append of this producer's transaction now; 0 when nothing does.
+        """The error code for an append in this producer's transaction now; 0 when the append is allowed.
 
-        `guard`: of the log's `verification`. Call this just before `submit`.
+        `guard`: the result of the log's `verification`. Call this method just before `submit`.
         """
         runtime = self.runtime
         runtime.flush()  # gathered records may belong to the same producer
         if runtime.core is None:
-            return 0  # `submit` reports the failure
+            return 0  # `submit` answers with the failure
         try:
             runtime.log.producers.check_transactional(*producer, guard)
         except LogError as error:
@@ -241,7 +241,7 @@ class GroupShard:
         return () if core is None else core.state.groups
 
     def group_states(self) -> Iterator[tuple[str, str]]:
-        """Type and state of each group. Groups that are added or removed during the job may be missing."""
+        """Type and state of each group, without groups that are added while the caller iterates."""
         core = self.runtime.core
         for group in [] if core is None else list(core.state.groups.values()):
             yield group.kind, group.state
@@ -259,7 +259,7 @@ class GroupShard:
     # ---- heartbeats and commits, which are a thousand times as frequent as all other requests
 
     def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
-        """Answer a heartbeat at once. Or return None: `respond` gets the answer when all that it shows is durable."""
+        """Answer a heartbeat. Or return None: `respond` gets the answer when all state that it shows is durable."""
         runtime = self.runtime
         core = runtime.core
         if core is None:
@@ -276,7 +276,7 @@ class GroupShard:
                     request.group_instance_id,
                 )
                 self._observer.report((event,), self._clock.now())
-            self._observer.flush()  # even an error may show events that were reported before
+            self._observer.flush()  # even an error may show the effect of events that were reported before
         if core.deadlines.earliest_ms < runtime.timer.due_ms:
             runtime.rearm()
         if runtime.is_settled():
@@ -285,16 +285,16 @@ class GroupShard:
         return None
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """What answers repeated heartbeats like this, for `api.cached_requests`. None when it cannot be made now."""
+        """What answers equal heartbeats, for `api.cached_requests`. None when the member's state prevents it."""
         core = self.runtime.core
         return None if core is None else sessions.prepare_heartbeat(core.state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """What `prepare_heartbeat` does, for a member of a consumer group (KIP-848)."""
+        """`prepare_heartbeat` for a member of a consumer group (KIP-848)."""
         core = self.runtime.core
         return None if core is None else heartbeat.prepare_heartbeat(core.state, request, client)
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
-        """Prepare a commit of this version for `commit_prepared`. None when it cannot be prepared now."""
+        """A template for equal commits of this version, for `commit_prepared`. None when only `submit` can answer."""
         core = self.runtime.core
         return None if core is None else commit.prepare_commit(core.state, request, self.max_bytes, version)

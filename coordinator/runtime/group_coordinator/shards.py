@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
-"""The checks for expired offsets of all shards are spread over the interval divided by this number."""
+"""The first checks for expired offsets of all shards are spread over the interval divided by this number."""
 
 
 def group_shards(
@@ -43,7 +43,7 @@ def group_shards(
     job_queue: JobQueue | None = None,
     assignors: Mapping[str, Assignor] | None = None,
 ) -> list[GroupShard]:
-    """One shard for each partition of __consumer_offsets, in order. None of them is started.
+    """One shard for each partition of __consumer_offsets, in order. No shard is started.
 
     `observe(partition)` makes the observer of its groups. `GroupShard` explains the other parameters.
     """
@@ -75,7 +75,7 @@ log = structlog.get_logger("muster.groups")
 ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
 BOUNDS = ("group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms")
 _NAMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
-"""These names become the fields of `OwnConfig`. Other group configs are for unsupported types of groups."""
+"""These configs become the fields of `OwnConfig`. Other group configs are for unsupported types of groups."""
 
 
 class DynamicGroupConfigs:
@@ -96,7 +96,7 @@ class DynamicGroupConfigs:
         self._routing.shard(group_id).configured(GroupConfigured(group_id, None if own == OwnConfig() else own))
 
     def broker_reconfigured(self) -> None:
-        """Give the shards changed properties of the broker."""
+        """Give the shards the changed properties of the broker."""
         interval_ms, least_ms, most_ms = map(self._live.value, (ASSIGNMENT_INTERVAL, *BOUNDS))
         assert isinstance(interval_ms, int)
         assert isinstance(least_ms, int)

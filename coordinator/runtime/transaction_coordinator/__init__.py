@@ -1,1 +1,1 @@
-"""The transaction side of the runtime: shards of __transaction_state, records as bytes, and the writing of markers."""
+"""The transaction coordinator's part of the runtime: its shards, records as bytes, and the writing of markers."""

@@ -1,4 +1,4 @@
-"""The answers of a transaction coordinator that cannot decide, see `group_coordinator.error_responses`."""
+"""The answers of a transaction coordinator that cannot decide. (For groups: `group_coordinator.error_responses`.)"""
 
 from __future__ import annotations
 
@@ -79,18 +79,18 @@ _MAKERS: Final[dict[type, _Make]] = {
         ]
     ),
     ListTransactionsResponse: lambda _, code: ListTransactionsResponse(error_code=code),
-    # This request goes to the partitions. Its markers must not be written: the log does not have the decision.
+    # This reply would send markers to partitions. No marker may be written: the log does not have the decision.
     WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersResponse(),
 }
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001 - no room for it
-    """The answer to `request` that says only `error_code`. Raises KeyError for other requests."""
+    """The answer to `request` with only `error_code`. Raises KeyError for unknown requests."""
     return _MAKERS[type(request)](request, error_code)
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """The answer in place of `response` when its records were not written. An answer with an error stays."""
+    """The answer instead of `response` when its records were not written: an earlier error in `response` stays."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _MAKERS[type(response)](response, error_code)

@@ -1,6 +1,6 @@
 """Log lines about transactional ids.
 
-Aborts by the coordinator, and producers that were replaced, are logged at info, all other events at debug.
+Aborts by the coordinator, and the replacement of a producer, are logged at info, all other events at debug.
 """
 
 from __future__ import annotations

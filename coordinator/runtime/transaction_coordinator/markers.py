@@ -1,11 +1,11 @@
 """Writes the end of a transaction to all of its partitions.
 
-`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. In __consumer_offsets
-the offsets then count. It reports the result as Kafka's WriteTxnMarkers does, and never tries again.
+`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. The latter also ends
+the transaction's offsets. The writer reports the errors of Kafka's WriteTxnMarkers, and never tries again.
 
-`MarkerSender` sends markers until each is durable, and then informs the core. The core gives it the markers once the
-record of the decision is durable. After a load the core gives the markers again, to a new sender. So the sender stores
-nothing. A marker may be sent twice; the log of a partition takes it once.
+`MarkerSender` sends markers until each is durable, and then informs the core. The core requests the markers once the
+record of the decision is durable. After a load the core requests missing markers again, from a new sender. So the
+sender stores nothing. A marker may be sent twice; the log of a partition appends it once.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Peers(Protocol):
 
 
 Ended = Callable[[int], object]
-"""Takes the error code of one partition: NONE once its marker is as durable as the coordinator's records are."""
+"""Takes the error code of one partition: NONE once its marker is as durable as the coordinator's records."""
 
 _NOT_READY: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""The errors of a group coordinator that is not ready. Senders of markers get NOT_LEADER_OR_FOLLOWER instead."""
+"""The errors of a group coordinator that is not ready. Markers get NOT_LEADER_OR_FOLLOWER instead, as on Kafka."""
 
 
 def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
@@ -69,14 +69,14 @@ def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
 
 
 class MarkerWriter:
-    """Writes markers to the topics and to the shards of groups of a node."""
+    """Writes markers to the logs of topics, and through the group shards of a node."""
 
     __slots__ = ("_clock", "_groups", "_peers", "_topics")
 
     def __init__(
         self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock, peers: Peers | None = None
     ) -> None:
-        """`groups`: one shard per partition of __consumer_offsets. `peers`: leaders in other processes."""
+        """`groups`: one shard per partition of __consumer_offsets. `peers`: nodes in other processes."""
         self._peers = peers
         self._topics = topics
         self._groups = groups
@@ -88,10 +88,10 @@ class MarkerWriter:
         return partition is None or partition.log.knows_producers
 
     def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
-        """A job that calls `write` once it is fast: a log that was just opened has to load its producers."""
+        """A job that calls `write` when the producers of the partition's log are loaded."""
         partition = self._topics.partition(topic, index)
         if partition is not None:
-            with contextlib.suppress(LogError):  # `write` meets the same error
+            with contextlib.suppress(LogError):  # `write` meets the same error, and reports it
                 yield from partition.loading_producers()
         self.write(marker, topic, index, ended)
 
@@ -119,7 +119,7 @@ class MarkerWriter:
             ended(error.error_code)
             return
         log = partition.log
-        # A power cut may destroy a marker. The record that the transaction is complete must then be lost too.
+        # If a power cut destroys the marker, it must also destroy the record of the transaction's completion.
         when = log.when_synced if self._topics.waits_for_sync(TRANSACTION_STATE_TOPIC) else log.when_flushed
         when(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
 
@@ -143,20 +143,20 @@ class MarkerWriter:
 log = structlog.get_logger("muster.transactions")
 
 RETRY_MS: Final = 100
-"""After this time a marker that could not be written is sent again: its partition is offline, or loads."""
+"""The time until a marker is sent again, if its partition was offline or loading."""
 
 FEW: Final = 16
-"""A transaction with at most this many partitions gets its markers without a job: half a millisecond."""
+"""The markers of a transaction with at most this many partitions are written without a job: half a millisecond."""
 
 _Rows = Sequence[tuple[str, Sequence[int]]]
 
 _DONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The codes that end the wait: the marker is written, or its partition was deleted. This node knows all partitions."""
+"""The codes of a partition that is done: it has its marker, or was deleted (this node knows all partitions)."""
 
 
 @dataclass(slots=True, eq=False)
 class _Ending:
-    """One transaction that is about to end. `left`: how many of its partitions have no marker yet."""
+    """One transaction that is about to end. `left`: how many of the transaction's partitions have no marker yet."""
 
     transactional_id: str
     marker: EndMarker
@@ -174,7 +174,7 @@ class MarkerSender:
         coordinator_epoch: Callable[[], int],
         written: Callable[[MarkersWritten], object],
     ) -> None:
-        """`coordinator_epoch`: the leader epoch of the shard's partition; `written`: takes the notices for the core."""
+        """`coordinator_epoch`: the leader epoch of the shard's partition. `written`: gives notices to the core."""
         self._writer = writer
         self._job_queue = job_queue
         self._clock = clock
@@ -190,11 +190,11 @@ class MarkerSender:
         return len(self._endings)
 
     def send(self, transactional_id: str) -> Respond:
-        """Return the function that takes the markers of this id's transaction, when they may be written."""
+        """Return the function that sends the markers of this id's transaction, when the decision is durable."""
         return partial(self._send, transactional_id)
 
     def close(self) -> None:
-        """Send no markers from now on: the shard is not active any more, or loads again."""
+        """Send no more markers, because the shard is no longer active, or loads again."""
         self.closed = True
         self._endings.clear()
         self._again.clear()
@@ -202,7 +202,7 @@ class MarkerSender:
             self._timer.cancel()
 
     def fault(self, error: Exception) -> None:
-        """See `jobs.Owner`. Transactions whose markers are missing continue after the next load."""
+        """See `jobs.Owner`. The next load sends the missing markers."""
         log.error("a marker could not be sent, by a fault of the server", exc_info=error)
 
     def _send(self, transactional_id: str, message: Message) -> None:
@@ -219,7 +219,7 @@ class MarkerSender:
             self._job_queue.run(self._writing(ending, topics), lambda _: None, self)
 
     def _write_few(self, ending: _Ending, topics: _Rows) -> None:
-        """Do the work of `_writing` at once: this saves a twentieth of a transaction's cost."""
+        """Do the work of `_writing` without a job, which saves a twentieth of a transaction's cost."""
         writer, endings = self._writer, self._endings
         for topic, indexes in topics:
             for index in indexes:
@@ -246,7 +246,7 @@ class MarkerSender:
         if error_code in _DONE:
             self._marker_written(ending)
         elif error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            # A newer epoch of the producer writes to the partition. So the transaction of this marker is not open
+            # The producer writes to this partition with a newer epoch. So the transaction of this marker is not open
             # there.
             self._warn(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
             self._marker_written(ending)

@@ -1,10 +1,10 @@
-"""Converts the core's records to batches of __transaction_state and back. The module knows formats only.
+"""Converts the core's records to batches of __transaction_state and back. This module decides nothing.
 
 Records of a later Kafka (keys or values of an unknown version) stay in the log, and are logged once.
 
 `packed` packs the record of a transactional id in one step. `protocol.records.pack_record` does the same field by
-field: 513 instructions of Python instead of 225, for two records of each EndTxn. So both functions stay, and a property
-test compares them. Records that differ from what Kafka 4.3 usually writes are left to `pack_record`.
+field, with 513 instructions of Python instead of 225. Each EndTxn has two such records. So both functions stay, and a
+property test compares them. `pack_record` packs records that differ from what Kafka 4.3 usually writes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _HEAD: Final = Struct(">hqhib").pack
 _TIMES: Final = Struct(">qq").pack
 _TAGS: Final = Struct(">3sq2sh").pack
 _TWO_TAGS: Final = b"\x02\x00\x08"
-"""The number of tagged fields; then number and size of the first: the previous producer id."""
+"""The number of tagged fields; then the tag and size of the first field, the previous producer id."""
 _SECOND_TAG: Final = b"\x02\x02"
-"""Number and size of the second tagged field: the client's transaction version."""
+"""The tag and size of the second tagged field, the client's transaction version."""
 
 
 def packed(record: Record) -> bytes:
@@ -73,7 +73,7 @@ def packed(record: Record) -> bytes:
             + _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
         )  # fmt: skip
     except (error, UnicodeEncodeError):
-        return pack_record(TRANSACTION_STATE, record)  # `pack_record` says which field is wrong
+        return pack_record(TRANSACTION_STATE, record)  # `pack_record` raises an error that names the field
     key_size = len(name) + 4
     return b"".join((UVARINTS[2 * key_size], _KEY(0, len(name)), name, uv(2 * len(body)), body, b"\0"))
 
@@ -127,7 +127,7 @@ class RecordReader:
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
-        """The newest record of each key in the chunk, which has the whole state of its id. Raises CorruptBatch."""
+        """The newest record of each key in the chunk: a record has the whole state of its id. Raises CorruptBatch."""
         newest: dict[bytes, bytes | None] = {}
         at = 0
         while at < len(chunk):

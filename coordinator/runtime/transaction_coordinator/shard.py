@@ -1,4 +1,4 @@
-"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. Its import is late."""
+"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. It is imported late."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from muster.coordinator.transactions.core import TransactionCore
 WHAT: Final = "transactions"
 
 COMPLETE_WAITS_MS: Final = 100
-"""How long the record of a complete transaction may wait for more records: no client waits for it."""
+"""How long the record of a transaction's completion is gathered with others: no client waits for this record."""
 
 SendMarkers = Callable[[str], Respond]
-"""Returns, for a transactional id, the function that takes the markers of its transaction."""
+"""A function of a transactional id. It returns the function that takes the WriteTxnMarkersRequest of this id."""
 
 
 class Observer(interfaces.Observer, Protocol):
     """Gets the events of transactional ids."""
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """Take note that the transactional ids were built from the log."""
+        """Report that the transactional ids were built from the log."""
 
 
 class TransactionShard:
@@ -80,7 +80,7 @@ class TransactionShard:
 
     @property
     def active(self) -> bool:
-        """Whether the shard decides commands."""
+        """Whether the shard can decide commands."""
         return self.runtime.core is not None
 
     def transactional_ids(self) -> Iterable[str]:
@@ -89,12 +89,12 @@ class TransactionShard:
         return () if core is None else core.state.transactions
 
     def _close_markers(self) -> None:
-        """Write no markers from now on. The next load writes the missing ones."""
+        """Send no more markers. The next load sends the missing markers."""
         if self.markers is not None:
             self.markers.close()
 
     def _make_core(self) -> TransactionCore:
-        """A new core, for a load. It requests again the markers that are missing."""
+        """A new core, for a load. After the load the core requests the missing markers again."""
         self._close_markers()
         self.markers = MarkerSender(
             self._writer, self._job_queue, self._clock, lambda: self.coordinator_epoch, self._written
@@ -128,9 +128,9 @@ def transaction_shards(
     linger_ms: int,
     peers: Peers | None = None,
 ) -> list[TransactionShard]:
-    """One shard for each partition of __transaction_state, in order. None of them is started.
+    """One shard for each partition of __transaction_state, in order. No shard is started.
 
-    `observe(partition)` makes the observer of its transactions. `groups`, `peers`: see `MarkerWriter`.
+    `observe(partition)` makes the observer of the partition's transactions. `groups`, `peers`: see `MarkerWriter`.
     `next_producer_id`: see `TransactionCore`.
     """
     count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)

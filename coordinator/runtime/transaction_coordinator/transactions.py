@@ -1,6 +1,6 @@
-"""The transaction coordinator of a node: its shards, once they exist, and producer ids for their decisions.
+"""The transaction coordinator of a node: the shards, once the topic exists, and fresh producer ids for them.
 
-As on Kafka, the first client that asks for a coordinator creates the topic __transaction_state.
+As on Kafka, the first FindCoordinator for a transactional id creates the topic __transaction_state.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Transactions:
         leader_shards: ByPartition[TransactionShard] | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """For the arguments that are not named here see `shard.transaction_shards`.
+        """For arguments that are not named in this docstring see `shard.transaction_shards`.
 
-        `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to, which
-        is made before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of
-        the topic's partitions; this node is `node_id`. When `leaders` is None, this node leads all of them.
-        `leader_shards`: the shards of the leaders, on all nodes; None when there is only one node. `peers`: nodes of
-        other processes, which lead the rest; None when no other process has a node.
+        `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to; it is
+        created before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of
+        the topic's partitions; this node is `node_id`. None: this node leads all partitions. `leader_shards`: the
+        leading shards on all nodes of this process; None when this process has only one node. `peers`: the nodes of
+        other processes; None without other processes.
         """
         self._peers = peers
         self._topics = topics
@@ -104,7 +104,7 @@ class Transactions:
         self._topics.subscribe(self._topics_changed)
 
     def _topics_changed(self, image: TopicsImage) -> None:
-        """Make the shards when the topic exists: this class has made it, or a request for its metadata has."""
+        """Make the shards when the topic exists: this class, or a Metadata request, has created the topic."""
         if self.routing.ready or TRANSACTION_STATE_TOPIC not in image.by_name:
             return
         if self._history is None or self._history in image.by_name:
@@ -157,7 +157,7 @@ class Transactions:
         self._loader.run_for(budget_ms)
 
     def ensuring(self) -> Job[None]:
-        """Make the topic, if it does not exist. Raises `ApiError` when that fails."""
+        """A job that creates the topic if it does not exist. Raises `ApiError`."""
         if not self.routing.ready:
             yield from self._topics.ensuring(TRANSACTION_STATE_TOPIC)
             if self._history is not None:
@@ -165,7 +165,7 @@ class Transactions:
             yield from self._durable()
 
     def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
-        """The producer ids, out of these, that transactional ids have. While ids are loading: all of them."""
+        """Which of these producer ids transactional ids have. While ids are loading: all `producer_ids`."""
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
         cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
@@ -184,14 +184,14 @@ class Transactions:
             shard.runtime.resign()
 
     def died(self) -> None:
-        """Drop all shards without answers or writes: the node has died."""
+        """Drop all shards without answers or writes, because the node has died."""
         if self._loader is not None:
             self._loader.stop()
         if self.leaderships is not None:
             self.leaderships.drop()
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        """Let the shard of this id decide a command for this id alone."""
+        """Let the shard of this id decide a command."""
         if self.routing.ready:
             self.routing.shard(transactional_id).runtime.submit(command)
         else:
@@ -212,7 +212,7 @@ class Transactions:
             self.submit(transactional_id, command)
 
     def decide(self, transactional_id: str, command: TransactionCommand) -> None:
-        """`submit` a command that may need a new producer id. If it uses none, the next command gets the id."""
+        """`submit` a command that may need a fresh producer id. An unused id is kept for the next command."""
         if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
             self._decide(transactional_id, command)
         else:
@@ -225,7 +225,7 @@ class Transactions:
             self._spare_ids.append(command.spare_producer_id)
 
     def next_producer_id(self) -> int:
-        """A fresh producer id, whose block is durably taken; -1 when no id can be drawn now."""
+        """A fresh producer id, whose block of ids is durably reserved; -1 when there is no such id at present."""
         if not self._spare_ids and not self._is_drawing:
             self._is_drawing = True
             self._job_queue.run(self._drawing(), self._drawn, self)
@@ -238,7 +238,7 @@ class Transactions:
         return self._spare_ids.pop() if self._spare_ids else NO_ID
 
     def _drawing(self) -> Job[None]:
-        """Draw one more spare id, unless the disk fails."""
+        """Reserve one more spare id, unless the disk fails."""
         try:
             drawn = yield from self._topics.drawing_producer_id()
             yield from self._durable()
@@ -248,7 +248,7 @@ class Transactions:
             self._spare_ids.append(drawn)
 
     def _durable(self) -> Job[None]:
-        """Wait until all changes of topics and blocks of ids are on the disk. Raises `ApiError`."""
+        """Wait until all changes of topics and blocks of ids are durable. Raises `ApiError`."""
         later = PendingResult()
         self._topics.when_durable(later)
         failure: Any = yield later
