@@ -1,9 +1,9 @@
 """A classic group: its members, generation and state, kept consistent. This module decides nothing and answers no
 request.
 
-The states are Kafka's ClassicGroupState; docs/ has diagrams of the table of transitions. A group is deleted when it is
-Empty, or becomes a consumer group. The modules join, rebalance and sessions decide, and change a group only by its
-methods. `records.replay` sets the persistent fields of a group, live and in replay.
+The states are Kafka's ClassicGroupState; docs/ has diagrams of the table of transitions. An Empty group may be deleted.
+A group that becomes a consumer group is deleted too. The modules join, rebalance and sessions decide, and change a
+group only by the group's methods. `records.replay` sets the persistent fields of a group, live and in replay.
 """
 
 from __future__ import annotations
@@ -63,16 +63,14 @@ _WITH_SESSIONS: Final = (STABLE, PREPARING)
 
 
 class RebalanceFacts:
-    """A rebalance from REBALANCE_STARTED until its end, for the history only. Times are monotonic ms."""
+    """Facts about the present rebalance, for the history only. Times are monotonic ms."""
 
     __slots__ = ("before", "began_ms", "cause", "joined_ms", "stopped_ms", "trigger", "votes")
 
     def __init__(
         self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
     ) -> None:
-        """`before`: the assignments that the rebalance replaces. `stopped_ms`: when work stopped, if a rebalance failed
-        before.
-        """
+        """`before`: the assignments that the rebalance replaces. `stopped_ms`: when members stopped work; None: now."""
         self.cause = cause
         self.trigger = trigger
         self.began_ms = now_ms
@@ -88,13 +86,13 @@ class ClassicGroup:
     """One classic group.
 
     `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. `newcomer`: a member was
-    added since the present delay (`delay_ms`) began. `remaining_ms`: how long the delay may still grow. `pending`:
-    member ids that were handed out and not used yet (KIP-394). `pending_sync`: the members that have not sent SyncGroup
-    in this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
+    added since the present part of this delay (`delay_ms`) began. `remaining_ms`: by how much the delay may still grow.
+    `pending`: member ids that were handed out and not used yet (KIP-394). `pending_sync`: the members that have not
+    sent SyncGroup in this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`. `partition_counts` of the topics when the last rebalance was completed.
-    `departed`: the assignments of members that left since then. `late_syncs`: when members synced after the leader had
-    assigned.
+    For the history only: `rebalance`. `partition_counts`: those of the topics at the end of the last rebalance.
+    `departed`: the assignments of members that left since then. `late_syncs`: the times of SyncGroups after the
+    leader's.
     """
 
     __slots__ = (
@@ -131,7 +129,7 @@ class ClassicGroup:
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 
     def transition(self, event: str, wall_ms: int) -> None:
-        """Change the state by the table of transitions. Without an entry: raises IllegalTransition, changes nothing."""
+        """Change the state by the table of transitions. If the table has no entry, raises IllegalTransition instead."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise IllegalTransition(f"group {self.group_id!r}", self.state, event)
@@ -141,7 +139,7 @@ class ClassicGroup:
     # ---- members
 
     def add(self, member: Member) -> None:
-        """Add a member, whose id is pending no longer. The first member becomes the leader."""
+        """Add a member, whose id is no longer pending. The first member becomes the leader."""
         if not self.members:
             self.leader_id = self.leader_id or member.member_id
         self.members[member.member_id] = member
@@ -152,7 +150,7 @@ class ClassicGroup:
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending id. After the leader the first other member leads. Returns the member."""
+        """Remove a member or a pending id, and return the member. The first other member replaces a removed leader."""
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -167,7 +165,7 @@ class ClassicGroup:
         return member
 
     def rename(self, instance_id: str, member_id: str) -> None:
-        """A static member gets a new id (KIP-345). It keeps its place, its leadership and its pending SyncGroup."""
+        """Give a static member a new id (KIP-345). The member keeps its place, leadership and pending SyncGroup."""
         old_id = self.static_ids[instance_id]
         self.static_ids[instance_id] = member_id
         member = self.members[member_id] = self.members.pop(old_id)
@@ -180,7 +178,7 @@ class ClassicGroup:
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Set the fields of a member from its new JoinGroup."""
-        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # an equal value is not replaced: members share it
+        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # equal values are shared, not replaced
             member.rebalance_timeout_ms = rebalance_timeout_ms
         if member.session_timeout_ms != session_timeout_ms:
             member.session_timeout_ms = session_timeout_ms
@@ -197,7 +195,7 @@ class ClassicGroup:
         return older
 
     def unpark_join(self, member: Member) -> Respond | None:
-        """Unpark the member's JoinGroup. Returns the function that answers it, or None when no JoinGroup is parked."""
+        """Unpark the member's JoinGroup. Returns the function that answers the request; None when none is parked."""
         respond = member.parked_join
         if respond is not None:
             member.parked_join = None
@@ -206,7 +204,7 @@ class ClassicGroup:
 
     @property
     def has_everyone(self) -> bool:
-        """Whether all members have joined this rebalance, and every handed-out id was used."""
+        """Whether all members have joined this rebalance, and no member id is pending."""
         return self.parked_joins == len(self.members) and not self.pending
 
     @property
@@ -217,7 +215,7 @@ class ClassicGroup:
     # ---- protocol and generation
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """May a member with these protocols be in this group? (Kafka's supportsProtocols.)"""
+        """Whether a member with these protocols may be in this group (Kafka's supportsProtocols)."""
         if self.state == EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.support.has_common(protocols)
@@ -239,7 +237,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self) -> None:
-        """End the join phase: the generation grows by one, and the members, if any, vote for its protocol."""
+        """End the join phase: the generation grows by one, and its members, if any, vote for a protocol."""
         self.generation += 1
         self.protocol_name = self.vote() if self.members else None
         self.pending_sync.clear()
@@ -253,7 +251,7 @@ class ClassicGroup:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. When the topics are unknown: whether the members are consumers."""
+        """Whether a member subscribes to the topic; if the topics are unknown, whether the members are consumers."""
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
@@ -264,7 +262,7 @@ class ClassicGroup:
     # ---- checks
 
     def validate_member(self, member_id: str, instance_id: str | None) -> int:
-        """Is `member_id` a member, with this instance id (checked first)? Returns 0, or Kafka's error code."""
+        """0 if `member_id` is a member with this instance id, which is checked first; else Kafka's error code."""
         if instance_id is not None:
             holder = self.static_ids.get(instance_id)
             if holder is None:
@@ -281,7 +279,7 @@ class ClassicGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002  # only a consumer group asks
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """May this member commit offsets in the generation `epoch`? Returns 0, or Kafka's error code."""
+        """0 if this member may commit offsets in the generation `epoch`, else Kafka's error code."""
         if epoch < 0 and self.state == EMPTY:
             return 0  # a consumer that only stores offsets in the group
         if epoch < 0 and not member_id and instance_id is None:
@@ -300,14 +298,14 @@ class ClassicGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """May offsets be committed in a transaction? Yes in each state, and also without a member (before KIP-447)."""
+        """See `Group`. Allowed in every state, and also without a member (clients before KIP-447)."""
         if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):
             return 0
         error = self.validate_member(member_id, instance_id)
         return error or (ErrorCode.ILLEGAL_GENERATION if epoch != self.generation else 0)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
-        """Every client may read offsets."""
+        """Return 0: every client may read offsets."""
         return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
@@ -317,19 +315,19 @@ class ClassicGroup:
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """Offsets may be deleted if the group has no members, or if these are consumers: their topics are known."""
+        """See `Group`. Allowed if the group has no members, or if the members are consumers, whose topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def deletion_error(self) -> int:
-        """A group may be deleted while it is Empty. Member ids that were only handed out do not count."""
+        """See `Group`. An Empty group may be deleted, even if it has pending member ids."""
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """Whether there are neither members nor handed-out ids that may still be used."""
+        """Whether the group has neither members nor pending member ids."""
         return self.state == EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
-        """The time from which retention counts (KIP-211): when the group became Empty, whatever was committed later."""
+        """See `Group`. Retention counts from the time when the group became Empty, also for later commits (KIP-211)."""
         if self.protocol_type is None:  # a simple group: it only stores offsets
             return SINCE_COMMIT
         if self.state == EMPTY:
@@ -339,6 +337,6 @@ class ClassicGroup:
 
 
 def classic_group(state: State, group_id: str) -> ClassicGroup | None:
-    """The classic group of that name. None when no such group exists."""
+    """The classic group of that id. None when no such group exists."""
     group = state.groups.get(group_id)
     return group if type(group) is ClassicGroup else None

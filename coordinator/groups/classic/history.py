@@ -18,14 +18,14 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 MAX_DECODED_BYTES: Final = 64 * 1024
-"""The largest size of metadata, in bytes, that is decoded for the history. Larger metadata counts as unreadable."""
+"""The largest metadata, in bytes, that is decoded for the history. Larger metadata counts as unreadable."""
 
 
 def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
-    """Why a member that joins again starts a rebalance. Call it before the member gets the new `protocols`.
+    """Why a member that joins again starts a rebalance. Call this before the member gets the new `protocols`.
 
-    A leader joins again when it sees other partition counts. Its JoinGroup does not say so, but the counts of the last
-    generation show it.
+    A leader joins again when partition counts have changed. The JoinGroup does not name this reason, so the counts are
+    compared with those of the last generation.
     """
     changed = False
     if member.protocols != protocols:
@@ -41,7 +41,7 @@ def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, imag
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
-    """The partition counts of the existing subscribed topics. Empty when the topics are unknown or too many."""
+    """The partition counts of the existing subscribed topics; empty if the topics are unknown or too many."""
     if group.subscriptions.is_long:
         return {}
     by_name = image.by_name
@@ -50,7 +50,7 @@ def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
 
 
 def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
-    """The decoded metadata of each protocol. None for metadata that is no consumer's, or unreadable."""
+    """The decoded metadata of each protocol. None for unreadable metadata, or for groups without consumers."""
     is_consumers = group.protocol_type == CONSUMER
     return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
 
@@ -62,7 +62,7 @@ def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
         try:
             return decode_subscription(metadata)[1]
         except MalformedMessage:
-            # Some clients claim a version and leave out its fields: the topics can be decoded all the same.
+            # Some clients name a version without sending all of its fields. The topics can still be decoded.
             return ConsumerProtocolSubscription(list(subscribed_topics(metadata)))
     except MalformedMessage:
         return None
@@ -86,7 +86,7 @@ def _owned(said: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """Wall ms of a member's last request, from its session's `due_ms`. None when nothing arrived since the load."""
+    """Wall ms of a member's last request, from the session's `due_ms`. None when nothing arrived since the load."""
     asked_ms = member.asked_ms(due_ms)
     if asked_ms in (NEVER, member.restarted_ms):
         return max(member.joined_ms, member.synced_ms) or None
@@ -94,7 +94,7 @@ def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
 
 
 def of_member(member: Member, now: Now) -> MemberFacts:
-    """The facts of a member."""
+    """The facts about a member, for events."""
     return MemberFacts(
         member.member_id,
         member.instance_id,
@@ -111,12 +111,12 @@ def of_member(member: Member, now: Now) -> MemberFacts:
 
 
 def trigger(member: Member, reason: str | None = None) -> Trigger:
-    """The trigger of a rebalance, made of the member that caused it."""
+    """The trigger of a rebalance that this member caused."""
     return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)
 
 
 def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """Report that a rebalance is about to begin. The rebalance before, if it has not ended, has failed."""
+    """Report that a rebalance is about to begin. A rebalance that has not ended before has failed."""
     now, failed = step.now, group.rebalance
     if group.late_syncs:
         _report_late_syncs(step, group)
@@ -166,14 +166,14 @@ def synced(step: Step, group: ClassicGroup, member: Member) -> None:
     """Note that the first SyncGroup of a member in this generation has arrived."""
     member.synced_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
-    if group.state == STABLE:  # before that, COMPLETED reports all members that have synced
+    if group.state == STABLE:  # REBALANCE_COMPLETED reports all earlier SyncGroups
         group.late_syncs[member.member_id] = step.now.wall_ms
         if not group.pending_sync:
             _report_late_syncs(step, group)
 
 
 def completed(step: Step, group: ClassicGroup) -> None:
-    """Report a completed rebalance: the members have their assignments."""
+    """Report a completed rebalance. The members now have their assignments."""
     now, current = step.now, _rebalance(group)
     group.rebalance = None
     group.partition_counts = partition_counts(group, step.state.image)
@@ -216,7 +216,7 @@ def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None
     _departs(group, member)
     facts = of_member(member, step.now)
     if cause == events.SESSION_EXPIRED:
-        # The deadline of the member has just passed, and is off.
+        # The session's deadline has just been due, and was switched off.
         due_ms = step.state.deadlines.rang_ms
         last_ms = facts.joined_ms if member.is_new else heard_ms(member, due_ms, step.now)
         step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=last_ms))

@@ -1,4 +1,4 @@
-"""JoinGroup: checks in Kafka's order, then a table that decides by its sender and the state of the group.
+"""JoinGroup: checks in Kafka's order, then a table that decides by the request's sender and the group's state.
 
 Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id required), KIP-814 (skip assignment).
 When a static member returns, its old incarnation is fenced. The stored assignment, the leadership, and client id and
@@ -37,20 +37,20 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 
 @dataclass(slots=True, eq=False, repr=False)
 class JoinCommand(Command):
-    """A JoinGroup request, with the abilities of its version."""
+    """A JoinGroup request, and what its version supports."""
 
     drawn_id: str
-    """A fresh UUID in text, for an id that may be needed."""
+    """A fresh UUID as text, for a new member id."""
     requires_known_member_id: bool
-    """JoinGroup v4+ (KIP-394)."""
+    """True for JoinGroup v4+ (KIP-394)."""
     supports_skip_assignment: bool
-    """JoinGroup v9+ (KIP-814)."""
+    """True for JoinGroup v9+ (KIP-814)."""
 
 
 MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
 """The limit for the sum of each member's longest metadata: the leader's answer has the metadata of all."""
 
-# ---- senders (the first that fits)
+# ---- kinds of senders (the first kind that fits counts)
 NEEDS_ID: Final = "no member id, not static, v4+"
 NEW: Final = "no member id, and not known"
 STATIC_BACK: Final = "no member id, instance id known"
@@ -92,7 +92,7 @@ _GRID: Final = (
 DECISIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(sender, state): what for sender, *row in _GRID for state, what in zip(_STATES, row, strict=True)}
 )
-"""(sender, state of the group) -> the decision."""
+"""The decisions, by kind of sender and state of the group."""
 
 
 class CheckedJoin(NamedTuple):
@@ -120,7 +120,7 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 
 
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
-    """Answer a JoinGroup for no classic group. Without a member id it makes one, if no other group prevents it."""
+    """Answer a JoinGroup for no classic group. Without member id it creates one, unless a group has this name."""
     error = request_error(step, request)
     if not error and other is not None and other.deletion_error():
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -135,7 +135,7 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
 
 
 def request_error(step: Step, request: JoinGroupRequest) -> int:
-    """The error of a JoinGroup for any group: 0, or an error code."""
+    """The error code of a JoinGroup that is invalid for every group, else 0."""
     settings = step.state.settings
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -166,7 +166,7 @@ def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: Cl
 
 
 def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
-    """The row of the table for a JoinGroup."""
+    """The kind of sender of a JoinGroup."""
     member_id, instance_id = join.request.member_id, join.request.group_instance_id
     if not member_id:
         if instance_id is None:
@@ -183,7 +183,7 @@ def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
 
 
 def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupRequest) -> None:
-    """The group's name is too long to be written. As on Kafka, a client that needs an id gets one all the same."""
+    """Refuse a JoinGroup to a group whose name is too long. As on Kafka, a client without member id still gets one."""
     if command.requires_known_member_id and request.group_instance_id is None:
         new_id = f"{command.client.client_id}-{command.drawn_id}"
         step.reply(command.respond, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))
@@ -204,7 +204,7 @@ def _create(step: Step, group_id: str, other: Group | None) -> ClassicGroup:
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Kafka's acceptJoiningMember: in the join phase only members that have joined count."""
+    """Kafka's acceptJoiningMember. In the join phase only members with a parked JoinGroup count."""
     if group.state == EMPTY:
         return True
     member = group.members.get(member_id)
@@ -214,7 +214,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> bool:
-    """Whether an answer to the leader could have the metadata of all members. Kafka has no such limit."""
+    """Whether the answer to the leader would be small enough with the new metadata. Kafka has no such limit."""
     size = max([len(one.metadata) for one in request.protocols], default=0)
     if size + group.support.metadata_bytes <= MAX_METADATA_BYTES:
         return True
@@ -227,7 +227,7 @@ def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> boo
 
 
 def _is_too_large(step: Step, group: ClassicGroup, join: CheckedJoin, member_id: str) -> bool:
-    """Whether the group's record would exceed its limit, with the instance under that id."""
+    """Whether the group's record would be too large, if the static member had the id `member_id`."""
     record = records.group_metadata(group)
     old_id = group.static_ids[join.request.group_instance_id or ""]
     chosen = next((data for name, data in join.protocols if name == group.protocol_name), b"")
@@ -242,7 +242,7 @@ def _is_too_large(step: Step, group: ClassicGroup, join: CheckedJoin, member_id:
 
 
 def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Member:
-    """The instance continues under a new id. Parked requests of the old incarnation are fenced at once."""
+    """Give the static member a new id. Parked requests of the old incarnation are fenced at once."""
     request, member_id = join.request, join.new_id
     instance_id = request.group_instance_id or ""
     old_id = group.static_ids[instance_id]
@@ -253,7 +253,7 @@ def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Membe
         member.parked_sync = None
     group.rename(instance_id, member_id)
     member.is_new = False
-    restart_session(step, member)  # by the old session timeout: Kafka sets the new one only after this
+    restart_session(step, member)  # with the old session timeout: Kafka sets the new timeout only after this
     has_joined(step, member)
     group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     history.replaced(step, group, member, old_id, request.reason)
@@ -261,10 +261,10 @@ def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Membe
 
 
 def _answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
-    """The vote has the same winner: record the new id, and answer with the present generation.
+    """Record the new id, and answer with the present generation, because the vote has the same winner.
 
-    From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
-    that. The leader then gets a follower's answer, with the id that led before this request.
+    From v9 on the leader's answer says that it must skip the assignment (KIP-814). Older versions have no such field.
+    There the leader gets the answer for a follower, with the leader's old id.
     """
     step.record(records.group_metadata(group))
     leads = command.supports_skip_assignment and member.member_id == group.leader_id
@@ -316,15 +316,14 @@ def _add(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
 def _rejoin(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     request = join.request
     member = group.members[request.member_id]
-    # In the join phase members are asked to join, so this JoinGroup is no cause.
+    # In the join phase members are asked to join, so this JoinGroup does not cause a rebalance.
     cause = "" if group.state == PREPARING else history.rejoin_cause(group, member, join.protocols, step.state.image)
     group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     _park(step, group, join, member, cause)
 
 
 def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    # The answer was probably lost. A follower needs no rebalance for that, and a leader needs none before it has
-    # assigned.
+    # The answer was probably lost. A follower then needs no rebalance, and a leader needs none before it has assigned.
     member = group.members[join.request.member_id]
     full = group.state == COMPLETING and member.member_id == group.leader_id
     step.reply(join.command.respond, present(group, member, full=full))
@@ -368,6 +367,6 @@ _ACTIONS: Final = {
 _REFUSALS: Final = {
     REFUSE_UNKNOWN: ErrorCode.UNKNOWN_MEMBER_ID,
     REFUSE_FENCED: ErrorCode.FENCED_INSTANCE_ID,
-    # The id was handed out to a client without an instance id: Kafka fails there, and names no member id.
+    # The id was handed out to a client without an instance id. Kafka fails in this case, and names no member id.
     FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

@@ -1,11 +1,11 @@
 """Members of a classic group: their fields, the vote for the protocol, and their topics.
 
-The vote: members that offer the same names in the same order are counted together. So neither a joining member nor the
-vote has to read all members.
+The vote: members that offer the same names in the same order are counted together. So neither a JoinGroup nor a vote
+has to read all members.
 
 The topics are taken from the metadata of the chosen protocol at each new generation (Kafka's computeSubscribedTopics).
-They are decoded only when needed, as version 0 whatever version they claim. They are unknown if the metadata is no
-subscription, or too long for the record of a group. On Kafka 4.3.0 some bytes of it leave the group in
+Topics are decoded only when needed, as version 0 whatever version the metadata claims. They are unknown if the metadata
+is no subscription, or too long for the record of a group. On Kafka 4.3.0 some malformed metadata leaves the group in
 PreparingRebalance for ever, which Muster does not copy.
 """
 
@@ -22,18 +22,18 @@ from muster.protocol.consumer import subscribed_topics
 from muster.protocol.message import MalformedMessage
 
 SESSION: Final = "session"
-"""Kind of the deadline at which a silent member is removed."""
+"""The kind of the deadline at which a silent member is removed."""
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
+"""The session timeout while a member's first JoinGroup is parked: Kafka's classicGroupNewMemberJoinTimeoutMs."""
 
 
 class Member(Due):
     """One member of a classic group. The object is also the deadline of its session, or of its first JoinGroup while
     the member `is_new`.
 
-    `parked_join` and `parked_sync` are the functions that answer its parked requests. `put_off`: `due_ms` after and
-    before it was last extended because of late answers. For the history only: `joined_ms` is the time (wall) of its
-    last JoinGroup, `synced_ms` of its SyncGroup of this generation. Both are 0 when unknown. While `restarted_ms`
+    `parked_join` and `parked_sync` are the functions that answer the member's parked requests. `put_off`: `due_ms`
+    after and before its last extension because of late answers. For the history only: `joined_ms` is the time (wall) of
+    the last JoinGroup, `synced_ms` that of this generation's SyncGroup. They are 0 when unknown. While `restarted_ms`
     equals `due_ms`, the member has sent nothing since its session was restarted.
     """
 
@@ -75,15 +75,15 @@ class Member(Due):
 
     @property
     def is_alive(self) -> bool:
-        """Whether a parked request other than the first JoinGroup shows life (Kafka's hasSatisfiedHeartbeat)."""
+        """Whether a parked request (not a first JoinGroup) counts as a heartbeat (Kafka's hasSatisfiedHeartbeat)."""
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:
-        """The `due_ms` of its session without the extension for late answers."""
+        """`due_ms` of the session without the extension for late answers."""
         return self.put_off[1] if self.put_off is not None and self.put_off[0] == due_ms else due_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol. Zero bytes when the member does not offer that protocol."""
+        """The member's metadata for a protocol; b"" when the member does not offer that protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -95,15 +95,15 @@ _METADATA_OF: Final = itemgetter(1)
 
 
 class Support:
-    """How many members offer each protocol name. A name that one member offers twice counts once."""
+    """Counts the members that offer each protocol name. A name that one member offers twice counts once."""
 
     __slots__ = ("_counts", "_lists", "_votes", "metadata_bytes")
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, ...], int] = {}
-        """For each list of names: how many members offer this list."""
+        """The number of members that offer this list of names, for each list."""
         self._counts: dict[str, int] = {}
-        """For each name: in how many of the lists it is."""
+        """The number of `_lists` that have this name, for each name."""
         self._votes: dict[str, int] | None = None
         """The votes, or None if the lists have changed since the votes were counted."""
         self.metadata_bytes = 0
@@ -123,7 +123,7 @@ class Support:
             counts[name] = counts.get(name, 0) + 1
 
     def remove(self, protocols: Protocols) -> None:
-        """No longer count these protocols of a member."""
+        """Count these protocols of a member no longer."""
         self.metadata_bytes -= longest(protocols)
         self._votes = None
         lists, names = self._lists, _names(protocols)
@@ -143,7 +143,7 @@ class Support:
         return any(counts.get(name, 0) == lists for name, _ in protocols)
 
     def candidates(self) -> list[str]:
-        """The names that all members offer, in the order of the list that was first offered."""
+        """The names that all members offer, in the order of the oldest list."""
         counts, lists = self._counts, len(self._lists)
         return [name for name in dict.fromkeys(next(iter(self._lists), ())) if counts[name] == lists]
 
@@ -155,7 +155,7 @@ class Support:
                 votes[next(iter(votes))] = sum(self._lists.values())
             elif votes:
                 for names, members in self._lists.items():
-                    # this search runs in C: hundreds of members may have hundreds of names before their first candidate
+                    # this search runs in C: hundreds of members may have hundreds of names before a candidate
                     votes[next(filter(votes.__contains__, names))] += members
         return self._votes
 
@@ -168,7 +168,7 @@ def longest(protocols: Protocols) -> int:
 
 
 def elect(support: Support, leader: Member | None) -> str:
-    """The protocol with most votes, for the next generation. Among equals the leader's order of protocols decides."""
+    """The protocol with most votes, for the next generation. If several have most votes, the leader's order decides."""
     votes = support.votes()
     if not votes:
         raise ValueError("no protocol is offered by every member")
@@ -189,24 +189,24 @@ def _names(protocols: Protocols) -> tuple[str, ...]:
 SHORT: Final = 64 * 1024
 """Equal metadata of up to this many bytes is decoded once for all members. Longer metadata is decoded each time."""
 MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
-"""The limit for the metadata of all members together, in bytes. Beyond it the topics are unknown."""
+"""The limit for the metadata of all members together, in bytes. If it is exceeded, the topics are unknown."""
 
 
 MAX_TOPIC_NAMES: Final = 100_000
-"""The limit for the names that all members claim together. For the history no more are decoded: some 30 ms."""
+"""The history does not decode metadata with more topic names in all: so many names take some 30 ms."""
 _NAMES_AT: Final = slice(2, 6)
-"""The place of the number of topics in the bytes of a subscription."""
+"""The bytes of a subscription that have the number of topics."""
 
 
 class Subscriptions:
-    """The topics in the `metadata` of a group's members. `metadata` is None when the topics are unknown."""
+    """The topics in the `metadata` of a group's members. None: the topics are unknown."""
 
     __slots__ = ("_metadata", "_topics")
 
     def __init__(self, metadata: Sequence[bytes] | None) -> None:
         distinct: Collection[bytes] = metadata or ()
         if len(distinct) > 1:
-            # A hash of long metadata has to read all of it.
+            # Long metadata is compared by identity, because a hash would read all bytes.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MAX_GROUP_METADATA_BYTES
         self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None: not decoded yet
@@ -214,13 +214,13 @@ class Subscriptions:
 
     @property
     def is_long(self) -> bool:
-        """Whether members name too many topics for the history."""
+        """Whether the members' metadata names too many topics for the history."""
         if self._metadata is None:
             return len(self._topics or ()) > MAX_TOPIC_NAMES
         return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MAX_TOPIC_NAMES
 
     def topics(self) -> frozenset[str] | None:
-        """The topics that members subscribe to. None when they are unknown."""
+        """The topics that members subscribe to. None when the topics are unknown."""
         if self._metadata is not None:
             self._topics, self._metadata = _decode(self._metadata), None
         return self._topics
