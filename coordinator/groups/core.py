@@ -1,7 +1,7 @@
 """GroupCore: the entry to the core. This module decides nothing. `muster.coordinator.state_machine` says how to call
 it.
 
-Tables name the function that decides: by request or notice, type of the group, or kind of deadline. `RECORDS` names the
+Tables name the function that decides, by request or notice, type of the group, or kind of deadline. `RECORDS` names the
 function that changes the state, by type of record. Each type of group is a class with the methods of
 `common.group.Group`, and has rows in these tables.
 """
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
-    """Treat a group of another type as if the group did not exist."""
+    """The function `answer` with None as the group: a group of another type does not exist for this request."""
     return lambda *before_group: answer(*before_group[:-1], None)
 
 
@@ -101,7 +101,7 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
         NO_GROUP: heartbeat.handle,
     },
 }
-"""Requests of members, by the type of the group that they name: function(step, command, request, group)."""
+"""The functions for requests of members, by request and type of group: function(step, command, request, group)."""
 
 HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
     ClassicGroup: sessions.heartbeat,
@@ -109,7 +109,7 @@ HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], He
     UnsupportedGroup: _as_if_absent(sessions.heartbeat),
     NO_GROUP: sessions.heartbeat,
 }
-"""Heartbeat has no output but its answer: function(state, request, mono_ms, group)."""
+"""The functions for Heartbeat, which return the answer, by type of group: function(state, request, mono_ms, group)."""
 
 
 def _member_request(step: Step, command: Any, request: Any) -> None:
@@ -123,14 +123,14 @@ def _heartbeat(step: Step, command: Any, request: HeartbeatRequest) -> None:
 
 
 def _upgrade_prepared(step: Step, _: object, notice: UpgradePrepared) -> None:
-    """Answer the heartbeat that upgrades a large classic group: the group was read."""
+    """Answer the heartbeat that upgrades a large classic group, after the group was read."""
     command = notice.command
     command.prepared = notice.prepared or upgrade.NOTHING_READ
     _member_request(step, command, command.request)
 
 
 HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
-    # requests that all types of groups answer alike
+    # requests with one function for all types of groups
     OffsetCommitRequest: commit.handle,
     TxnOffsetCommitRequest: txn_commit.handle,
     OffsetFetchRequest: fetch.handle,
@@ -139,10 +139,10 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     DescribeGroupsRequest: describe.describe_groups,
     ListGroupsRequest: describe.list_groups,
     ConsumerGroupDescribeRequest: consumer_describe.handle,
-    # requests of members
+    # requests of members, by type of group
     **dict.fromkeys(MEMBER_REQUESTS, _member_request),
     HeartbeatRequest: _heartbeat,
-    # notices: input of the core besides requests
+    # notices: input that is not a request
     TopicsChanged: lambda step, _, notice: deletion.change_topics(step, notice),
     GroupConfigured: lambda step, _, notice: step.state.configs.apply(notice),
     IntervalConfigured: lambda step, _, notice: step.state.configs.apply(notice),
@@ -151,7 +151,7 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     TopicsFound: lambda step, _, notice: topics.apply_resolved_patterns(step, notice),
     UpgradePrepared: _upgrade_prepared,
 }
-"""The functions by the type of the request or notice: function(step, command, request or notice)."""
+"""The functions by type of the request or notice: function(step, command, request or notice)."""
 
 DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     SESSION: rebalance.on_session_deadline,
@@ -173,14 +173,14 @@ LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ConsumerGroup: computed_targets.loaded,
     UnsupportedGroup: unsupported_group.loaded,
 }
-"""The function that is called for a group when all records are replayed, by its class."""
+"""The function that is called for each group when all records are replayed, by the group's class."""
 
 UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     ClassicGroup: rebalance.unload,
     ConsumerGroup: computed_targets.unload,
     UnsupportedGroup: lambda *_: [],
 }
-"""The function that returns the replies that a group owes when its core is given up: function(group, error code)."""
+"""The function that returns replies to the group's parked requests at the end of the core: function(group, error)."""
 
 
 def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
@@ -193,7 +193,7 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
 
 
 def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
-    """Create a simple group: it has offsets, and no record of its own."""
+    """Create a simple group, which has offsets, but no record of its own."""
     group_id = intern(name)
     state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
 
@@ -209,15 +209,15 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     GroupMetadataKey: classic_records.replay,
     **consumer_replay.RECORDS,
 }
-"""The function that changes the state by a record, live and in replay, by the type of its key."""
+"""The function that applies a record to the state, live and in replay, by the type of the record's key."""
 OTHERS: Final = unsupported_group.replay
-"""The function for records of all other types: it keeps those of unsupported groups. All others change nothing."""
+"""The function for other records: those of unsupported groups are kept, further types change nothing."""
 ENDED_IN_A_STEP: Final = 1_000
-"""The largest number of offsets of a transaction that ends without a pause: some 2 ms."""
+"""After this many offsets, the end of a transaction pauses: so many take some 2 ms."""
 
 
 def replay_transactional(state: State, batch: TransactionalBatch) -> int:
-    """Replay records of an open transaction. Returns their number. Only offsets wait for the end of the transaction."""
+    """Replay records of an open transaction, and return their number. Offsets wait for the end of the transaction."""
     state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
     for key, value in batch.records:
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -230,7 +230,7 @@ def replay_transactional(state: State, batch: TransactionalBatch) -> int:
 
 
 def end_transaction(state: State, end: EndTransaction) -> Generator[None, None, Sequence[Event]]:
-    """End the transaction of a producer, in steps. Returns the events of its groups."""
+    """End the transaction of a producer, in steps. Returns the events of all groups with offsets in the transaction."""
     newest_ms = state.offsets.pending.newest_ms(end.producer_id)
     groups: dict[str, dict[str, dict[int, int]]] = {}
     ended = state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
@@ -264,15 +264,15 @@ Notice: TypeAlias = (
     | GroupConfigured
     | IntervalConfigured
 )
-"""The input of the core besides requests."""
+"""The input of the core that is not a request."""
 MAX_DEADLINES_AT_ONCE: Final = 500
-"""The largest number of deadlines that are handled at once: some 5 ms. Many members may fall silent together."""
+"""The largest number of deadlines in one call, some 5 ms: many members may become silent at the same time."""
 MAX_RECORDS_AT_ONCE: Final = 200
-"""After this many records of handled deadlines the others wait. A consumer member that expires has four records."""
+"""After this many records of deadlines, one call handles no more. A consumer member that expires has four records."""
 
 
 class GroupCore:
-    """The groups of one partition of the offsets topic, with the methods of `runtime.interfaces.StateMachine`."""
+    """The groups of one partition of `__consumer_offsets`, with the methods of `runtime.interfaces.StateMachine`."""
 
     __slots__ = ("_first_check_ms", "_retention", "_state", "deadlines")
 
@@ -285,7 +285,7 @@ class GroupCore:
         configs: GroupConfigs | None = None,
     ) -> None:
         """`first_check_ms`: the time from loading to the first check of retention; None: the usual interval. `helpers`:
-        do large work outside the core. None: targets are computed at once, and patterns match no topics.
+        what does large work. None: targets are computed in the heartbeat, and patterns match no topics.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
@@ -306,7 +306,7 @@ class GroupCore:
         return len(self._state.groups)
 
     def handle(self, command: Command | Notice, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle a command or notice. `max_bytes`: the limit for a batch now. Raises TypeError for any other input."""
+        """Handle a command or notice. `max_bytes`: the present limit for a batch. Raises TypeError for other input."""
         what: Any = command.request if isinstance(command, Command) else command
         decide = HANDLERS.get(type(what))
         if decide is None:
@@ -316,13 +316,13 @@ class GroupCore:
         return step
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
-        """Answer a Heartbeat. It has no output but its answer, so no command and no output object are made."""
+        """Return the answer to a Heartbeat, which has no other output. So no command and no output object are made."""
         group = self._state.groups.get(request.group_id)
         return HEARTBEATS[type(group)](self._state, request, mono_ms, group)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
-        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled, and
-        `next_deadline_ms` is past. A member that was silent because its answer was late is not removed.
+        """Handle the deadlines that are due by `now`, in their order, at most `MAX_DEADLINES_AT_ONCE`: then
+        `next_deadline_ms` is past. A member that was silent because of a late answer is not removed.
         """
         step = Step(self._state, now, late_answers=waits)
         deadlines, groups = self._state.deadlines, self._state.groups
@@ -337,15 +337,15 @@ class GroupCore:
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` is to be called. None: not before the next command."""
+        """When `advance` is to be called; None if only a command can change that."""
         return self._state.deadlines.next_ms()
 
     def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records of the log, in its order. Returns how many. Records of unknown types change nothing."""
+        """Replay records in the order of the log. Returns their number. Records of unknown types change nothing."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records of a transaction, which count when it is committed. Returns their number."""
+        """Replay records of an open transaction, which count once it is committed. Returns their number."""
         return self._state.evolve_transactional(batch)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time
@@ -353,11 +353,11 @@ class GroupCore:
         return end_transaction(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
-        """The open transactions that have committed offsets here."""
+        """The open transactions with offsets of groups of this core."""
         return self._state.offsets.pending.transactions()
 
     def loaded(self, now: Now) -> Output:
-        """End the load, when all records are replayed: groups with members are Stable, with fresh sessions."""
+        """End the load, when all records are replayed. Members get fresh sessions."""
         step = Step(self._state, now)
         deletion.delete_offsets_of_deleted_topics(step)
         self._retention.start(self.deadlines, now, self._first_check_ms)
@@ -366,7 +366,7 @@ class GroupCore:
         return step
 
     def resign(self, error_code: int) -> Output:
-        """Give the groups up: parked requests are answered with `error_code`. The core cannot be used afterwards."""
+        """Give up all groups: parked requests are answered with `error_code`. The core cannot be used afterwards."""
         state = self._state
         replies: list[Reply] = []
         for group in state.groups.values():

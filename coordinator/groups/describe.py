@@ -16,7 +16,7 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 
 
 def describe_groups(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
-    """Answer a DescribeGroups: one row for each name, in their order, duplicates included."""
+    """Answer a DescribeGroups with one row for each requested name, in the request's order, with duplicates."""
     rows = [_describe(step.state, group_id) for group_id in request.groups]
     step.reply(command.respond, DescribeGroupsResponse(0, rows))
 
@@ -24,10 +24,10 @@ def describe_groups(step: Step, command: Command, request: DescribeGroupsRequest
 def _describe(state: State, group_id: str) -> DescribedGroup:
     group = classic_group(state, group_id)
     if group is None:
-        is_there = group_id in state.groups  # a group of an unsupported type
+        is_there = group_id in state.groups  # a group of another type
         message = f"Group {group_id} {'is not a classic group' if is_there else 'not found'}."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, DEAD)
-    # The chosen protocol and its fields are shown only when the protocol is in force.
+    # Only a Stable group has a protocol in force. Otherwise the answer has no protocol and no metadata.
     name = group.protocol_name if group.state == STABLE else None
     members = [
         DescribedGroupMember(
@@ -44,7 +44,7 @@ def _describe(state: State, group_id: str) -> DescribedGroup:
 
 
 def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
-    """Answer a ListGroups: the groups that match the filters, in any letter case. An empty filter matches all."""
+    """Answer a ListGroups with the groups that match the filters, in any letter case. An empty filter matches all."""
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [

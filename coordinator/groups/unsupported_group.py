@@ -1,7 +1,7 @@
 """An unsupported group (a share or streams group) is listed, and its records and offsets are kept.
 
-Requests for classic groups are refused as Kafka does. Members of such a group cannot connect to this server, so it does
-not change.
+Requests for classic groups are refused, as on Kafka. Members of such a group cannot connect to this server, so the
+group does not change.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Row = tuple[Any, Any]
 
 
 def prefix_of(key: Message) -> str | None:
-    """The first part of the name of a record of such a group. None for other records."""
-    # The name of the key's class decides: so a start need not import the messages of these records.
+    """Return "ShareGroup" or "StreamsGroup" if the key is of such a group, else None."""
+    # The name of the key's class is compared, so that a start need not import the messages of these records.
     name = type(key).__name__
     return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
 
@@ -43,7 +43,7 @@ def replay(state: State, key: Any, value: Message | None) -> None:
     if not isinstance(group, UnsupportedGroup) or group.kind != _KINDS[prefix]:
         if value is None:
             return
-        # A simple group may have been made for its offsets, which precede it in the log.
+        # A simple group may exist, because the group's offsets precede this record in the log.
         group_id = intern(key.group_id)
         state.groups[group_id] = group = UnsupportedGroup(group_id, prefix)
     if not group.take(key, value):
@@ -51,12 +51,12 @@ def replay(state: State, key: Any, value: Message | None) -> None:
 
 
 def loaded(_: Step, group: UnsupportedGroup) -> None:
-    """Derive the state of the group, when all records are replayed."""
+    """Set the state of the group, when all records are replayed."""
     group.state = group.present_state()
 
 
 class UnsupportedGroup:
-    """One such group, with its records that are in force. Their names begin with `prefix`."""
+    """One unsupported group, with its records in force. `prefix`: the beginning of the names of the records' keys."""
 
     __slots__ = ("_prefix", "_rows", "group_id", "kind", "protocol_type", "state")
 
@@ -68,7 +68,7 @@ class UnsupportedGroup:
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
-        """Replay one record. Returns whether the group still has records."""
+        """Replay one record. Returns whether the group has records now."""
         name = (type(key).__name__, *[getattr(key, field) for field in key.__slots__])
         if value is None:
             self._rows.pop(name, None)
@@ -77,12 +77,12 @@ class UnsupportedGroup:
         return bool(self._rows)
 
     def record_keys(self) -> list[Message]:
-        """See `Group`. The group's own record is the last."""
+        """See `Group`. The key of the group's own record is the last."""
         own = f"{self._prefix}MetadataKey"
         return sorted([key for key, _ in self._rows.values()], key=lambda key: type(key).__name__ == own)
 
     def present_state(self) -> str:
-        """The state that follows from its records, as Kafka derives it."""
+        """The state that follows from the records, by Kafka's rules."""
         if not any(type(key).__name__ == f"{self._prefix}MemberMetadataKey" for key, _ in self._rows.values()):
             return EMPTY
         # A streams group is not ready until a heartbeat sends its topology.
@@ -98,7 +98,7 @@ class UnsupportedGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """A commit is allowed only without a member epoch, while the group is Empty. A share group has no offsets."""
+        """See `Group`. Allowed without member epoch, while the group is Empty. A share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
@@ -110,34 +110,34 @@ class UnsupportedGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """A commit is allowed when it names no member, and else as in `validate_commit`."""
+        """See `Group`. A commit that names no member is allowed. Other commits are checked by `validate_commit`."""
         if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
             return 0
         return self.validate_commit(member_id, instance_id, epoch)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
-        """Every client may read offsets."""
+        """Return 0: every client may read offsets."""
         return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """No session: the group has no members here."""
+        """Do nothing: members of this group have no sessions on this server."""
 
     def validate_offset_delete(self) -> int:
-        """Offsets may always be deleted, but not those of subscribed topics."""
+        """See `Group`. Offsets may always be deleted, except offsets of subscribed topics."""
         return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
 
     def deletion_error(self) -> int:
-        """A group may be deleted while it is Empty. Only Kafka can delete the other state of a share group."""
+        """See `Group`. An Empty group may be deleted. A share group has further state, which only Kafka can delete."""
         return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """Whether the group has no members, and no state outside these records."""
+        """Whether the group may be removed when it has no offsets."""
         return not self.deletion_error()
 
     def unused_since_ms(self) -> int:
-        """Offsets of a group without members expire by their commit time. In other groups nothing expires."""
+        """See `Group`. Offsets of a group without members expire by commit time. In other groups no offset expires."""
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read
-        """True: the group's members might subscribe to any topic."""
+        """See `Group`. A member, if the group has any, might subscribe to any topic."""
         return self.state != EMPTY

@@ -107,7 +107,7 @@ class Support:
         self._votes: dict[str, int] | None = None
         """The votes, or None if the lists have changed since the votes were counted."""
         self.metadata_bytes = 0
-        """The sum of each member's longest metadata. An answer to the leader has at most this many bytes."""
+        """The sum of each member's longest metadata, in bytes: the limit for metadata in an answer to the leader."""
 
     def add(self, protocols: Protocols) -> None:
         """Count the protocols of a member that was added."""

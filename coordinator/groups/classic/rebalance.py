@@ -1,12 +1,12 @@
-"""The rebalance of a classic group: its parked requests, its join phase, and its sync phase with SyncGroup.
+"""The rebalance of a classic group: the parked requests, the join phase, and the sync phase with SyncGroup.
 
-Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase waits `group.initial.rebalance.delay.ms`,
-longer while members join, at most to the rebalance timeout (KIP-134). From any other state it ends when everyone has
-joined and no handed-out id is unused (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
+Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase lasts `group.initial.rebalance.delay.ms`,
+longer while members join, at most the rebalance timeout (KIP-134). From any other state it ends when all members have
+joined and no member id is pending (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
 slowest member. Members that have not joined by then are removed, except static ones (KIP-345).
 
-Kafka never answers a request that the same member has sent again, nor the SyncGroup of a removed member. Their
-connections would stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
+Kafka never answers a parked request when the same member sends another one, nor the SyncGroup of a removed member. The
+clients' connections stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResp
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 ABANDONED: Final = "abandoned"
-"""Kind of the deadline at which an abandoned request is answered."""
+"""The kind of the deadline at which an abandoned request is answered."""
 
 
 def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
-    """JoinGroup's answer with an error: no generation, no leader, no protocol."""
+    """A JoinGroup response with an error, without generation, leader and protocol."""
     return JoinGroupResponse(error_code=error, protocol_name=None, member_id=member_id)
 
 
 def restart_session(step: Step, member: Member) -> None:
-    """Begin the member's session anew, because a request of the member has arrived."""
+    """Begin the member's session again, because a request of the member has arrived."""
     step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms)
 
 
 def answered(step: Step, member: Member) -> None:
-    """Begin the member's session anew, because a parked request of the member is being answered."""
+    """Begin the member's session again, because a parked request of the member is being answered."""
     restart_session(step, member)
     member.restarted_ms = member.due_ms
 
@@ -79,14 +79,14 @@ def park_sync(step: Step, member: Member, respond: Respond) -> None:
 
 
 def answer_join(step: Step, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
-    """Answer the member's parked JoinGroup, if it has one."""
+    """Answer the member's JoinGroup, if one is parked."""
     respond = group.unpark_join(member)
     if respond is not None:
         step.reply(respond, response)
 
 
 def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
-    """Answer every parked SyncGroup: with the member's assignment, or with an error. The sessions begin anew."""
+    """Answer every parked SyncGroup with the member's assignment or with an error, and begin the sessions again."""
     for member in group.members.values():
         respond = member.parked_sync
         if respond is None:
@@ -100,7 +100,7 @@ def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
 
 
 def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | None:
-    """Remove a member or a pending id, with its deadline. Answer the member's parked requests. Returns the member."""
+    """Remove a member or a pending id, and its deadline. Answer the member's parked requests. Returns the member."""
     pending = group.pending.get(member_id)
     if pending is not None:
         step.state.deadlines.cancel(pending)
@@ -121,7 +121,7 @@ def on_abandoned_deadline(step: Step, _: object, deadline: Due) -> None:
 
 
 def unload(group: ClassicGroup, error: int) -> list[Reply]:
-    """Give the group up with its core (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
+    """Give up the group with its core (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
     replies: list[Reply] = []
     for member in group.members.values():
         respond = group.unpark_join(member)
@@ -140,7 +140,7 @@ def _abandon(step: Step, member: Member, respond: Respond, response: Message) ->
 
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Begin a rebalance. If a join phase runs already, end it when all members have joined."""
+    """Begin a rebalance. In a join phase, end the phase instead if all members have joined."""
     if (group.state, REBALANCE) in TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
@@ -148,7 +148,7 @@ def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 
 
 def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Begin a rebalance because of `cause`. The member `trigger` has caused it."""
+    """Begin a rebalance because of `cause`; the member `trigger` has caused the rebalance."""
     history.rebalance_started(step, group, cause, trigger)
     if group.state == COMPLETING:
         for member in group.members.values():
@@ -170,13 +170,13 @@ def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None =
 
 
 def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = False) -> None:
-    """End the join phase if everyone has joined. The initial delay is not shortened unless `cut_delay`."""
+    """End the join phase if all members have joined. `cut_delay`: even before the end of the initial delay."""
     if group.state == PREPARING and group.has_everyone and (cut_delay or not group.initial):
         complete(step, group)
 
 
 def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """End the join phase at its deadline. Or prolong the initial delay, if a member was added during the delay."""
+    """End the join phase at its deadline, or prolong the initial delay if a member was added during the delay."""
     if group.initial and group.newcomer and group.remaining_ms:
         group.newcomer = False
         delay_ms = min(step.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
@@ -188,15 +188,15 @@ def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> Non
 
 
 def complete(step: Step, group: ClassicGroup) -> None:
-    """End the join phase: the joined members are a new generation. Without members the group is Empty."""
+    """End the join phase: the joined members begin a new generation. Without members the group becomes Empty."""
     deadlines, now = step.state.deadlines, step.now
     deadlines.cancel(group.join_deadline)
     if group.parked_joins < len(group.members):
         for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
-        # All members are static, and none has joined: the phase goes on until their sessions end. It never waits 0 ms,
-        # which would be an endless loop.
+        # All members are static, and none of them has joined. So the phase continues until their sessions end. A
+        # deadline in 0 ms would be an endless loop.
         deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
         return
     group.initial = group.newcomer = False
@@ -213,7 +213,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
 
 
 def loaded(step: Step, group: ClassicGroup) -> None:
-    """End the load: a group with members is Stable, with fresh sessions. With too many members it rebalances."""
+    """End the load: a group with members is Stable, with fresh sessions. If it has too many, it rebalances."""
     group.state = STABLE if group.members else EMPTY
     group.note_subscriptions()
     for member in group.members.values():
@@ -223,29 +223,29 @@ def loaded(step: Step, group: ClassicGroup) -> None:
 
 
 def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
-    """JoinGroup's answer to a member of this generation. `full`: whether it has the list of members, for the leader."""
+    """JoinGroup's answer to a member of this generation. `full`: with the list of members, for the leader."""
     name = group.protocol_name
     members = [
         JoinGroupResponseMember(one.member_id, one.instance_id, one.metadata(name))
         for one in (group.members.values() if full else ())
     ]
     leader = group.leader_id or ""
-    # Kafka does not send an empty protocol name here.
+    # As on Kafka, an empty protocol name is sent as null.
     return JoinGroupResponse(
         0, 0, group.generation, group.protocol_type, name or None, leader, False, member.member_id, members
     )
 
 
 def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
-    """Remove a member that has not asked to leave."""
+    """Remove a member that has not sent LeaveGroup."""
     history.removed(step, group, member, cause)
     drop_member(step, group, member.member_id)
 
 
 def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None:
-    """Remove a member that has sent nothing for its session timeout (a new member: for five minutes)."""
+    """Remove a member that has sent nothing within its session timeout (a new member: within five minutes)."""
     if member.is_alive:
-        return  # the session begins anew when the member's parked request is answered
+        return  # the session begins again when the member's parked request is answered
     if not member.is_new and _put_off_session(step, member):
         return
     remove_member(step, group, member, events.SESSION_EXPIRED)
@@ -274,7 +274,7 @@ def _put_off_session(step: Step, member: Member) -> bool:
 
 
 def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
-    """Give the awaited members more time if no answer left for a long part of the phase."""
+    """Move the phase's deadline to a later time if answers were late by a large part of the phase."""
     timeout_ms = group.rebalance_timeout_ms
     return step.put_off(deadline, step.state.deadlines.rang_ms - timeout_ms, timeout_ms, is_own=False)
 
@@ -291,7 +291,7 @@ def _answer_joins(step: Step, group: ClassicGroup) -> None:
 
 
 def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a SyncGroup, or park it until the leader's arrives. The API handler has checked the fields of v5+."""
+    """Answer a SyncGroup, or park it until the leader's SyncGroup. The API handler has checked the fields of v5+."""
     error = _sync_error(group, request)
     if error or group is None:
         step.reply(command.respond, SyncGroupResponse(error_code=error))
@@ -353,17 +353,17 @@ def _assign(step: Step, group: ClassicGroup, command: Command, assignments: dict
 
 
 PENDING: Final = "pending"
-"""Kind of the deadline at which an unused id is forgotten."""
+"""The kind of the deadline at which a pending id is forgotten."""
 
 
 def hand_out(step: Step, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-    """Keep a new member id as pending for the session timeout that its JoinGroup asked for."""
+    """Add a pending member id. The id may be used within the session timeout that its JoinGroup asked for."""
     deadline = Deadline(PENDING, group.group_id, member_id)
     group.pending[member_id] = deadline
     step.state.deadlines.set(deadline, step.now.mono_ms + session_timeout_ms)
 
 
 def on_pending_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """Forget an unused pending id. A join phase that waits only for this id ends, even in its initial delay."""
+    """Forget a pending id. A join phase that waits only for this id ends, even during the initial delay."""
     group.remove(deadline.subject)
     complete_if_joined(step, group, cut_delay=True)

@@ -13,17 +13,17 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 
 _VERSION: Final = 3
 A_MEMBER: Final = 16
-"""A quarter of a member's bytes without its names, its metadata and its assignment."""
+"""A quarter of the bytes of a member in the record, without its texts, metadata and assignment."""
 
 
 def new_group(group_id: str, wall_ms: int) -> Record:
-    """The first record of a group, written before the first JoinGroup is checked."""
+    """The first record of a group, which is written before the first JoinGroup is checked."""
     value = GroupMetadataValue("", 0, None, None, wall_ms, [])
     return Record(GroupMetadataKey(group_id), value, _VERSION)
 
 
 def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = None) -> Record:
-    """The record of a group, with new `assignments` by member id (else zero bytes). None: the present assignments."""
+    """The record of a group, with new `assignments` by member id (b"" by default). None: the present assignments."""
     members = [
         MemberMetadata(
             member.member_id,
@@ -44,7 +44,7 @@ def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = N
 
 
 def texts(group: ClassicGroup) -> int:
-    """An upper bound for the characters and bytes in a group's record, without assignments."""
+    """For `is_too_large`: an upper bound for the characters and bytes in a group's record, without assignments."""
     name = group.protocol_name
     head = (group.group_id, group.leader_id or "", group.protocol_type or "", name or "")
     return sum(map(len, head)) + sum(
@@ -65,13 +65,13 @@ def replay(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
             _remove(state, group)
         return
     if group is None:
-        group_id = intern(key.group)  # the string that `Offsets` and repeated requests have too
+        group_id = intern(key.group)  # the same string object as in `Offsets` and in cached requests
         state.groups[group_id] = group = ClassicGroup(group_id, value.current_state_timestamp)
     _restore(group, value, state.shared)
 
 
 def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValues) -> None:
-    """Set all fields that a record has. A record does not have the state."""
+    """Set all fields that a record has. The state of the group is not in the record."""
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
@@ -81,8 +81,7 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValue
         for member_id in [member_id for member_id in group.members if member_id not in named]:
             group.remove(member_id)
     for one in value.members:
-        # The record has only the metadata of the chosen protocol. So a live member keeps the other protocols that it
-        # offers.
+        # The record has only the metadata of the chosen protocol. A member that exists keeps its other protocols.
         timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
         member = group.members.get(one.member_id)
         chosen = (value.protocol or "", one.subscription)

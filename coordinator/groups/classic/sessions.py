@@ -1,6 +1,6 @@
-"""Heartbeat and LeaveGroup of a classic group. A heartbeat renews a session. `rebalance.py` ends it after silence.
+"""Heartbeat and LeaveGroup of a classic group. `rebalance.py` ends the session of a silent member.
 
-LeaveGroup is for one member or a batch (KIP-345), with one rebalance for all members that leave.
+A LeaveGroup names one member or several (KIP-345), and causes one rebalance for all members that leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
-    """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
+    """Answer a Heartbeat. This moves the member's deadline, and changes nothing else."""
     if group is not None:
         member = group.members.get(request.member_id)
         if (
@@ -42,7 +42,7 @@ def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: Clas
 
 
 class GenerationMember:
-    """Answers heartbeats of one member in one generation, without look-ups: cheaper than the function `heartbeat`."""
+    """Answers heartbeats of one member in one generation without look-ups, cheaper than the function `heartbeat`."""
 
     __slots__ = ("_generation", "_group", "_member", "_member_id")
 
@@ -51,7 +51,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the function `heartbeat` would return WELL. True: the deadline is moved. False: nothing was done."""
+        """Whether the function `heartbeat` would return WELL. If so, the deadline is moved; else nothing is changed."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER
@@ -68,7 +68,7 @@ class GenerationMember:
 
 
 def prepare_heartbeat(state: State, request: HeartbeatRequest) -> GenerationMember | None:
-    """The `GenerationMember` for repeated heartbeats like this. None when the member cannot be prepared now."""
+    """The `GenerationMember` for equal heartbeats. None when this heartbeat is not a current member's."""
     group = classic_group(state, request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
     if group is None or member is None or group.validate_member(request.member_id, request.group_instance_id):
@@ -85,7 +85,7 @@ def _heartbeat_error(group: ClassicGroup | None, request: HeartbeatRequest) -> i
 
 
 def leave_group(step: Step, command: Command, request: LeaveGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a LeaveGroup: one row for each member that leaves, in their order, each with its own error."""
+    """Answer a LeaveGroup. The answer has a row for each named member, in the request's order, with its own error."""
     if not request.group_id:
         error: int = ErrorCode.INVALID_GROUP_ID
         step.reply(command.respond, LeaveGroupResponse(error_code=error))
@@ -100,7 +100,7 @@ def leave_group(step: Step, command: Command, request: LeaveGroupRequest, group:
             step.refused(command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(step, group, events.LEFT, left[0])
-    # This answer is last in the output, as on Kafka: the requests that waited for the members are answered first.
+    # As on Kafka, this answer follows the answers to the requests that waited for these members.
     step.reply(command.respond, LeaveGroupResponse(members=rows))
 
 

@@ -1,1 +1,1 @@
-"""What groups of all types share: events, state, settings, images of topics, offsets."""
+"""What groups of all types share: events, state, settings, images of the topics, offsets."""

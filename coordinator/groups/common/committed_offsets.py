@@ -1,10 +1,10 @@
-"""The offsets of all groups of one core: committed ones, and those of open transactions. Only records change them.
+"""The offsets of all groups of one core, also offsets of open transactions. Only records change offsets.
 
-A core may have millions of offsets. Each is kept as 80 bytes, where a message would take 200.
+A core may have millions of offsets. Each is kept as 80 bytes, because a message would take 200.
 
 Offsets of an open transaction (Kafka's pendingTransactionalOffsets) count once the transaction is committed. Until then
-the offset of such a partition is not stable (KIP-447). Of two commits for a partition, the one whose record is later
-counts, whichever transaction ends first.
+the offset of such a partition is not stable (KIP-447). If there are two commits for a partition, the commit with the
+later record counts, whichever transaction ends first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Final
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 
 Partition = tuple[str, int]
-"""Topic and partition."""
+"""A partition: topic and index."""
 Place = tuple[str, Partition]
-"""A group, and the partition for which it has committed an offset."""
+"""A group, and a partition for which this group has committed an offset."""
 Packed = bytes
-"""An OffsetCommitValue as it is kept: the fields of `_FIXED`, then the metadata in UTF-8."""
+"""An OffsetCommitValue in compact form: the fields of `_FIXED`, then the metadata in UTF-8."""
 
 
 class OpenTransaction:
@@ -35,7 +35,7 @@ class OpenTransaction:
         self.producer_id = producer_id
         self.producer_epoch = self.newest_ms = -1
         self.offsets: dict[Place, tuple[int, Packed]] = {}
-        """For each place: the number of its record, counted over all transactions, and the value."""
+        """The number of the record, counted over all transactions, and its value; by place."""
 
 
 class PendingOffsets:
@@ -45,18 +45,18 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self.transactions_of: dict[str, dict[Partition, set[OpenTransaction]]] = {}
-        """Group -> partition -> the open transactions that have committed an offset of the partition."""
+        """The open transactions that have committed an offset of a partition, by group and partition."""
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
         self._replaced: dict[Place, int] = {}
-        """Place -> the number up to which a later commit has replaced the records of open transactions."""
+        """By place: records of open transactions up to this number are replaced by a later commit."""
 
     def transactions(self) -> Collection[OpenTransaction]:
         """The open transactions, in the order of their beginning."""
         return self._transactions.values()
 
     def begin(self, producer_id: int, producer_epoch: int, timestamp_ms: int) -> None:
-        """Open the transaction of this producer, if it is not open yet: its records follow."""
+        """Open the transaction of this producer, if it is not open yet."""
         transaction = self._transactions.setdefault(producer_id, OpenTransaction(producer_id))
         transaction.producer_epoch, transaction.newest_ms = producer_epoch, timestamp_ms
 
@@ -69,7 +69,7 @@ class PendingOffsets:
         self.transactions_of.setdefault(group_id, {}).setdefault(partition, set()).add(transaction)
 
     def replace(self, place: Place, number: int | None = None) -> None:
-        """An offset is in force now. No earlier record of an open transaction (up to `number`) may replace it."""
+        """Note that an offset is in force, which no record of an open transaction up to `number` may replace."""
         group_id, partition = place
         if partition in self.transactions_of.get(group_id, ()):
             self._replaced[place] = self._records if number is None else max(number, self._replaced.get(place, 0))
@@ -82,7 +82,7 @@ class PendingOffsets:
             self._leave(place, transaction)
 
     def at(self, place: Place) -> Iterator[Packed]:
-        """The values that open transactions have committed at a place, and that no later commit has replaced."""
+        """The values that open transactions have committed at a place, unless a later commit has replaced them."""
         group_id, partition = place
         replaced = self._replaced.get(place, 0)
         for transaction in self.transactions_of.get(group_id, {}).get(partition, ()):
@@ -91,22 +91,22 @@ class PendingOffsets:
                 yield packed
 
     def newest_ms(self, producer_id: int) -> int:
-        """The time (wall) of the last commit in this producer's open transaction; -1 when it has no transaction."""
+        """Wall ms of the last commit in this producer's open transaction; -1 when no transaction is open."""
         transaction = self._transactions.get(producer_id)
         return -1 if transaction is None else transaction.newest_ms
 
     def end(self, producer_id: int) -> Iterator[tuple[Place, int, Packed]]:
-        """End the transaction of this producer. Yields each offset that no later commit has replaced, with its record's
+        """End the transaction of this producer. Yields each offset that no later commit has replaced, with the record's
         number.
 
-        An offset leaves the transaction when it is yielded. So the caller may pause between two of them.
+        An offset leaves the transaction when it is yielded. So the caller may pause between two offsets.
         """
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
             return
         offsets = transaction.offsets
         for place in tuple(offsets):
-            if place in offsets:  # a pause may have deleted the offset
+            if place in offsets:  # the offset may have been deleted during a pause
                 number, packed = offsets.pop(place)
                 is_replaced = number <= self._replaced.get(place, 0)
                 self._leave(place, transaction)
@@ -125,12 +125,12 @@ class PendingOffsets:
 
 
 Partitions = Mapping[int, Packed]
-"""Partition -> the last committed value."""
+"""The last committed values, by partition."""
 
 _FIXED: Final = Struct(">qiqq16s")
-"""Offset, leader epoch, commit timestamp, expire timestamp, topic id."""
+"""The layout: offset, leader epoch, commit timestamp, expire timestamp, topic id."""
 pack_offset = _FIXED.pack
-"""Packs offset, leader epoch, commit and expire timestamp, topic id: a kept value without its metadata."""
+"""Packs offset, leader epoch, commit and expire timestamp, topic id: a `Packed` without metadata."""
 _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from
@@ -141,7 +141,7 @@ _NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 def pack(value: OffsetCommitValue) -> Packed:
-    """An OffsetCommitValue as it is kept."""
+    """An OffsetCommitValue as a `Packed`."""
     packed: Packed = pack_offset(
         value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
     )
@@ -149,35 +149,35 @@ def pack(value: OffsetCommitValue) -> Packed:
 
 
 def unpack(packed: Packed) -> OffsetCommitValue:
-    """The OffsetCommitValue that a kept value stands for."""
+    """The OffsetCommitValue of a `Packed`."""
     offset, leader_epoch, commit_ms, expire_ms, topic_id = _unpack(packed)
     return OffsetCommitValue(offset, leader_epoch, metadata_of(packed), commit_ms, expire_ms, topic_id)
 
 
 def position_of(packed: Packed) -> tuple[int, int]:
-    """(offset, leader epoch) of a kept value."""
+    """The offset and the leader epoch of a `Packed`."""
     offset, leader_epoch = _unpack_position(packed)
     return offset, leader_epoch
 
 
 def metadata_of(packed: Packed) -> str:
-    """The metadata of a kept value."""
+    """The metadata of a `Packed`."""
     return packed[_METADATA:].decode("utf-8", "surrogatepass") if len(packed) > _METADATA else ""
 
 
 def topic_id_of(packed: Packed) -> bytes:
-    """The topic id of a kept value; zeroes when the record had no topic id."""
+    """The topic id of a `Packed`; zeroes when the record had no topic id."""
     return packed[_TOPIC_ID]
 
 
 def times_of(packed: Packed) -> tuple[int, int]:
-    """(commit timestamp, expire timestamp or -1) of a kept value, in wall ms."""
+    """The commit timestamp and the expire timestamp (or -1) of a `Packed`, in wall ms."""
     commit_ms, expire_ms = _unpack_times(packed)
     return commit_ms, expire_ms
 
 
 class Offsets:
-    """Group id -> topic -> partition -> the value last committed."""
+    """The last committed values, by group id, topic and partition."""
 
     __slots__ = ("_groups", "_pending_of", "pending")
 
@@ -187,7 +187,7 @@ class Offsets:
         self._pending_of = self.pending.transactions_of
 
     def put(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
-        """Replay a commit: its value replaces the one before."""
+        """Replay a commit, whose value replaces the previous value."""
         if self._pending_of:
             self.pending.replace((group_id, (topic, partition)))
         try:
@@ -209,7 +209,7 @@ class Offsets:
                 del self._groups[group_id]
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        """The value last committed, or None."""
+        """The last committed value, or None."""
         packed = self.partitions(group_id, topic).get(partition)
         return None if packed is None else unpack(packed)
 
@@ -218,15 +218,15 @@ class Offsets:
         return self._groups.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)
 
     def topics(self, group_id: str) -> Mapping[str, Partitions]:
-        """All committed offsets of a group, in the order of the first commits."""
+        """All committed offsets of a group by topic, in the order of each topic's first commit."""
         return self._groups.get(group_id, _NO_TOPICS)
 
     def groups(self) -> Iterable[tuple[str, Mapping[str, Partitions]]]:
-        """(group id, its committed offsets) of every group with committed offsets."""
+        """The id and the committed offsets of every group with committed offsets."""
         return self._groups.items()
 
     def group_ids(self) -> dict[str, None]:
-        """The ids of all groups with offsets, also of groups that have only offsets of open transactions."""
+        """The ids of all groups with offsets, including offsets of open transactions."""
         return dict.fromkeys(chain(self._groups, self._pending_of))
 
     def put_pending(
@@ -236,8 +236,8 @@ class Offsets:
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> Iterator[tuple[Place, Packed]]:
-        """End a transaction: its offsets count from now on, or are dropped. Yields each offset once that is done. The
-        caller may pause between two of them, and must read all.
+        """End a transaction: its offsets count from now on, or are dropped. Yields each offset after this change. The
+        caller may pause between two offsets, and must read all of them.
         """
         for place, number, packed in self.pending.end(producer_id):
             if is_committed:
@@ -255,7 +255,7 @@ class Offsets:
         return group_id in self._pending_of
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an offset was committed for this partition, also in an open transaction."""
+        """Whether an offset was committed for this partition, even if only in an open transaction."""
         return partition in self.partitions(group_id, topic) or self.is_unstable(group_id, topic, partition)
 
     def places(self, group_id: str) -> Collection[tuple[str, int]]:

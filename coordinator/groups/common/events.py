@@ -1,13 +1,13 @@
 """What the core reports for the history: kinds of events, their facts, and causes of rebalances. This module decides
 nothing.
 
-In a classic group each rebalance begins with one REBALANCE_STARTED. It ends with REBALANCE_COMPLETED or GROUP_EMPTIED,
-or with REBALANCE_FAILED when another rebalance begins before. A consumer group (KIP-848) has one EPOCH_BUMPED for each
-new epoch, and one TARGET_ASSIGNED for its targets. EPOCH_RECONCILED says that all members have reached their targets.
+In a classic group each rebalance begins with one REBALANCE_STARTED. The end is REBALANCE_COMPLETED or GROUP_EMPTIED, or
+REBALANCE_FAILED if another rebalance begins before. A consumer group (KIP-848) has one EPOCH_BUMPED for each new epoch,
+and one TARGET_ASSIGNED for its targets. EPOCH_RECONCILED says that all members have reached their targets.
 
-Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind names
-its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms. The pipeline's verdicts
-use the same rules for unstable members, which stand at the end.
+Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The docstring of each kind names
+its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms. The rules for unstable
+members at the end of this module are also those of the pipeline's verdicts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 GROUP_CREATED: Final = "group_created"
 """This event has no facts."""
 GROUP_EMPTIED: Final = "group_emptied"
-"""generation, took_ms (the length of the rebalance that left no member)."""
+"""generation, took_ms (the length of the rebalance that ended without members)."""
 GROUP_DELETED: Final = "group_deleted"
 """This event has no facts."""
 MEMBER_JOINED: Final = "member_joined"
@@ -44,7 +44,7 @@ protocol ("consumer" or "classic"), subscribed (the first topics), pattern, assi
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
 MEMBER_EXPIRED: Final = "member_expired"
-"""member (MemberFacts): its session timeout passed without a request."""
+"""member (MemberFacts): a member whose session timeout passed without a request."""
 MEMBER_REMOVED: Final = "member_removed"
 """member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT, REVOCATION_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
@@ -52,11 +52,11 @@ MEMBER_REPLACED: Final = "member_replaced"
 MEMBERS_SYNCED: Final = "members_synced"
 """generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned."""
 REBALANCE_STARTED: Final = "rebalance_started"
-"""cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (of the group before)."""
+"""cause, trigger (Trigger or None), generation (which ends), members (how many), state (the group's earlier state)."""
 REBALANCE_COMPLETED: Final = "rebalance_completed"
 """generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
 
-* took_ms: since work stopped, including failed rebalances before this one.
+* took_ms: the time since members stopped work, with the failed rebalances before.
 * members (MemberFacts), before (the old assignments by member id), topics (partition counts), settings (GroupSettings).
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
@@ -64,32 +64,32 @@ REBALANCE_FAILED: Final = "rebalance_failed"
 MEMBER_AWAY: Final = "member_away"
 """member (MemberFacts): a static member of a consumer group has announced that it will return (epoch -2)."""
 EPOCH_BUMPED: Final = "epoch_bumped"
-"""epoch (the new one), cause, trigger (Trigger or None), members (how many), state (of the group before).
+"""epoch (the new epoch), cause, trigger (Trigger or None), members (how many), state (the group's earlier state).
 
-topics: the first topics that have changed, if that is the cause: topic, before, now (partitions), made_again.
+topics: if changed topics are the cause, the first of them: topic, before and now (partition counts), made_again.
 """
 TARGET_ASSIGNED: Final = "target_assigned"
 """epoch, assignor, took_ms (of the computation), since_epoch_ms, members, topics (how many), names (TopicsImage).
 
-changes (member id, target before, target), of the members with a new target.
+changes: (member id, target before, target) of each member with a new target.
 """
 TARGET_FAILED: Final = "target_failed"
-"""epoch, assignor, took_ms: the assignor failed; the present targets stay in force."""
+"""epoch, assignor, took_ms. The assignor failed; the present targets stay in force."""
 MEMBER_RECONCILED: Final = "member_reconciled"
-"""A member has reached its target, and has lost or got partitions on the way.
+"""A member has reached its target, after it lost or got partitions.
 
-* member (its names), epoch, revoked and assigned (how many partitions), gave_up (the first of the revoked ones).
-* revoking_ms: until the member had given up its partitions. took_ms: since its target was in force.
-* waited_ms, waited_for: how long, and the members whose partitions this member waited for.
+* member (its names), epoch, revoked and assigned (how many partitions), gave_up (the first revoked partitions).
+* took_ms: the time since the target was in force. revoking_ms: the part until the member gave up its partitions.
+* waited_ms: how long the member waited for partitions of others. waited_for: these other members.
 """
 EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have reached their targets.
 
 * epoch, first_epoch, epochs (how many), causes (how many by cause), assignor, members, revoked, assigned, partitions.
-* cause, trigger: of the first epoch. took_ms: since the first epoch. All are None when that epoch was not seen.
+* cause and trigger of the first epoch. took_ms: the time since then. All are None if this core did not see that epoch.
 * changed: how many members have lost or got partitions.
-* paused_partition_ms: the sum of the times without an owner, of the partitions that got another owner.
-* slowest: rows as of MEMBER_RECONCILED. waited_for: members that had partitions of others, with took_ms.
+* paused_partition_ms: the sum of times without an owner, over all partitions with a new owner.
+* slowest: rows like MEMBER_RECONCILED. waited_for: members that others waited for, with took_ms.
 """
 GROUP_UPGRADED: Final = "group_upgraded"
 """A classic group has become a consumer group: epoch, members (how many), trigger (the member that caused it)."""
@@ -104,7 +104,7 @@ TRANSACTION_COMMITTED: Final = "transaction_committed"
 TRANSACTION_ABORTED: Final = "transaction_aborted"
 """The offsets of an aborted transaction are dropped: producer_id, producer_epoch, offsets, since_ms."""
 REQUEST_REFUSED: Final = "request_refused"
-"""api, error (Kafka's code), client_id, host, member, instance. The server counts them."""
+"""api, error (Kafka's code), client_id, host, member, instance. The server counts these events."""
 
 # ---- causes
 NEW_MEMBER: Final = "member_joined"
@@ -152,7 +152,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class MemberFacts(NamedTuple):
-    """One member at the time of an event. `heard_ms`: the time of its last request; None before the first one."""
+    """One member at the time of an event. `heard_ms`: the time of the member's last request; None before the first."""
 
     member: str
     instance: str | None
@@ -162,9 +162,9 @@ class MemberFacts(NamedTuple):
     rebalance_timeout_ms: int
     protocols: Protocols
     joined_ms: int | None
-    """The time of its last JoinGroup. None when that was before this core was loaded."""
+    """The time of the last JoinGroup. None if no JoinGroup arrived since the load."""
     synced_ms: int | None
-    """The time of its SyncGroup in this generation. None before that."""
+    """The time of the SyncGroup in this generation; None before this SyncGroup."""
     heard_ms: int | None
     assignment: bytes
 
@@ -182,7 +182,7 @@ class Trigger(NamedTuple):
 def request_refused(
     request: Message, client: Client, group_id: str, error: int, member_id: str, instance_id: str | None
 ) -> Event:
-    """The event of a refused request of a member. An answer that only says what to do next is no refusal."""
+    """The event of a member's refused request. Answers like REBALANCE_IN_PROGRESS are no refusals."""
     facts: dict[str, object] = {
         "api": type(request).__name__.removesuffix("Request"),
         "error": error,
@@ -198,26 +198,26 @@ SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
 
 RETURN_MS: Final = 10 * MINUTE
-"""A process has returned if one with the same instance id, or client id and host, joins within this time."""
+"""A process has returned if a member with its instance id, or client id and host, joins within this time."""
 LOOP_MS: Final = 15 * MINUTE
-"""A process that leaves again within this time after it returned is in a loop."""
+"""A process is in a loop if it leaves again within this time after its return."""
 LOOPS: Final = 3
-"""How often a process must have left and returned for a crash loop."""
+"""A crash loop: a process left and returned at least this many times."""
 TWO_LOOP: Final = 5
-"""How often two processes together must have left and returned for flapping; each of them at least twice."""
+"""Flapping: two processes together left and returned at least this many times, each process at least twice."""
 
 CRASH_LOOP: Final = "crash_loop"
 FLAPPING: Final = "flapping"
 SLOW: Final = "slow_poller"
 POLLED_TOO_LATE: Final = "poll timeout"
-"""A client whose application has not polled in time leaves with a reason that contains this text."""
+"""The reason of a member that leaves because its application did not poll in time contains this text."""
 
 
 def unstable_text(kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True) -> str:
     """The sentence about unstable members. `over`: the problem has ended. `again`: a slow poller was removed
     repeatedly.
 
-    `died`: the member did not always leave by LeaveGroup. If it always did, somebody may start and stop the process.
+    `died`: the member left without LeaveGroup at least once. Otherwise somebody may start and stop the process.
     """
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"

@@ -1,4 +1,4 @@
-"""The interface of groups of every type: a name, a state, and checks for offsets, retention and deletion."""
+"""The interface of groups of all types: a name, a state, and checks for offsets, retention and deletion."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.message import Message
 
 SINCE_COMMIT: Final = -1
-"""Result of `Group.unused_since_ms`: since each offset was committed."""
+"""A result of `Group.unused_since_ms`: each offset counts as unused since its commit."""
 NOT_NOW: Final = 2**63 - 1
-"""Result of `Group.unused_since_ms`: nothing expires (Kafka's offsetExpirationCondition)."""
+"""A result of `Group.unused_since_ms`: no offset expires (Kafka's offsetExpirationCondition)."""
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The first version of OffsetCommit and OffsetFetch with member epochs (KIP-848)."""
 NEWEST_COMMIT: Final = 10
 """The newest version of OffsetCommit."""
 Protocols = tuple[tuple[str, bytes], ...]
-"""The protocols that a member offers, most wanted first: (name, metadata)."""
+"""The protocols that a member offers, as (name, metadata), the preferred protocol first."""
 Partitions = Callable[[], Iterable[tuple[bytes, int]]]
-"""Looks up the partitions of a request: topic id, partition."""
+"""The partitions of a request, as (topic id, partition)."""
 
 
 class Group(Protocol):
-    """One group. Each type of group is a class: `core` has the functions for each class."""
+    """One group. Each type of group has a class, for which `core` names the functions."""
 
     group_id: str
 
@@ -41,7 +41,7 @@ class Group(Protocol):
         """The type, as in ListGroups."""
 
     def record_keys(self) -> list[Message]:
-        """The keys of all the group's records that are in force, without the keys of its offsets."""
+        """The keys of all records that are in force for the group, without the keys of offsets."""
 
     def validate_commit(
         self,
@@ -51,38 +51,36 @@ class Group(Protocol):
         version: int = NEWEST_COMMIT,
         partitions: Partitions | None = None,
     ) -> int:
-        """May this member commit offsets in this epoch (a classic group's generation)? Returns 0, or Kafka's error
-        code.
+        """0 if this member may commit offsets in this epoch (a classic group's generation), else Kafka's error code.
 
-        `version`: of the request. `partitions`: of the commit; None: they are unknown, so a past epoch is refused.
+        `version`: the request's. `partitions`: the commit's; if unknown (None), a past epoch is refused.
         """
 
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """May offsets be committed in a transaction for this member and epoch (KIP-447)? Returns 0, or Kafka's error
-        code.
+        """0 if offsets may be committed in a transaction for this member and epoch (KIP-447), else Kafka's error code.
 
-        A commit for no particular member has epoch -1, no member id and no instance id.
+        A commit that names no member has epoch -1, no member id and no instance id.
         """
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:
-        """May this member read offsets in this epoch? Returns 0, or Kafka's error code."""
+        """0 if this member may read offsets in this epoch, else Kafka's error code."""
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """Note a commit that was allowed. Where a commit counts as a heartbeat, the member's session begins anew."""
+        """Note an allowed commit. If a commit counts as a heartbeat in this type of group, the session begins again."""
 
     def validate_offset_delete(self) -> int:
-        """May offsets of this group be deleted at all? Returns 0, or Kafka's error code."""
+        """0 if the state of the group allows that offsets are deleted, else Kafka's error code."""
 
     def deletion_error(self) -> int:
-        """Why the group may not be deleted: Kafka's error code, or 0 when it may be deleted."""
+        """0 if the group may be deleted, else Kafka's error code."""
 
     def is_unused(self) -> bool:
-        """Does the group have neither members nor member ids that were handed out and not used?"""
+        """Whether the group has neither members nor pending member ids."""
 
     def unused_since_ms(self) -> int:
-        """Since when (wall ms) retention counts for offsets of unsubscribed topics; or SINCE_COMMIT, or NOT_NOW."""
+        """From what time (wall ms) offsets of unsubscribed topics count as unused; or SINCE_COMMIT, or NOT_NOW."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, or may subscribe to it."""

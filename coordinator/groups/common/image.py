@@ -1,4 +1,4 @@
-"""The topics as the groups see them: an immutable image, replaced as a whole when a topic changes."""
+"""The topics as the groups see them: an immutable image, which is replaced when a topic changes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from weakref import ref
 
 
 class TopicImage:
-    """One topic: its name, id (16 bytes) and partition count. `consumer.topics` sets `metadata_hash` later."""
+    """One topic: name, id (16 bytes) and partition count. `consumer.topics` sets `metadata_hash` later."""
 
     __slots__ = ("leader_epochs", "metadata_hash", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, partitions: int, leader_epochs: tuple[int, ...] = ()) -> None:
-        """`leader_epochs`: one per partition. An empty tuple means that all are 0."""
+        """`leader_epochs`: one for each partition. An empty tuple means that all epochs are 0."""
         self.name = name
         self.topic_id = topic_id
         self.partitions = partitions
@@ -22,8 +22,8 @@ class TopicImage:
 
 
 class TopicsImage:
-    """All topics at one moment, by name and by id. `version` grows with each change (the metadata log's end offset).
-    `deleted`: the names of deleted topics by id, as far as the metadata log goes back.
+    """All topics at one moment, by name and by id. `version` is the metadata log's end offset, which grows with each
+    change. `deleted`: the names of deleted topics by id, as far as the metadata log has them.
     """
 
     __slots__ = ("__weakref__", "_before", "_gone", "by_id", "by_name", "deleted", "version")
@@ -35,7 +35,7 @@ class TopicsImage:
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
     ) -> None:
-        """`by_id`: the same topics by id, if the caller has them. The constructor copies both maps."""
+        """`by_id`: the same topics by id, if the caller has this map. The constructor copies both maps."""
         self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
         copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
@@ -45,7 +45,7 @@ class TopicsImage:
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
-        """The topics of `before` that were deleted since then: name by id. All shards ask, so the result is kept."""
+        """The topics of `before` that were deleted since then: name by id. The result is cached, as all shards ask."""
         if self._before() is not before:
             ids = self.by_id
             self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}

@@ -1,6 +1,6 @@
 """The settings of the core, and the times of single groups, which override them (KIP-848's group configuration).
 
-The runtime gives the times of groups to each new core, and reports changes.
+The runtime gives `GroupConfigs` to each new core, and sends commands for changes.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class GroupSettings:
     offsets_retention_minutes: int = 10_080
     """How long unused offsets are kept (KIP-211)."""
     offsets_retention_check_interval_ms: int = 600_000
-    """How often expired offsets and unused groups are searched."""
+    """The interval between two searches for expired offsets and unused groups."""
     group_consumer_session_timeout_ms: int = 45_000
     """How long a member of a consumer group (KIP-848) may be silent."""
     group_consumer_heartbeat_interval_ms: int = 5_000
-    """How often a member of a consumer group is to send a heartbeat."""
+    """The interval at which a member of a consumer group is to send heartbeats."""
     group_consumer_max_size: int = 2_147_483_647
     """The largest number of members of one consumer group."""
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The strategies of the server. The first is used when no member asks for another."""
+    """The assignors of the server. The first assignor is used when no member asks for another one."""
     group_consumer_assignment_interval_ms: int = 1_000
     """The minimum time for which a target assignment of a consumer group stays."""
     group_consumer_regex_refresh_interval_ms: int = 600_000
-    """How long the topics of a regular expression stay valid, if topics do not change."""
+    """How long the result of a regular expression stays valid, if no topic changes."""
     group_consumer_migration_policy: str = "bidirectional"
     """Which groups may change their protocol while they have members: disabled, upgrade, downgrade, bidirectional."""
     broker_rack: str | None = None
-    """The rack of this node. The hash that consumer groups keep of their topics contains it (KIP-1101)."""
+    """The rack of this node, which is part of the hash that consumer groups have of their topics (KIP-1101)."""
 
 
 class OwnConfig(NamedTuple):
-    """The values that are set for one group, within the broker's bounds. None stands for a value that is not set."""
+    """The values that are set for one group, within the broker's bounds. None: the value is not set for this group."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -59,13 +59,13 @@ class Times(NamedTuple):
     session_timeout_ms: int
     """How long a member may be silent."""
     heartbeat_interval_ms: int
-    """How often a member is to send a heartbeat."""
+    """The interval at which a member is to send heartbeats."""
     assignment_interval_ms: int
     """The minimum time for which a target assignment stays."""
 
 
 class GroupConfigured(NamedTuple):
-    """The command that changes a group's configuration. None: the group no longer has a configuration of its own."""
+    """The command that changes a group's configuration. None removes the group's configuration."""
 
     group_id: str
     own: OwnConfig | None
@@ -78,7 +78,7 @@ class IntervalConfigured(NamedTuple):
 
 
 class GroupConfigs:
-    """The times of all groups of a core. `version` grows with each change."""
+    """The times of all groups of a core. `version` grows with each change of a time."""
 
     __slots__ = ("_default", "_own", "version")
 
@@ -105,7 +105,7 @@ class GroupConfigs:
         return Times(*[default if value is None else value for value, default in zip(own, self._default, strict=True)])
 
     def apply(self, change: GroupConfigured | IntervalConfigured) -> None:
-        """Take a changed configuration into account."""
+        """Set what this command changes."""
         self.version += 1
         if isinstance(change, IntervalConfigured):
             self._default = self._default._replace(assignment_interval_ms=change.assignment_interval_ms)

@@ -1,8 +1,8 @@
-"""The state of one core, and a step: one command, or time that passes. This module decides nothing.
+"""The state of one core, and a step: one call of the core. This module decides nothing.
 
-Records change the state in one way, the same live and in replay (`State.evolve`). A step collects the output. Its
-records are one batch of at most `max.message.bytes` of `__consumer_offsets`. A request for more is refused, before
-anything has changed. Records that no request asks for are not limited.
+Records change the state in one way, the same live and in replay (`State.evolve`). A step collects the output of the
+call. Its records are one batch of at most `max.message.bytes` of `__consumer_offsets`. A request for a larger batch is
+refused, before anything has changed. Records without a request are not limited.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from muster.protocol.wire import uv
 _Value = TypeVar("_Value", bound=Hashable)
 
 KEPT: Final = 10_000
-"""The largest number of kept values. At this number all are dropped, and members that join later share new values."""
+"""The largest number of shared values. At this number the table is cleared, and later members share new values."""
 MAX_SHARED_LENGTH: Final = 1_024
-"""Longer metadata and names are not shared: they would stay in memory after their last member is gone."""
+"""Longer metadata and names are not shared, because they would stay in memory without a member."""
 
 
 class SharedValues:
-    """`of(x)` returns the first value that was equal to `x`."""
+    """Equal values of members as one object: `of(x)` returns the first value that was equal to `x`."""
 
     __slots__ = ("_known", "_moment")
 
@@ -52,7 +52,7 @@ class SharedValues:
         self._known: dict[Any, Any] = {}
 
     def of(self, value: _Value) -> _Value:
-        """The kept value that equals `value`, or `value`, which is then kept. No value is a boolean or a float."""
+        """The shared value that equals `value`, else `value`, which is then shared; never a boolean or a float."""
         known = self._known
         found: _Value | None = known.get(value)
         if found is not None:
@@ -65,20 +65,20 @@ class SharedValues:
         return value
 
     def known(self, value: _Value) -> _Value | None:
-        """The kept value that equals `value`. None when no such value is kept."""
+        """The shared value that equals `value`; None when `value` is not shared yet."""
         found: _Value | None = self._known.get(value)
         return found
 
     def moment(self, wall_ms: int) -> int:
-        """The present time as a shared integer: all callers within one millisecond get the same object."""
+        """`wall_ms` as a shared integer: all callers within one millisecond get the same object."""
         if wall_ms != self._moment:
             self._moment = wall_ms
         return self._moment
 
     def one_protocol(self, name: str, metadata: bytes) -> Protocols:
-        """The `protocols` of a member when only its chosen protocol is known. Members with equal metadata share it."""
+        """The `protocols` of a member if only the chosen one is known. Members with equal metadata share the value."""
         offered = ((name, metadata),)
-        # A hash of long metadata has to read all of it.
+        # Long metadata is not looked up, because a hash would read all bytes.
         known: Protocols | None = self._known.get(offered) if len(metadata) <= MAX_SHARED_LENGTH else None
         return self.protocols(offered) if known is None else known
 
@@ -92,13 +92,13 @@ class SharedValues:
 
 
 Replay = Callable[["State", Any, Any], None]
-"""Changes the state by one record: its key and its value."""
+"""A function that applies one record (key, value) to the state."""
 ReplayTransactional = Callable[["State", TransactionalBatch], int]
-"""Changes the state by records of an open transaction. Returns their number."""
+"""A function that applies records of an open transaction to the state. Returns their number."""
 
 
 class State:
-    """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
+    """The groups of one partition of `__consumer_offsets`, of all types in one map, with offsets and deadlines."""
 
     __slots__ = (
         "_replay", "_replay_other", "_replay_transactional", "abandoned", "configs", "deadlines", "downgrade", "groups",
@@ -116,10 +116,10 @@ class State:
         downgrade: Any = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """`replay`: by the type of the record's key; `replay_other`: for keys of other types.
+        """`replay`: functions by type of the record's key; `replay_other`: for other types.
 
-        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: all work is done at once. `downgrade`:
-        how consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: those of single groups.
+        `helpers`: what does large work (`consumer.commands.Helpers`); None: all work is done directly. `downgrade`: how
+        consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: the configs of groups.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
@@ -134,10 +134,10 @@ class State:
         self.topic_deletion: Any = None
         """The `offsets.deletion.TopicDeletion` that is running, or None."""
         self.abandoned: dict[Due, Reply] = {}
-        """Parked requests that no client waits for, with their answers (`classic.rebalance`)."""
+        """Abandoned requests, with their answers (`classic.rebalance`)."""
 
     def evolve(self, key: Message, value: Message | None) -> None:
-        """Replay one record. A record of an unknown type (a later Kafka's) changes nothing."""
+        """Replay one record. A record of an unknown type, of a later Kafka, changes nothing."""
         self._replay.get(type(key), self._replay_other)(self, key, value)
 
     def evolve_transactional(self, batch: TransactionalBatch) -> int:
@@ -155,7 +155,7 @@ class State:
 
 
 class Step(Output):
-    """One step: its input (the state, the time, how long answers waited, the largest batch) and its growing output."""
+    """One step: the input (state, time, late answers, the largest batch), and the output, which grows."""
 
     __slots__ = ("late_answers", "max_bytes", "now", "state")
 
@@ -175,7 +175,7 @@ class Step(Output):
         self.events = []
 
     def reply(self, respond: Respond, response: Message) -> None:
-        """Answer a request."""
+        """Answer a request, when the records are durable."""
         self.replies.append((respond, response))
 
     def record(self, record: Record) -> None:
@@ -184,20 +184,20 @@ class Step(Output):
         self.state.evolve(record.key, record.value)
 
     def record_all(self, records: list[Record]) -> None:
-        """`record` of each."""
+        """Do the same as `record` for each record."""
         self.records += records
         evolve = self.state.evolve
         for key, value, _ in records:
             evolve(key, value)
 
     def record_in_transaction(self, records: list[Record], producer: Producer) -> None:
-        """`record` of each, in the transaction of this producer. The records count once it is committed."""
+        """Do the same in the transaction of this producer. The records count once the transaction is committed."""
         self.records += records
         pairs = [(key, value) for key, value, _ in records]
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
 
     def put_off(self, deadline: Due, since_ms: int, timeout_ms: int, *, is_own: bool = True) -> bool:
-        """Move a deadline on if late answers prolong the timeout since `since_ms`. Returns whether it was moved."""
+        """If late answers prolong the timeout since `since_ms`, move the deadline. Returns whether this was done."""
         until_ms = self.late_answers.until(since_ms, timeout_ms, self.now.mono_ms, is_own=is_own)
         if until_ms <= self.now.mono_ms:
             return False
@@ -221,20 +221,20 @@ _EXPIRING_OFFSET_VERSION: Final = 1
 
 
 class PackedRecord(Record):
-    """A record whose bytes are made already. `row`: the result of `pack`."""
+    """A record with its bytes. `row`: the result of `pack`."""
 
     row: bytes
 
 
 def pack(record: Record) -> bytes:
-    """The bytes in a batch of a record of `__consumer_offsets`, see `pack_record`."""
+    """The bytes that a record of `__consumer_offsets` has in a batch."""
     if type(record) is PackedRecord:
         return record.row
     return pack_record(OFFSETS, record)
 
 
 def with_bytes(record: Record) -> PackedRecord:
-    """The same record with its bytes."""
+    """The record with its bytes."""
     if type(record) is PackedRecord:
         return record
     made = PackedRecord(*record)
@@ -263,7 +263,7 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """The record of a committed offset. With an expire timestamp (OffsetCommit v2-4) it has no epoch and topic id."""
+    """The record of a committed offset. One with an expire timestamp (OffsetCommit v2-4) has no epoch and topic id."""
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
@@ -278,13 +278,13 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
 
 
 RECORD_BYTES: Final = 120
-"""An upper bound for the bytes of a record, without its names, its metadata and its assignments."""
+"""An upper bound for the bytes of a record, without names, metadata and assignments."""
 
 
 def is_too_large(
     step: Step, records: Sequence[Record], texts: int, made: Sequence[Record] = (), times: int = 1
 ) -> bool:
-    """Whether these records of one command, and `made` times `times`, are more than may be written.
+    """Whether the `records` of one command, and `made` repeated `times` times, exceed the step's `max_bytes`.
 
     `texts`: an upper bound for the characters and bytes in `records`, or in `made` if given. The exact size is computed
     only near the limit.
@@ -292,12 +292,12 @@ def is_too_large(
     most, count = step.max_bytes, len(records) + times * len(made)
     if HEADER + count * RECORD_BYTES + 4 * times * texts <= most:
         return False
-    # A record that is repeated is packed once.
+    # A repeated record is packed once.
     return size_of([*map(pack, records), *[pack(one) for one in made] * times]) > most
 
 
 def size_of(rows: Sequence[bytes]) -> int:
-    """Bytes of a batch with these records. Each row is the result of `records.pack`."""
+    """The bytes of a batch with these rows, each the result of `pack`."""
     size = HEADER
     for number, row in enumerate(rows):
         body = len(row) + 2 + len(uv(2 * number))

@@ -1,4 +1,4 @@
-"""Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive. Changes nothing.
+"""Checks that refuse requests, in Kafka's order and with Kafka's messages, which clients receive. Changes nothing.
 
 The module also has the names of the server's assignors (`group.consumer.assignors`).
 """
@@ -39,7 +39,7 @@ BY_CLASS: Final[Mapping[str, str]] = MappingProxyType(
 
 @lru_cache(16)
 def names_of(configured: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the configured assignors, in their order; the first is the default."""
+    """The names of the configured assignors, in the configured order. The first assignor is the default."""
     return tuple(dict.fromkeys([BY_CLASS.get(one, one) for one in configured]))
 
 
@@ -47,7 +47,7 @@ ID_BY_MEMBER: int = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids."""
 
 
-class Refused(Exception):  # no program error: the code that makes the answer catches this
+class Refused(Exception):  # always caught: it becomes an answer
     """A request is refused with this error code and message."""
 
     def __init__(self, error: int, message: str | None) -> None:
@@ -70,7 +70,7 @@ _BLANKS = "".join(map(chr, range(33)))
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """Check the fields of a heartbeat. Raises Refused."""
+    """Raise Refused if a field of this heartbeat is invalid."""
     epoch = request.member_epoch
     if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _check_text(request.member_id, "MemberId can't be empty.")
@@ -102,7 +102,7 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def check_size(members: Collection[str], member_id: str, most: int) -> None:
-    """Refuse a new member of a full group. Raises Refused."""
+    """Raise Refused for a new member of a full group."""
     if len(members) >= most and member_id not in members:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
@@ -110,7 +110,7 @@ def check_size(members: Collection[str], member_id: str, most: int) -> None:
 
 
 def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member of that id, and of that instance id if it is not None. Raises Refused."""
+    """The member with this id, and with this instance id if it is not None. Raises Refused."""
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
@@ -129,7 +129,7 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 
 
 def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Refuse to replace a static member that has not announced its leave (epoch -2). Raises Refused."""
+    """Raise Refused if the static member to be replaced has not left with epoch -2."""
     if member.position.epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -141,8 +141,8 @@ def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> 
 def check_epoch(
     member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
-    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused. The epoch before is
-    allowed too, as an answer may be lost. Then the member must own no partitions of others.
+    """Raise Refused unless a member sends its present epoch, or 0 to join again. As an answer may be lost, the previous
+    epoch is allowed too, if the member owns only its assigned partitions.
     """
     position = member.position
     if epoch in (0, position.epoch):
@@ -165,14 +165,14 @@ def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | Non
 
 
 FEW_NAMES: Final = 10_000
-"""The names of up to this many topics are encoded in some milliseconds, if they have the usual length."""
+"""Up to this many topic names of usual length are encoded in some milliseconds, so they are not counted exactly."""
 MAX_NAMES: Final = 20_000
-"""How many topics a member may subscribe to by name. With names of 16 characters a record has no room for more."""
+"""How many topics a member may subscribe to by name. A record with so many names of 16 characters is full."""
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """Refuse names, before they are read, that are too many, or too long for a batch with `besides` bytes. Raises
-    Refused.
+    """Raise Refused for too many names, or for names too long for a batch with `besides` other bytes. The names were
+    not read before.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.max_bytes:
         distinct = distinct_names(names)
@@ -181,7 +181,7 @@ def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
 
 
 def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
-    """Each name once, in their order. None when a member may not subscribe to so many; then not all were read."""
+    """Each name once, in the order of `names`. None when there are more than `MAX_NAMES`; then not all were read."""
     found: dict[str, None] = {}
     rest = iter(names)
     while piece := dict.fromkeys(islice(rest, MAX_NAMES)):
@@ -192,12 +192,12 @@ def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
 
 
 def ascending_names(names: Iterable[str]) -> list[str]:
-    """Each name once, ascending, as in a member's description. At most one name more than allowed is returned."""
+    """Each name once, ascending, as in a member's description. At most `MAX_NAMES` + 1 names are returned."""
     return sorted(islice(distinct_names(names) or dict.fromkeys(names), MAX_NAMES + 1))
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
-    """Check the metadata of a classic member as `check_names` checks names. Returns the bytes of the metadata."""
+    """Raise Refused if a classic member's metadata is too long for a batch. Returns the bytes of the metadata."""
     count = sum([len(metadata) for _, metadata in protocols])
     if 3 * count > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -205,6 +205,6 @@ def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
 
 
 def check_fits(step: Step, made: Record) -> None:
-    """The description of a member must fit into a batch with its other records. Raises Refused."""
+    """Raise Refused if a member's description does not fit into a batch with the member's other records."""
     if records.is_more_than_fits(step, [made], 3):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)

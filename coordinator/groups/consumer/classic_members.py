@@ -1,7 +1,7 @@
 """Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The generation of such a member is its epoch. The server assigns, so no member leads. A member is asked to join again
-when its assignment or epoch changes.
+The generation of such a member is its epoch. The server makes the assignment, so no member is a leader. A member is
+asked to join again when its assignment or epoch changes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Join(Protocol):
 
 
 def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a JoinGroup to a consumer group, at once."""
+    """Answer a JoinGroup to a consumer group. The JoinGroup is never parked."""
     member_id = request.member_id or bare_id(command.drawn_id)
     try:
         response = _join(step, command, request, group, member_id)
@@ -189,7 +189,7 @@ def _owned(
 
 
 def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a SyncGroup: the member gets the partitions that it may own now."""
+    """Answer a SyncGroup with the partitions that the member may own now."""
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
         classic = member.description.classic
@@ -212,13 +212,13 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
 
 
 def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
-    """The partitions that a classic member owns, in the version of its subscription."""
+    """The partitions of a classic member as an encoded assignment, in the version of the member's subscription."""
     assert member.description.classic is not None
     return encoded(member.description.classic.protocols[0][1], member.position.assigned, image)
 
 
 def encoded(metadata: bytes, current: CurrentAssignment, image: TopicsImage) -> bytes:
-    """Partitions as the assignment of a classic member with this subscription, encoded as a leader encodes them."""
+    """These partitions as a leader would encode them for a member whose subscription is `metadata`."""
     version = decode_subscription(metadata)[0]
     rows = [
         ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
@@ -254,7 +254,7 @@ def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a LeaveGroup. It may remove members of both protocols, as on Kafka 4.3."""
+    """Answer a LeaveGroup. As on Kafka 4.3 the request may remove members of both protocols."""
     rows: list[MemberResponse] = []
     leaving: dict[str, ConsumerMember] = {}
     for one in request.members:
@@ -288,11 +288,11 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """Begin the session of a classic member anew, with its own session timeout: the member has sent a request."""
+    """Begin the session of a classic member again, with its own session timeout, because it has sent a request."""
     assert member.description.classic is not None
     state.deadlines.set(member, mono_ms + member.description.classic.session_timeout_ms)
 
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """Let a classic member join again within its rebalance timeout, counted from the first time that it was asked."""
+    """Start the timer for a classic member to join again, unless the timer runs since an earlier answer."""
     start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.description.rebalance_timeout_ms)

@@ -1,4 +1,4 @@
-"""The commands of consumer groups besides plain requests, and the work that is done outside the core."""
+"""Commands of consumer groups that are not requests of the protocol, and requests for work outside the core."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class ConsumerHeartbeatCommand(Command):
 
     _: KW_ONLY
     drawn_id: str = ""
-    """A fresh UUID, for a sender that has no member id yet."""
+    """A fresh UUID, for a sender without a member id."""
     pattern_error: str | None = None
-    """RE2's message about an invalid regular expression."""
+    """RE2's error message if the request's regular expression is invalid."""
     version: int = 1
     prepared: Any = None
-    """The data of a large classic group that this heartbeat upgrades (`migration`); None when nothing was read."""
+    """The data of a large classic group that this heartbeat upgrades (`migration`); None when no data was read."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class AssignmentWanted(Message):
-    """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable. It
-    describes the group in values that do not change. The assignor's input is made of them in its thread.
+    """The request to compute a target assignment. It leaves the core like a reply, when the log is durable. Its values
+    never change, so a thread can make the assignor's input of them.
     """
 
     group_id: str
@@ -49,9 +49,9 @@ class AssignmentWanted(Message):
     waiting: list[Command]
     """Heartbeats of members without an epoch, which wait for the targets."""
     since_ms: int
-    """When the group's first targets were requested for the first time (monotonic)."""
+    """When first targets were requested for the group, before any repetition (monotonic ms)."""
     is_general: bool = field(default=False, kw_only=True)
-    """Whether "uniform" is to use the algorithm for differing subscriptions."""
+    """Whether "uniform" is to use Kafka's algorithm for members with different subscriptions."""
     _members: list[Member] | None = field(default=None, init=False)
     _topics: dict[str, Topic] | None = field(default=None, init=False)
 
@@ -82,7 +82,7 @@ class AssignmentWanted(Message):
     def _member(
         self, member_id: str, description: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
     ) -> Member:
-        """`known`: the names that were made for another member with the same names and the same pattern."""
+        """`known`: the topics of earlier members, by their names and pattern."""
         by_id, key = self.image.by_id, (id(description.topics), description.pattern)
         topics = known.get(key)
         if topics is None:
@@ -103,7 +103,7 @@ class AssignmentWanted(Message):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AnswersDue(Message):
-    """Waiting members whose answers are due in later iterations of the event loop. It returns as a command."""
+    """Waiting members to be answered in a later iteration of the event loop. The core gets this object as a command."""
 
     group_id: str
     waiting: list[Command]
@@ -112,14 +112,14 @@ class AnswersDue(Message):
 
 @dataclass(slots=True, eq=False, repr=False)
 class UpgradeWanted(Message):
-    """A large classic group that a thread is to read, by the pure `read`, before this heartbeat upgrades it."""
+    """The request to read a large classic group in a thread, by `read`, before this heartbeat upgrades the group."""
 
     command: ConsumerHeartbeatCommand
     read: Callable[[], Any]
 
 
 class UpgradePrepared(NamedTuple):
-    """The command with the result of an UpgradeWanted: the heartbeat is to be answered now, with these data."""
+    """The command with the result of an UpgradeWanted. The core then answers the heartbeat with these data."""
 
     command: ConsumerHeartbeatCommand
     prepared: Any
@@ -135,7 +135,7 @@ class AssignmentComputed(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class TopicsWanted(Message):
-    """The request to find the topics that these regular expressions match, as far as the client may see them."""
+    """The request to find the topics that these regular expressions match, among those that the client may see."""
 
     group_id: str
     client: Client
@@ -144,36 +144,36 @@ class TopicsWanted(Message):
 
 
 class TopicsFound(NamedTuple):
-    """The command with the result of a TopicsWanted: names by pattern. None when the search failed."""
+    """The command with the result of a TopicsWanted: topic names by pattern. None when the search failed."""
 
     wanted: TopicsWanted
     topics: Mapping[str, Sequence[str]] | None
 
 
 class Helpers(NamedTuple):
-    """The functions that do such work outside the core. In the output they stand in place of `Respond` functions."""
+    """The functions that do work outside the core. An output has them where other replies have `Respond` functions."""
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
     later: Callable[[Message], object] | None = None
-    """Gives the core the same object in the next iteration of the event loop. None: all work is done at once."""
+    """Gives the core an AnswersDue in the next iteration of the event loop. None: all members are answered at once."""
     read: Callable[[Message], object] | None = None
-    """Reads a large classic group. None: the group is read at once."""
+    """Reads a large classic group in a thread. None: the group is read directly."""
 
 
 class Downgrade(NamedTuple):
-    """How a consumer group becomes a classic group, when only classic members stay (`migration`)."""
+    """The functions that make a consumer group a classic group, when only classic members stay (`migration`)."""
 
     is_allowed: Callable[..., bool]
-    """(step, group, the members that leave, how many join): whether the group becomes a classic group."""
+    """(step, group, members that leave, number of members that join): whether the group becomes a classic group."""
     after_leave: Callable[..., None]
-    """(step, group, the members that leave): remove these members, and begin a rebalance of the others."""
+    """(step, group, members that leave): remove these members, and begin a rebalance of the other members."""
     after_join: Callable[..., None]
     """(step, group, `Joined`): a classic member has replaced the last member of the other protocol."""
 
 
 class Joined(NamedTuple):
-    """The classic member that joined, the member that it replaces, and the old group, whose epoch is the generation."""
+    """A classic member that has replaced the last consumer member, and the old group, whose epoch is the generation."""
 
     member_id: str
     replaced_id: str

@@ -1,4 +1,4 @@
-"""Consumer groups at a load and unload, and when their targets were computed outside the core."""
+"""Consumer groups after a load, at the end of a core, and when their targets were computed outside the core."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
-    """Give each member a fresh session after the load, with the group's session timeout even for classic members."""
+    """Give each member a fresh session after the load. The timeout is the group's, even for classic members."""
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
         step.state.deadlines.set(member, due_ms)
@@ -29,7 +29,7 @@ def loaded(step: Step, group: ConsumerGroup) -> None:
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
-    """The replies that the group still owes when its core is given up."""
+    """The replies to waiting members when the core is given up."""
     replies: list[Reply] = [
         (command.respond, ConsumerGroupHeartbeatResponse(0, error_code)) for command in group.waiting
     ]
@@ -38,9 +38,9 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 
 
 TOPICS_AT_ONCE: Final = 1_000
-"""How many topics of targets and answers one iteration of the event loop handles: 10 ms. Further answers wait."""
+"""After this many topics in targets and answers the next iteration of the event loop continues: some 10 ms."""
 NAMES_AS_A_TOPIC: Final = 20
-"""This many names in a subscription count as one topic: the member's answer needs a look-up of each name."""
+"""This many names in a subscription count as one topic, because an answer needs a look-up of each name."""
 
 
 def computed(step: Step, command: AssignmentComputed) -> None:
@@ -55,7 +55,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         elif target.is_too_early(step, group, wanted):
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:
-                return  # these members wait for the next targets
+                return  # the members wait for the next targets
         else:
             topics = target.apply(step, group, wanted, command.assignment, prepared_target=command.prepared_target)
             # The group may have changed during the computation.
@@ -64,7 +64,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
 
 
 def answer(step: Step, due: AnswersDue) -> None:
-    """Answer waiting members: at least one, and then as many as one iteration allows."""
+    """Answer waiting members, at least one, until the answers have `TOPICS_AT_ONCE` topics."""
     _answer_some(step, due, TOPICS_AT_ONCE)
 
 

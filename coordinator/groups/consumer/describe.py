@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups as administrators see them. This module changes nothing."""
+"""ConsumerGroupDescribe: what administrators see of consumer groups. This module changes nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from muster.protocol.messages.consumer_group_describe import (
 
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
-"""The type of a member, by its protocol."""
+"""The member type in the answer, by the member's protocol."""
 
 
 class DescribeCommand(Command):
-    """A ConsumerGroupDescribe. Its answer has `Snapshot`s; `member_row` makes rows of them outside the core."""
+    """A ConsumerGroupDescribe. The core answers with `Snapshot`s; outside the core `member_row` makes rows of them."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
     image: TopicsImage
 
     def size(self) -> int:
-        """An upper estimate of the member's bytes in an answer: only its long parts are counted."""
+        """An estimate of the member's bytes in an answer, from its long fields only."""
         rows = (*self.position.assigned, *self.position.revoking, *self.target)
         names = sum(map(len, self.description.topics)) + 2 * len(self.description.topics)
         return A_MEMBER + names + sum([A_TOPIC + 4 * len(row[1]) for row in rows])
@@ -50,13 +50,13 @@ class Snapshot(NamedTuple):
 
 A_MEMBER: Final = 200
 A_TOPIC: Final = 60
-"""The usual bytes of a member in an answer, and those of one of its topics."""
+"""The usual bytes of a member in an answer, and of one topic of a member."""
 TOPICS_AT_ONCE: Final = 500
 """How many topics of a member's assignment are encoded in one step."""
 
 
 def handle(step: Step, command: Command, request: ConsumerGroupDescribeRequest) -> None:
-    """Answer a ConsumerGroupDescribe: one row for each name, in their order, duplicates included."""
+    """Answer a ConsumerGroupDescribe with one row for each requested name, in the request's order, with duplicates."""
     rows = [_describe(step, group_id) for group_id in request.group_ids]
     if not isinstance(command, DescribeCommand):
         for row in rows:
@@ -92,7 +92,7 @@ def member_row(one: Snapshot) -> Generator[None, None, Member]:
         position.epoch,
         description.client_id,
         description.client_host,
-        description.topics,  # many members have the same names, which are kept once
+        description.topics,  # many members share one tuple of names
         description.pattern,
         assigned,
         target,
@@ -110,7 +110,7 @@ def _at_once(steps: Generator[None, None, Member]) -> Member:
 
 
 def _has(position: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
-    """The partitions that a member owns, then the partitions of its pending revocation."""
+    """The partitions that a member owns, followed by the partitions of its pending revocation."""
     if not position.revoking:
         return [(row[0], row[1]) for row in position.assigned]
     rows: dict[bytes, tuple[int, ...]] = {}

@@ -1,7 +1,7 @@
-"""A consumer group: members, epochs, targets and owners of partitions, kept consistent. It decides nothing.
+"""A consumer group: members, epochs, targets and owners of partitions, kept consistent. This module decides nothing.
 
-The functions of `replay` set all persistent fields by these methods. The methods keep the counts correct (subscribed
-topics, patterns, assignors, reconciled members).
+The functions of `replay` set all persistent fields by the group's methods. These methods keep the counts correct
+(subscribed topics, patterns, assignors, reconciled members).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from muster.protocol.message import Message
 CONSUMER: Final = "consumer"
 FIRST_EPOCH: Final = 1
 FIRST_TARGET: Final = 1
-"""The epoch of the targets of a group that never had targets: nobody gets anything then."""
+"""The assignment epoch of a group that never had targets. No member gets a partition in this epoch."""
 NO_ASSIGNMENT: Final = 0
-"""The value in place of an epoch when no targets are being computed."""
+"""The value instead of an epoch when no targets are being computed."""
 NEVER_HASHED: Final = -1
 NOT_THERE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -46,17 +46,17 @@ class ConsumerGroup:
     """One consumer group.
 
     `epoch` grows when members, subscriptions or topics change. `assignment_epoch` is the epoch of `targets`.
-    `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each
-    topic: once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members
-    with each list of names; `named` is the number of names in these lists. `patterns` and `assignors` count the members
-    with each. `owners`: by partition, the member that has the partition or has not given it up yet.
+    `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names`: for each topic, the number of
+    different lists of names and of resolved patterns that contain the topic. `subscriptions` counts the members with
+    each list of names; `named` is the sum of the lists' lengths. `patterns` and `assignors` count the members with each
+    pattern or assignor. `owners`: the member that has a partition, or has not given it up yet.
 
     Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `is_searching`:
     patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs whose targets are being computed, or
-    could not be. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history. `slots`:
-    the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a member
-    was last described or removed. `existing`: the group's topics that exist, as last found. `names_version` grows with
-    each change of `names`.
+    could not be computed. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history.
+    `slots`: the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
+    member was last described or removed. `existing`: the group's existing topics, as last found. `names_version` grows
+    with each change of `names`.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class ConsumerGroup:
         """The state of the group without `newcomers` members that have no epoch yet."""
         return state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
 
-    # ---- changes, by the functions of `records`
+    # ---- changes, for the functions of `replay`
 
     def describe_member(self, member: ConsumerMember, description: Description) -> None:
         """Set the description of a member."""
@@ -125,7 +125,7 @@ class ConsumerGroup:
         self.is_alike = self.counts_alike()
 
     def note_put(self) -> None:
-        """Note that Kafka puts a member, new or not, into its table: the table may grow."""
+        """Note that Kafka puts a member, new or not, into its table of members, which may grow."""
         self.slots = kafka_order.slots_after(self.slots, len(self.members))
 
     def add_member(self, member_id: str) -> ConsumerMember:
@@ -135,25 +135,25 @@ class ConsumerGroup:
         return member
 
     def remove_member(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member, if the id is a member's. Its partitions are free then."""
+        """Remove a member, if it exists. Its partitions are free then."""
         member = self.members.get(member_id)
         if member is None:
             return None
         self.update_position(member, Position(0, 0, STABLE, NOTHING, NOTHING))
         del self.members[member_id]
         if not self.members:
-            self.hashed_topics = None  # the value is computed when it is needed
+            self.hashed_topics = None  # the next heartbeat compares the hash again
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         self._count_out(member.description)
         self.is_alike = self.counts_alike()
         instance_id = member.description.instance_id
-        # Kafka's records may add the successor of a static member before they remove the old member.
+        # Kafka's records may add the new member of an instance id before they remove the old member.
         if instance_id is not None and self.static_ids.get(instance_id) == member_id:
             del self.static_ids[instance_id]
         return member
 
     def update_position(self, member: ConsumerMember, position: Position) -> None:
-        """Set the position of a member. It has its assigned partitions, and still those of its pending revocation."""
+        """Set the position of a member, which then owns its assigned partitions and those of its pending revocation."""
         member_id, owners = member.member_id, self.owners
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         if position.assigned != member.position.assigned or position.revoking != member.position.revoking:
@@ -161,7 +161,7 @@ class ConsumerGroup:
                 (*member.position.assigned, *member.position.revoking),
                 (*position.assigned, *position.revoking),
             )
-            # A live step reuses the rows of topics without changes.
+            # Topics without changes keep their row objects in a live step.
             known = set(map(id, before))
             stays = known.intersection(map(id, after)) if known else known
             gone = [row for row in before if id(row) not in stays] if stays else before
@@ -169,7 +169,7 @@ class ConsumerGroup:
             for topic_id, partitions, _ in gone:
                 of_topic = owners.get(topic_id)
                 if of_topic is not None and len(partitions) == len(of_topic) == 1 and partitions[0] in of_topic:
-                    # Most members with thousands of topics have one partition of each.
+                    # Most members with thousands of topics have one partition of each topic.
                     if of_topic[partitions[0]] == member_id:
                         del owners[topic_id]
                 else:
@@ -186,7 +186,7 @@ class ConsumerGroup:
     def _remove_owner(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
         of_topic = self.owners.get(topic_id, {})
         for partition in partitions:
-            # A compacted log may say which member got a partition before it says which member gave it up.
+            # In a compacted log the record of a partition's new owner may precede the record of the old owner's loss.
             if of_topic.get(partition) == member_id:
                 del of_topic[partition]
         if not of_topic:
@@ -199,7 +199,7 @@ class ConsumerGroup:
         self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
 
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
-        """Set the topics that a pattern matched. None: the pattern is forgotten."""
+        """Set the topics that a pattern matched. None: no member has the pattern any more."""
         before = self.resolved.pop(pattern, None)
         topics, topics_before = () if resolved is None else resolved.topics, () if before is None else before.topics
         if resolved is not None:
@@ -210,7 +210,7 @@ class ConsumerGroup:
             _subtract(self.names, topics_before)
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """The same names in a tuple that members with these names share."""
+        """The same names in the tuple that other members with these names have."""
         known = self.subscriptions.get(topics)
         return topics if known is None else known[0]
 
@@ -243,8 +243,8 @@ class ConsumerGroup:
     # ---- questions of other modules
 
     def counts_alike(self) -> bool:
-        """Whether Kafka treats the subscriptions of a group with patterns as equal. It does when all members have the
-        same pattern and none names a topic.
+        """Whether Kafka treats the subscriptions as equal, if the group has patterns. Kafka does so when all members
+        have the same pattern, and no member names a topic.
         """
         patterns, names = self.patterns, self.names
         if not patterns:
@@ -268,7 +268,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
-        """See `Group`. The keys are in the order in which Kafka deletes them. `members`: the ids in another order."""
+        """See `Group`. The keys are in the order in which Kafka deletes them. `members`: another order of the ids."""
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
 
@@ -282,8 +282,8 @@ class ConsumerGroup:
         version: int = NEWEST_COMMIT,
         partitions: Partitions | None = None,
     ) -> int:
-        """See `Group`. A member may also commit in an epoch before its present one (KIP-1251). It must have got the
-        partitions by then, and own them still. Else: STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
+        """See `Group`. A member may also commit in an earlier epoch (KIP-1251), if it got the partitions by then and
+        kept them. Else the error is STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
         """
         member = self.members.get(member_id)
         if member is None:
@@ -319,11 +319,11 @@ class ConsumerGroup:
         return ErrorCode.ILLEGAL_GENERATION if error == ErrorCode.STALE_MEMBER_EPOCH else error
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:
-        """May this member read offsets in this epoch (OffsetFetch 9 and above)?"""
+        """See `Group`. OffsetFetch names a member and an epoch from version 9 on."""
         if member_id is None and epoch < 0:
             return 0
         if member_id is None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up the null id, and does not find it
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka fails when it looks up the null id
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -337,7 +337,7 @@ class ConsumerGroup:
         return 0
 
     def deletion_error(self) -> int:
-        """A group may be deleted while it has no members."""
+        """See `Group`. A group without members may be deleted."""
         return 0 if not self.members else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
@@ -345,7 +345,7 @@ class ConsumerGroup:
         return not self.members
 
     def unused_since_ms(self) -> int:
-        """SINCE_COMMIT: retention counts for each offset since it was committed, in every state."""
+        """SINCE_COMMIT: in every state each offset counts as unused since its commit."""
         return SINCE_COMMIT
 
     def subscribes_to(self, topic: str) -> bool:
@@ -372,7 +372,7 @@ def _subtract(counts: dict[str, int], names: Iterable[str]) -> None:
 
 
 def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
-    """The consumer group of that name. None when no such group exists."""
+    """The consumer group of that id. None when no such group exists."""
     group = state.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
 
@@ -384,7 +384,7 @@ def topics_of(description: Description, resolved: Mapping[str, Resolved]) -> Ite
 
 
 def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
-    """Those of `partitions` that no other member has, or is still giving up."""
+    """Which of `partitions` no other member has, or is still giving up."""
     of_topic = group.owners.get(topic_id)
     if of_topic is None:
         return partitions
@@ -392,6 +392,6 @@ def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[
 
 
 def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:
-    """Whether no other member has this partition."""
+    """Whether no other member has this partition, or is still giving it up."""
     of_topic = group.owners.get(topic_id)
     return of_topic is None or of_topic.get(partition, member_id) == member_id

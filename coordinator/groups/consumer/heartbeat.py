@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves.
 
-Nearly all heartbeats come from members at their targets, in groups without changes. `SteadyMember` answers these.
+Nearly all heartbeats come from members at their targets, in groups without changes. `SteadyMember` answers them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def handle(
 
 
 class _Sender(NamedTuple):
-    """The sender of a heartbeat: a member (None: a new one), and the static member that it replaces."""
+    """The sender of a heartbeat: a member (None if it is new), and the static member that this sender replaces."""
 
     member_id: str
     member: ConsumerMember | None
@@ -67,7 +67,7 @@ class _Sender(NamedTuple):
 
     @property
     def description(self) -> Description:
-        """The description of the sender before this request, or of the member that it replaces."""
+        """The description of the sender before this request, or of the member that the sender replaces."""
         one = self.member or self.replaced
         return NOBODY if one is None else one.description
 
@@ -87,7 +87,7 @@ def _beat(
     reconcile.check_known_state(position, owned)
     if description is not before:
         checks.check_fits(step, records.member_metadata(request.group_id, sender.member_id, description))
-    # From here on nothing is refused.
+    # After this line no request is refused.
     if present is not group:
         if present is not None:  # a consumer group replaces an Empty classic group
             step.record_all(tombstones(present))
@@ -115,7 +115,7 @@ def _beat(
     had = member.position.assigned
     restart_session(step, member)
     if group.failed_epoch == group.epoch > group.assignment_epoch and member.position.epoch:
-        # The assignor has failed. It was called again just now, if the assignment interval was over.
+        # The assignor has failed. It has been called again, if the assignment interval was over.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     reconcile.maybe_reconcile(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.position.epoch:
@@ -128,7 +128,7 @@ def _beat(
 
 
 def restart_session(step: Step, member: ConsumerMember) -> None:
-    """A member has sent a heartbeat: its session begins anew."""
+    """Begin the member's session again, because the member has sent a heartbeat."""
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(member.group_id).session_timeout_ms)
 
@@ -136,7 +136,7 @@ def restart_session(step: Step, member: ConsumerMember) -> None:
 def response_to(
     step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: CurrentAssignment
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member of the group. It names the member's partitions if the member may not know them."""
+    """The answer to a member. The answer has the member's partitions if the member may not know them."""
     position = member.position
     is_full = (
         request.rebalance_timeout_ms != -1
@@ -151,7 +151,7 @@ def response_to(
 
 
 def _rows(current: CurrentAssignment) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
-    if len(current) > FEW_TOPICS:  # the encoder makes the rows
+    if len(current) > FEW_TOPICS:  # rows are made while they are encoded
         return LaterRows(_row, current)
     return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in current]
 
@@ -191,7 +191,7 @@ def _sender(
 
 
 def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
-    """The new description of the member, or `before` itself without changes. A field that is not sent stays."""
+    """The member's description after this request, `before` if nothing changes. Fields that are not sent stay."""
     names = request.subscribed_topic_names
     pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms
     if (
@@ -219,7 +219,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
 
 
 def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
-    """Give a static member a new id. It begins at epoch 0 with its old partitions."""
+    """Give a static member a new id. The member begins at epoch 0 with its old partitions."""
     group_id, member_target = group.group_id, group.targets.get(old.member_id, NOTHING)
     description, position = old.description, old.position._replace(epoch=0, previous_epoch=0)
     step.record_all(records.member_removed(group_id, old.member_id))
@@ -231,7 +231,7 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
     """Whether a topic of the group has changed; `before`: the description of the sender before this request. Also true
-    when the topics were not compared yet. Call this function before patterns are forgotten.
+    when the topics were not compared yet. Call this function before `update_patterns`.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:
@@ -272,10 +272,10 @@ def refresh(
 
 
 class SteadyMember:
-    """Answers repeated heartbeats of one member in one position. It does a part of `handle`, without look-ups.
+    """Answers equal heartbeats of one member in one position: a part of `handle`, without look-ups.
 
-    A test compares it with `handle`. The description and the position of a member are replaced as wholes. While they
-    are the same objects, nothing in them has changed.
+    A test compares `SteadyMember` with `handle`. A changed description or position of a member is always a new object.
+    So `heartbeat` compares only objects.
     """
 
     __slots__ = ("_at", "_configs", "_description", "_epoch", "_group", "_member", "_session_ms", "_state", "response")
@@ -289,10 +289,10 @@ class SteadyMember:
         self.response = ConsumerGroupHeartbeatResponse(
             0, 0, None, member.member_id, member.position.epoch, times.heartbeat_interval_ms, None
         )
-        """The answer to each such heartbeat."""
+        """The answer to these heartbeats."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `response` is the answer. True: the deadline is moved. False: nothing was done."""
+        """Whether `response` is the answer. If so, the deadline is moved; else nothing is changed."""
         member, group, state = self._member, self._group, self._state
         if (
             member.position is not self._at
@@ -313,7 +313,7 @@ class SteadyMember:
 
 
 def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-    """The `SteadyMember` for heartbeats like this; None when it cannot be made. Call it before `handle`."""
+    """The `SteadyMember` for equal heartbeats; None when the member is not steady. Call this before `handle`."""
     group = consumer_group(state, request.group_id)
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:

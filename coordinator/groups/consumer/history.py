@@ -1,6 +1,6 @@
 """The events of a consumer group for the history: one function for each kind of event. This module decides nothing.
 
-Where thousands of members and partitions move, the first rows are reported, and the others are counted.
+If thousands of members and partitions move, the first of them are reported, and the others are only counted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from muster.coordinator.groups.consumer.reconciliation_facts import (
 )
 
 MAX_MEMBER_EVENTS: Final = 20
-"""How many members of one reconciliation have an event of their own. Also how many changed topics are reported."""
+"""How many members of one reconciliation have their own event, and how many changed topics are reported."""
 MAX_PARTITIONS: Final = 100
-"""How many revoked partitions of a member are listed. Also how many topics of its subscription are listed."""
+"""How many revoked partitions of a member are listed, and how many topics of a member's subscription."""
 
 Change = tuple[str, TargetAssignment, TargetAssignment]
-"""A member with a new target: its id, the target before, the new one."""
+"""A member with a new target: the member id, the previous target, the new target."""
 
 
 # ---- members
@@ -91,7 +91,7 @@ def static_member_left(step: Step, group: ConsumerGroup, member: ConsumerMember)
 def members_removed(
     step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None
 ) -> None:
-    """Report that these members are about to be removed. `reasons`: as the clients gave them, by member id."""
+    """Report that these members are about to be removed. `reasons`: the clients' reasons, by member id."""
     reconciliation = _reconciliation(step, group)
     for member in members:
         facts = _facts(step, member)
@@ -118,7 +118,7 @@ def epoch_bumped(
     before: Mapping[str, TopicImage] | None = None,
     state: str | None = None,
 ) -> None:
-    """Report a new epoch. `before`: the earlier topics, if a change of topics is the cause and they are known."""
+    """Report a new epoch. `before`: if changed topics are the cause, all topics before the change, if known."""
     now_ms = step.now.mono_ms
     reconciliation = group.reconciliation
     if not group.members:
@@ -126,7 +126,7 @@ def epoch_bumped(
     elif reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, now_ms, cause, by)
     if reconciliation is not None:
-        if not reconciliation.epochs:  # `before`: with the members that have left
+        if not reconciliation.epochs:  # `members_removed` may have made the facts before the first new epoch
             reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
         reconciliation.bumped_ms = now_ms
         reconciliation.epochs += 1
@@ -167,7 +167,7 @@ def target_requested(step: Step, group: ConsumerGroup) -> None:
 
 
 def target_assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
-    """Report that the targets are in force."""
+    """Report that the group's new targets are in force."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms, reconciliation.target_ms, reconciliation.assignor = None, now_ms, assignor
@@ -194,14 +194,14 @@ def target_failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -
 
 
 def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
-    """The facts of the reconciliation. They are made here if the reconciliation began before this core was loaded."""
+    """The facts of the present reconciliation; new ones if the reconciliation began before this core was loaded."""
     reconciliation: ReconciliationFacts | None = group.reconciliation
     if reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, None, None)
     return reconciliation
 
 
-# ---- on the way to the target
+# ---- steps towards the target
 
 
 def position_changed(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
@@ -271,7 +271,7 @@ def _arrived(
 def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFacts) -> None:
     group.reconciliation = None
     if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
-        return  # a returned static member has its old partitions
+        return  # only a static member has returned, with its old partitions
     now_ms = step.now.mono_ms
     slow = sorted(reconciliation.owners.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True)
     step.event(
@@ -321,11 +321,11 @@ def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[di
     return rows
 
 
-# ---- other protocols
+# ---- changes of the protocol
 
 
 def upgraded(step: Step, group: ConsumerGroup, by: Trigger) -> None:
-    """Report that a classic group has become this group."""
+    """Report that a classic group has become this consumer group."""
     step.event(events.GROUP_UPGRADED, group.group_id, epoch=group.epoch, members=len(group.members), trigger=by)
 
 

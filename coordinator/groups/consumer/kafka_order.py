@@ -1,9 +1,9 @@
-"""The order in which Kafka writes topics, partitions and members of a consumer group in records. Only the log shows
+"""The order in which Kafka writes topics, partitions and members of a consumer group to records. Only the log shows
 this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
-on its making: a copy, growth, or a given number. Members and patterns are in Kafka's own TimelineHashMap. Two orders
-differ: topics in one bucket keep their order of insertion, and thousands of topics ascend by id.
+on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. Muster differs
+twice: topics in one bucket keep their order of insertion, and thousands of topics ascend by id.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from muster.assignors.java_order import (
 from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
 
 MAX_ORDERED: Final = 200
-"""The limit for names in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
+"""At most this many names are put into the order of a TimelineHashMap, in some ms. More stay in order of insertion."""
 FEW_TOPICS: Final = 4_000
-"""The limit for topics of a record in the order of Kafka's tables: some 5 ms. More topics ascend by their ids."""
+"""At most this many topics of a record have the order of Kafka's tables, in 5 ms. More topics ascend by their ids."""
 KEPT: Final = 20_000
-"""How many topic ids have kept hashes, for all groups together: some 4 MB."""
+"""The hashes of this many topic ids are cached, for all groups together, in some 4 MB."""
 FEW_IDS: Final = 500
-"""The hashes of a record's topic ids are kept if the record has at most this many."""
+"""The hashes of a record's topic ids are cached if the record has at most this many topic ids."""
 LEAST_SLOTS: Final = 2
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
@@ -42,10 +42,10 @@ _four_words: Final = Struct(">4I").iter_unpack
 
 
 class Tables(NamedTuple):
-    """The tables from which a record is written, by their initial capacities.
+    """The hash tables from which Kafka writes a record, by their initial capacities.
 
-    `of_topics`: the capacity of the table of topics. `of_partitions`: those of the tables of partitions by topic;
-    `of_others` for other topics. `computes`: put inserted only the topics in `there`, and computeIfAbsent the others.
+    `of_topics`: that of the table of topics. `of_partitions`: those of the tables of partitions, by topic; `of_others`
+    is for other topics. `computes`: computeIfAbsent inserted the topics; put inserted those in `there`.
     """
 
     of_topics: int = DEFAULT_CAPACITY
@@ -56,20 +56,20 @@ class Tables(NamedTuple):
 
 
 NEW: Final = Tables()
-"""Hash tables that began empty and were filled element by element."""
+"""Hash tables that were empty at first, and were filled element by element."""
 _FROM_NOTHING: Final = Tables(computes=True)
 ASCENDING: Final = 1 << 31
-"""Tables with a bucket for each partition: the partitions ascend."""
+"""A capacity with one bucket for each partition, so that partitions ascend."""
 
 
 @lru_cache(1_024)
 def map_capacity_of_copy(size: int) -> int:
-    """The size of the array of `new HashMap<>(map)` for a map of this size."""
+    """The capacity of `new HashMap<>(map)`, if `map` has `size` entries."""
     return capacity_for(int(size / 0.75 + 1)) if size else DEFAULT_CAPACITY
 
 
 def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
-    """Indices of topic ids in the order of the table of topics."""
+    """The indices of `topic_ids` in the order of the table of topics."""
     if len(topic_ids) < 2 or len(topic_ids) > FEW_TOPICS:
         return list(range(len(topic_ids)))
     hashes = _hashes_of(topic_ids)
@@ -77,7 +77,7 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
         return _filled(hashes, tables)
     row_of = dict(zip(topic_ids, range(len(topic_ids)), strict=True))
     capacity, walk = tables.of_topics, [row for one in tables.there if (row := row_of.get(one)) is not None]
-    # A table grows when more than three quarters are taken.
+    # A table grows when more than three quarters of its buckets are counted as taken.
     while len(tables.there) > capacity * 3 // 4:
         capacity *= 2
     there = frozenset(tables.there)
@@ -102,8 +102,8 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
 
 
 def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket. The table gets this
-    capacity.
+    """The rows of a new table, the last inserted first: each row is inserted at the head of its bucket. `capacity`: the
+    table's capacity.
     """
     if capacity >= grown(hashes, DEFAULT_CAPACITY):
         return [*reversed(rows)]
@@ -116,7 +116,7 @@ def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> lis
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
-    """The spread hashes of topic ids. The hashes of many topics are not kept: they would displace others."""
+    """The spread hashes of topic ids. Hashes of many topics are not cached, because they would displace others."""
     if len(topic_ids) <= FEW_IDS:
         return [_hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
@@ -128,13 +128,13 @@ def _hash_of(topic_id: bytes) -> int:
 
 
 def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
-    """Indices of partitions in the order of a HashSet, or of a HashMap's keys, that began with this capacity."""
+    """The indices of partitions in the order of a HashSet, or of a HashMap's keys, with this initial capacity."""
     return walked([spread(one) for one in ascending], capacity)
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether Java iterates over ascending partitions in ascending order. Nearly always it does: for one partition, or
-    a bucket for each partition, or when no partition is left out.
+    """Whether Java iterates over ascending partitions in ascending order. Nearly always it does: for one partition,
+    with a bucket for each partition, or if no number is left out.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
@@ -145,7 +145,7 @@ def copied(member_target: TargetAssignment) -> Tables:
 
 
 def changed(before: TargetAssignment) -> Tables:
-    """The tables of a target that was made from the target `before`, as the uniform assignor makes it."""
+    """The tables of a target that Kafka's uniform assignor made from the target `before`."""
     if len(before) > FEW_TOPICS:
         return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
@@ -159,7 +159,7 @@ def ranges(subscribed: int) -> Tables:
 
 
 def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
-    """The tables of a member's assignment after a step to its target, made from the tables before."""
+    """The tables of a member's assignment after a step to its target, made from the assignment `before`."""
     if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
@@ -172,17 +172,17 @@ def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
 
 
 def without_topics(before: CurrentAssignment) -> Tables:
-    """The tables of a member's assignment after whole topics of it were dropped."""
+    """The tables of a member's assignment after whole topics were dropped."""
     return Tables(map_capacity_of_copy(len(before)))
 
 
 def slots_after(slots: int, size: int) -> int:
-    """Slots of a TimelineHashMap of this size after a put, of a new key or not."""
+    """The slots of a TimelineHashMap after a put; before it there were `slots` slots and `size` keys."""
     return slots * 2 if (size + 1) * 3 > slots * 4 else slots
 
 
 def slots_for(size: int) -> int:
-    """Slots of a TimelineHashMap after `size` different keys were put."""
+    """The slots of a TimelineHashMap after `size` different keys were put."""
     slots = LEAST_SLOTS
     for present in range(size):
         slots = slots_after(slots, present)
@@ -190,8 +190,8 @@ def slots_for(size: int) -> int:
 
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
-    """The order in which Java iterates over a TimelineHashMap with `slots` slots. Of two names in one slot the later is
-    first. `names` are in the order of insertion.
+    """The order in which Java iterates over a TimelineHashMap with `slots` slots. In one slot later names precede
+    earlier ones. `names` are in the order of insertion.
     """
     found = list(names)
     if len(found) > MAX_ORDERED:

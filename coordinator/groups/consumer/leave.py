@@ -1,4 +1,4 @@
-"""Members that leave: for good (epoch -1), to return later (epoch -2), or because their time is over.
+"""Members that leave for good (epoch -1), leave and return later (epoch -2), or are removed after a timeout.
 
 The group gets a new epoch. The next heartbeat computes the new targets.
 """
@@ -39,7 +39,7 @@ NO_TARGET: Final = "there was no target assignment for it"
 
 
 def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None) -> ConsumerGroupHeartbeatResponse:
-    """Answer a heartbeat by which a member leaves. Raises Refused."""
+    """Answer a heartbeat with which a member leaves. Raises Refused."""
     group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -54,7 +54,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Let a static member go that will return. It keeps its partitions and session, but no pending revocation."""
+    """Let a static member leave that will return. It keeps partitions and session, but no pending revocation."""
     position = member.position._replace(
         epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=without_epochs(member.position.assigned), revoking=NOTHING
     )
@@ -70,7 +70,7 @@ def remove(
     cause: str,
     reasons: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Remove members, and patterns that no member has then. All removals together cause one new epoch.
+    """Remove members, and patterns that no other member has. All removals together cause one new epoch.
 
     If only classic members stay, the group may become a classic group instead. `cause` and `reasons` (by member id) are
     for the history.
@@ -95,17 +95,17 @@ def remove(
 
 
 def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
-    """Remove members that wait for the group's first targets, which could not be made."""
+    """Remove members that wait for the group's first targets, because the targets could not be made."""
     remove(step, group, members, events.LEFT, dict.fromkeys([one.member_id for one in members], NO_TARGET))
 
 
 def no_targets() -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member without a target. Kafka gives no more details."""
+    """The answer to a member without a target. As on Kafka it has no message."""
     return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """Remove a member whose session is over."""
+    """Remove a member whose session timeout has passed, unless answers were late."""
     member = group.members.get(getattr(deadline, "member_id", ""))
     if member is not None and not _put_off(step, member):
         remove(step, group, [member], events.SESSION_EXPIRED)
@@ -123,6 +123,6 @@ _CAUSES: Final = MappingProxyType(
 
 
 def on_rebalance_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """Remove a member that was too late: it had to give partitions up, to join again, or to sync."""
+    """Remove a member that did not give up partitions, join again or sync within its rebalance timeout."""
     assert isinstance(deadline, Deadline)
     remove(step, group, [group.members[deadline.subject]], _CAUSES[deadline.kind])

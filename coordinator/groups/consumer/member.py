@@ -1,7 +1,7 @@
 """A member of a consumer group: its assignments, states, fields and timers. This module decides nothing.
 
 docs/ has diagrams of the tables of states (Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState). A timer
-is a deadline of a member besides its session: one for each kind, as on Kafka.
+is a deadline of a member, other than the session. A member has one timer of each kind, as on Kafka.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.state_machine.deadlines import Deadline, Deadlines, Due
 
 TargetAssignment = tuple[tuple[bytes, tuple[int, ...]], ...]
-"""(topic id, its partitions ascending), ascending by topic id: a target assignment."""
+"""A target assignment: (topic id, partitions in ascending order), ascending by topic id."""
 Row = tuple[bytes, tuple[int, ...], tuple[int, ...]]
 """One topic of a `CurrentAssignment`: topic id, partitions, epochs."""
 CurrentAssignment = tuple[Row, ...]
-"""As `TargetAssignment`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
+"""A `TargetAssignment` with the epoch at which each partition was assigned (KIP-1251)."""
 Epochs = dict[int, int]
-"""Partition -> the epoch at which it was assigned."""
+"""The epoch at which each partition was assigned, by partition."""
 NOTHING: Final[tuple[()]] = ()
 FEW: Final = 100
-"""Tuples of at most this many epochs are shared. Longer tuples would stay after their last member is gone."""
+"""Tuples of at most this many epochs are shared. Longer tuples would stay in memory without a member."""
 NOT_KNOWN: Final = 0
 """The epoch of a partition in a record without epochs (before Kafka 4.3)."""
 
@@ -41,7 +41,7 @@ def current_assignment(rows: Mapping[bytes, Mapping[int, int]]) -> CurrentAssign
 
 
 def row_of(topic_id: bytes, pairs: Sequence[tuple[int, int]]) -> Row:
-    """The row of a topic: its partitions, ascending, each with its epoch."""
+    """The row of a topic. `pairs`: (partition, epoch), in ascending order."""
     return topic_id, tuple([one[0] for one in pairs]), tuple([one[1] for one in pairs])
 
 
@@ -51,12 +51,12 @@ def _few_since(epoch: int, count: int) -> tuple[int, ...]:
 
 
 def all_since(epoch: int, count: int) -> tuple[int, ...]:
-    """The epochs of `count` partitions that were assigned at the same time."""
+    """The epochs of `count` partitions that were all assigned at `epoch`."""
     return _few_since(epoch, count) if count <= FEW else (epoch,) * count
 
 
 def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssignment:
-    """The current assignment of a member that has all of its target since this epoch."""
+    """The current assignment of a member that owns its whole target since this epoch."""
     since = {count: all_since(epoch, count) for count in {len(row[1]) for row in member_target}}
     return tuple([(topic_id, partitions, since[len(partitions)]) for topic_id, partitions in member_target])
 
@@ -64,8 +64,8 @@ def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssign
 def with_shared_tuples(
     current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
-    """The same assignment in less memory: nearly always a member has all of its target since one epoch. `shared`
-    returns the tuple that others have in common.
+    """The same assignment, with tuples of the target and tuples that `shared` returns: this needs less memory. Nearly
+    always a member owns its whole target since one epoch.
     """
     of_target = dict(target)
     made = []
@@ -78,18 +78,18 @@ def with_shared_tuples(
 
 
 def epochs_of(current: Iterable[Row]) -> dict[bytes, Epochs]:
-    """The reverse of `current_assignment`."""
+    """The argument of `current_assignment` for this current assignment."""
     return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in current}
 
 
 def without_epochs(current: CurrentAssignment) -> CurrentAssignment:
-    """The same partitions, all with an unknown epoch."""
+    """The same partitions, all with the epoch `NOT_KNOWN`."""
     return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in current])
 
 
 def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
     """Whether two current assignments have the same partitions, whatever the epochs are."""
-    if one is other or one == other:  # nearly always the rows are the same objects, which are not compared further
+    if one is other or one == other:  # fast: nearly always the rows are the same objects
         return True
     return len(one) == len(other) and all(
         mine is its or (mine[0] == its[0] and mine[1] == its[1]) for mine, its in zip(one, other, strict=True)
@@ -97,16 +97,16 @@ def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
 
 
 def partition_sets(current: CurrentAssignment) -> dict[bytes, frozenset[int]]:
-    """The partitions of each topic as sets, for many look-ups: a client may name any number of partitions."""
+    """The partitions of each topic as sets, for many look-ups, because a client may name any number of partitions."""
     return {topic_id: frozenset(partitions) for topic_id, partitions, _ in current}
 
 
 STABLE: Final = 0
-"""The member owns all of its target of its epoch."""
+"""The member owns its whole target in its epoch."""
 UNREVOKED_PARTITIONS: Final = 1
-"""The member was asked to give partitions up, and has not confirmed that yet."""
+"""The member was asked to give up partitions, and has not confirmed this yet."""
 UNRELEASED_PARTITIONS: Final = 2
-"""Other members still have partitions of its target."""
+"""Other members still have partitions of this member's target."""
 UNKNOWN: Final = 127
 """A state that only a later Kafka knows: the member has to rejoin without partitions."""
 NAMES: Final[Mapping[int, str]] = MappingProxyType(
@@ -135,7 +135,7 @@ AFTER: Final[Mapping[str, tuple[int, bool]]] = MappingProxyType(
         COMPLETE: (STABLE, True),
     }
 )
-"""Result -> the next state of the member, and whether it reaches the epoch of the target."""
+"""The member's next state, and whether the member reaches the target's epoch, by the result of a step."""
 
 # ---- states of a group
 EMPTY: Final = "Empty"
@@ -146,7 +146,7 @@ DEAD: Final = "Dead"
 
 
 def state_of(members: int, epoch: int, assignment_epoch: int, reconciled: int) -> str:
-    """The state of a group: `reconciled` of its members are STABLE in the epoch of the target assignment."""
+    """The state of a group, if `reconciled` of its members are STABLE in the assignment epoch."""
     if not members:
         return EMPTY
     if epoch > assignment_epoch:
@@ -155,19 +155,19 @@ def state_of(members: int, epoch: int, assignment_epoch: int, reconciled: int) -
 
 
 SESSION: Final = "consumer session"
-"""Kind of the deadline at which a silent member is fenced."""
+"""The kind of the deadline at which a silent member is fenced."""
 REVOCATION: Final = "revocation"
-"""Kind of the deadline by which a member must finish its pending revocation, or be fenced."""
+"""The kind of the deadline at which a member with a pending revocation is fenced."""
 JOIN: Final = "join of a classic member"
-"""Kind of the deadline by which a classic member that was asked to join again must do so."""
+"""The kind of the deadline at which a classic member is removed that was asked to join again."""
 SYNC: Final = "sync of a classic member"
-"""Kind of the deadline by which a classic member that has joined must sync."""
+"""The kind of the deadline at which a classic member is removed that has joined, and has not synced."""
 LEAVE_GROUP_MEMBER_EPOCH: Final = -1
-"""The epoch by which a member says that it leaves. It also stands for a member that has left."""
+"""The epoch in the heartbeat of a member that leaves, and of a member that has left."""
 LEAVE_GROUP_STATIC_MEMBER_EPOCH: Final = -2
 """The epoch of a static member that will return within its session timeout."""
 ANY_TIMEOUT: Final = -1
-"""The rebalance timeout of a member that never sent one."""
+"""The rebalance timeout of a member that never sent a timeout."""
 
 
 class Classic(NamedTuple):
@@ -178,25 +178,25 @@ class Classic(NamedTuple):
 
 
 class Description(NamedTuple):
-    """The fields that a member sends about itself: all fields of its record (ConsumerGroupMemberMetadataValue)."""
+    """The fields that a member sends about itself: those of ConsumerGroupMemberMetadataValue."""
 
     instance_id: str | None
     rack_id: str | None
     client_id: str
     client_host: str
     topics: tuple[str, ...]
-    """The names of topics that the member subscribes to: distinct, ascending."""
+    """The names of the topics that the member subscribes to: distinct and ascending."""
     pattern: str | None
-    """A regular expression for further topics. "" means that the member has none; older Kafkas wrote null."""
+    """A regular expression for further topics. "" means no expression; older Kafkas wrote null."""
     rebalance_timeout_ms: int
     assignor: str | None
     classic: Classic | None
 
 
 NO_PATTERN: Final = ""
-"""The regular expression of a member that has sent none, as Kafka writes it."""
+"""What Kafka writes for a member that has sent no regular expression."""
 NOBODY: Final = Description(None, None, "", "", (), NO_PATTERN, ANY_TIMEOUT, None, None)
-"""The description of a member that has sent nothing yet."""
+"""The description of a member that has not sent any field yet."""
 
 
 class Resolved(NamedTuple):
@@ -204,12 +204,12 @@ class Resolved(NamedTuple):
 
     topics: tuple[str, ...]
     version: int
-    """The version of the image of the topics."""
+    """The version of the image of the topics in which they were searched."""
     timestamp_ms: int
 
 
 class Position(NamedTuple):
-    """The progress of a member towards its target: the fields of its ConsumerGroupCurrentMemberAssignmentValue."""
+    """The progress of a member towards its target: the fields of ConsumerGroupCurrentMemberAssignmentValue."""
 
     epoch: int
     previous_epoch: int
@@ -223,9 +223,9 @@ START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 
 
 class ConsumerMember(Due):
-    """One member, which is also the deadline of its session. `is_persisted`: its description was recorded.
+    """One member, which is also the deadline of its session. `is_persisted`: the description is in the log.
 
-    `timers`: its other deadlines, by kind; None when it has no others.
+    `timers`: the member's other deadlines, by kind; None without other deadlines.
     """
 
     __slots__ = ("description", "is_persisted", "member_id", "position", "timers")
@@ -241,12 +241,12 @@ class ConsumerMember(Due):
         self.timers: dict[str, Deadline] | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member owns all of the target of this epoch."""
+        """Whether the member owns its whole target of this epoch."""
         return self.position.state == STABLE and self.position.epoch == assignment_epoch
 
 
 def bare_id(drawn_id: str) -> str:
-    """The id of a new member, made of a UUID, as Kafka's Uuid writes it. The client id is no prefix."""
+    """The id of a new member: a UUID, as Kafka's Uuid writes it, without the client id as prefix."""
     try:
         drawn = bytes.fromhex(drawn_id.replace("-", ""))
     except ValueError:
@@ -255,13 +255,13 @@ def bare_id(drawn_id: str) -> str:
 
 
 def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None) -> Trigger:
-    """The trigger of an event, made of the member that caused it."""
+    """The trigger of an event that this member caused."""
     description = member.description
     return Trigger(member_id, description.instance_id, description.client_id, description.client_host, reason)
 
 
 def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """Let the member's deadline of this kind fall due at `due_ms`, and at no other time."""
+    """Start the member's timer of this kind, or set it anew: it falls due at `due_ms`."""
     if member.timers is None:
         member.timers = {}
     deadline = member.timers.get(kind)
@@ -271,13 +271,13 @@ def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms:
 
 
 def start_timer_if_absent(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """Do as `start_timer`, unless the deadline runs already: then it continues unchanged."""
+    """Start the member's timer of this kind, unless this timer runs already."""
     if member.timers is None or kind not in member.timers:
         start_timer(deadlines, member, kind, due_ms)
 
 
 def stop_timer(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
-    """Stop the member's deadline of this kind, if it runs."""
+    """Stop the member's timer of this kind, if the timer runs."""
     if member.timers is None or kind not in member.timers:
         return
     deadlines.cancel(member.timers.pop(kind))
@@ -286,7 +286,7 @@ def stop_timer(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
 
 
 def stop_timers(deadlines: Deadlines, member: ConsumerMember) -> None:
-    """Stop all deadlines of the member."""
+    """Stop all timers of the member."""
     for deadline in (member.timers or {}).values():
         deadlines.cancel(deadline)
     member.timers = None

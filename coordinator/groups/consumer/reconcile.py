@@ -1,7 +1,7 @@
 """One step of a member towards its target: the decision, and its record (Kafka: CurrentAssignmentBuilder).
 
-`next_position` has the rule that no partition has two owners. So a member only gets partitions that no other member has
-or is still giving up. The replay of the record moves the member (`ConsumerGroup.update_position`).
+`next_position` has the rule that no partition has two owners. So a member gets no partition that another member has, or
+is still giving up. The replay of the record moves the member (`ConsumerGroup.update_position`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 Owned = Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
-"""The partitions that a member says it owns. None when it does not send them."""
+"""The partitions that a member says it owns. None when the heartbeat does not have this field."""
 
 
 class Target(NamedTuple):
-    """The target of a member in an epoch. It only has topics that the member subscribes to now."""
+    """The target of a member in an epoch. `subscribed`: the ids of topics that the member subscribes to now."""
 
     member_id: str
     epoch: int
@@ -92,7 +92,7 @@ def maybe_reconcile(
 
 
 def update_revocation_timer(step: Step, member: ConsumerMember) -> None:
-    """Start the timer of a member's pending revocation, or stop it when nothing is to be given up."""
+    """Start the timer of a member's pending revocation, or stop the timer when no revocation is pending."""
     deadlines = step.state.deadlines
     if member.position.state == UNREVOKED_PARTITIONS:
         start_timer(deadlines, member, REVOCATION, step.now.mono_ms + member.description.rebalance_timeout_ms)
@@ -103,7 +103,7 @@ def update_revocation_timer(step: Step, member: ConsumerMember) -> None:
 def next_position(
     group: ConsumerGroup, position: Position, target_state: Target, owned: Owned, *, is_subscription_new: bool
 ) -> Position:
-    """The position of a member after this heartbeat, or `position` itself when nothing has changed. Raises Refused."""
+    """The position of a member after this heartbeat; `position` itself if nothing changes. Raises Refused."""
     if is_waiting(position, target_state, owned):
         return _update_current_assignment(position, target_state, owned) if is_subscription_new else position
     check_known_state(position, owned)
@@ -111,8 +111,8 @@ def next_position(
 
 
 def is_waiting(position: Position, target_state: Target, owned: Owned) -> bool:
-    """Whether a member makes no step: it is at its target, or has a pending revocation. Then the member only loses
-    topics that it no longer subscribes to.
+    """Whether a member makes no step, because it is at its target, or has a pending revocation. Such a member loses
+    only topics that it no longer subscribes to.
     """
     if position.state == STABLE:
         return position.epoch == target_state.epoch
@@ -120,7 +120,7 @@ def is_waiting(position: Position, target_state: Target, owned: Owned) -> bool:
 
 
 def check_known_state(position: Position, owned: Owned) -> None:
-    """A member with an unknown state must have no partitions. Raises Refused."""
+    """Raise Refused if a member in an unknown state may have partitions."""
     if position.state not in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS) and (owned is None or list(owned)):
         raise Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -129,7 +129,7 @@ def check_known_state(position: Position, owned: Owned) -> None:
 
 
 def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
-    """Whether a member may still have any of these partitions. A member that does not send its partitions may."""
+    """Whether a member may still have any of these partitions. `owned` None: the member may have them all."""
     if owned is None:
         return True
     given_up = {topic_id: partitions for topic_id, partitions, _ in revoking} if owned else {}
@@ -151,8 +151,8 @@ def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
 
 
 def _compute_next_assignment(group: ConsumerGroup, position: Position, target_state: Target, owned: Owned) -> Position:
-    """The position after the next step towards the target. Kafka: computeNextAssignment."""
-    # A member may have 10,000 topics: a row without changes is reused.
+    """The position after the next step towards the target (Kafka's computeNextAssignment)."""
+    # A member may have 10,000 topics, so a row without changes is reused.
     subscribed = target_state.subscribed
     targets = {topic_id: its for topic_id, its in target_state.target if topic_id in subscribed}
     if not position.assigned and group.owners.keys().isdisjoint(targets):  # most members begin without partitions
@@ -181,7 +181,7 @@ def _compute_next_assignment(group: ConsumerGroup, position: Position, target_st
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
         if had is not None and had[1] == target:
-            # Equal tuples become one: they stay in memory as long as the member.
+            # The target's tuple is used instead of an equal one, to save memory.
             made.append(had if had[1] is target else (topic_id, target, had[2]))
             continue
         if had is None and topic_id not in owners:
@@ -233,7 +233,7 @@ def _at(
 
 
 def _update_current_assignment(position: Position, target_state: Target, owned: Owned) -> Position:
-    """Drop topics that the subscription no longer has, before a new target exists. Kafka: updateCurrentAssignment."""
+    """Drop topics that are not in the subscription now, before a new target exists: Kafka's updateCurrentAssignment."""
     dropped = tuple([row for row in position.assigned if row[0] not in target_state.subscribed])
     if not dropped and (target_state.subscribed or position.revoking):
         return position

@@ -1,6 +1,6 @@
 """Facts of a consumer group for its history, from the first new epoch until every member has reached its target.
 
-Their size is bounded, also where thousands of members and partitions move. `history` reports these facts.
+Their size is bounded, even if thousands of members and partitions move. `history` reports these facts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.coordinator.groups.consumer.member import (
 )
 
 MAX_SLOWEST: Final = 10
-"""How many slowest members the event at the end has. The same limit holds for members that others waited for."""
+"""How many of the slowest members EPOCH_RECONCILED has, and how many members that others waited for."""
 MAX_OWNERS: Final = 100
-"""How many members that others wait for are kept during the reconciliation."""
+"""How many members that others wait for are noted during a reconciliation."""
 MAX_FREED: Final = 20_000
-"""For at most this many partitions at once the time without an owner is measured."""
+"""The time without an owner is measured for at most this many partitions at once."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -59,9 +59,9 @@ class AwaitedOwner:
 class ReconciliationFacts:
     """The facts of one reconciliation. Times are monotonic ms.
 
-    `cause` and `trigger`: of its first epoch; None when that was not seen. `causes`: how many epochs by cause.
+    `cause` and `trigger`: of the first epoch; None if this core did not see it. `causes`: number of epochs by cause.
     `wanted_ms`: when a computation of targets began. `target_ms`: when the last targets came into force. `freed`: when
-    partitions lost their owner. `paused_ms`: the sum of the times without an owner, of partitions with a new owner.
+    partitions lost their owner. `paused_ms`: the sum of times without an owner, over partitions with a new owner.
     """
 
     __slots__ = (
@@ -84,12 +84,12 @@ class ReconciliationFacts:
         self.freed: dict[tuple[bytes, int], int] = {}
 
     def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:
-        """Note that a member's partitions `before` have become its partitions `after`."""
+        """Note that a member now has the partitions `after` instead of `before`."""
         if (not before and not self.freed) or same_partitions(before, after):
             return
         freed = self.freed
         known = set(map(id, before)).intersection(map(id, after))
-        if known:  # these rows have not changed
+        if known:  # rows without changes
             before = tuple([row for row in before if id(row) not in known])
             after = tuple([row for row in after if id(row) not in known])
         had = {topic_id: partitions for topic_id, partitions, _ in before}
@@ -111,7 +111,7 @@ class ReconciliationFacts:
     def note(
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
     ) -> None:
-        """Note a step of a member towards its target; `before`: its position before the step."""
+        """Note a step of a member towards its target. `before`: the member's position before the step."""
         after = member.position
         if before.state == UNREVOKED_PARTITIONS and progress.revoking_since_ms is not None:
             progress.revoking_ms += now_ms - progress.revoking_since_ms
@@ -128,7 +128,7 @@ class ReconciliationFacts:
         if has > had:
             progress.assigned += has - had
         elif has < had and before.state != UNREVOKED_PARTITIONS:
-            # The member had given these partitions up before it was asked.
+            # The member has given up these partitions without being asked.
             progress.revoked.append(_lost(before.assigned, after.assigned))
         if after.state == UNRELEASED_PARTITIONS:
             progress.lacking_ms = now_ms
@@ -165,7 +165,7 @@ def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iter
 
 
 def is_settled(group: ConsumerGroup) -> bool:
-    """Whether all members have reached their targets. Static members that will return do not count."""
+    """Whether all members have reached their targets, except static members that have left and will return."""
     if group.state == STABLE_GROUP:
         return True
     epoch = group.assignment_epoch

@@ -1,7 +1,7 @@
 """The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`. `replay` applies them to the state.
 
-The bytes of a record with thousands of topics are made with a few instructions for each topic. The rows of such a
-record become messages only when they are read.
+The bytes of a record with thousands of topics are made with a few instructions for each topic. Rows of such a record
+become messages only when they are read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from muster.protocol.records import OFFSETS, pack_key_value
 from muster.protocol.wire import put_many, uv
 
 FEW_TOPICS: Final = 500
-"""A record with at most this many topics is encoded by the general encoder."""
+"""The general encoder encodes records with at most this many topics."""
 NO_TAGS: Final = b"\0"
 _EPOCHS_TAG: Final = b"\x01\0"
 """The beginning of the tags of a row with epochs: one tagged field, with tag 0."""
@@ -65,7 +65,7 @@ M = TypeVar("M", bound=Message)
 
 
 class LaterRows(Sequence[M]):
-    """The rows of a message. `make` makes each row of its values when the row is read."""
+    """The rows of a message. `make` makes a row of the row's values when the row is read."""
 
     __slots__ = ("_make", "_values")
 
@@ -91,7 +91,7 @@ class LaterRows(Sequence[M]):
 
 
 def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord:
-    """The record whose value, of version 0, consists of these parts."""
+    """The record whose value, of version 0, has the bytes of these parts."""
     record = PackedRecord(key, value, 0)
     record.row = pack_key_value(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
     return record
@@ -134,21 +134,21 @@ def _tagged(epochs: Sequence[int]) -> bytes:
 
 
 _put_head: Final = Struct(">iib").pack
-"""Packs the epoch of a member, the epoch before, and its state."""
+"""Packs the epoch, the previous epoch and the state of a member."""
 _VERSION: Final = 0
-"""The version of the values of all these records."""
+"""The version of the values of all records in this module."""
 A_TOPIC: Final = 22
-"""The most bytes of a topic in a target without its partitions: topic id, number of partitions, no tags."""
+"""The most bytes of a topic in a target, without partitions: the topic id, the number of partitions, empty tags."""
 ONE_BYTE: Final = 127
-"""The length of a text with fewer bytes is written as one byte."""
+"""A text with fewer bytes than this has one byte for its length."""
 A_TOPIC_WITH_EPOCHS: Final = 34
-"""The most bytes of a topic in a current assignment without partitions and epochs. The epochs are in a tag."""
+"""The most bytes of a topic in a current assignment, without partitions and epochs. The tag of epochs counts."""
 
 # ---- the records
 
 
 def member_metadata(group_id: str, member_id: str, description: Description) -> Record:
-    """The description of a member."""
+    """The record of a member's description."""
     classic = description.classic
     value = ConsumerGroupMemberMetadataValue(
         description.instance_id,
@@ -167,12 +167,12 @@ def member_metadata(group_id: str, member_id: str, description: Description) -> 
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The epoch of a group, with the hash of its topics at that time."""
+    """The record of a group's epoch, with the hash of the group's topics at that time."""
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
 
 
 def target(group_id: str, member_id: str, member_target: TargetAssignment, tables: Tables | None = None) -> Record:
-    """The target of a member. `tables`: the tables in which Kafka has the target; None: sets copied from a record."""
+    """The record of a member's target. `tables`: where Kafka has the target; None: in sets copied from a record."""
     tables = tables or kafka_order.copied(member_target)
     sizes, others = tables.of_partitions, tables.of_others
     rows = [member_target[row] for row in kafka_order.topics([one[0] for one in member_target], tables)]
@@ -203,7 +203,7 @@ def current(
     assigned: Tables = kafka_order.NEW,
     revoking: Tables = kafka_order.NEW,
 ) -> Record:
-    """The position of a member. `assigned` and `revoking`: the tables in which Kafka has its partitions."""
+    """The record of a member's position. `assigned` and `revoking`: the tables in which Kafka has the partitions."""
     has, gives_up = _rows(position.assigned, assigned), _rows(position.revoking, revoking)
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)
     if len(has) + len(gives_up) > FEW_TOPICS:
@@ -253,12 +253,12 @@ def pattern_forgotten(group_id: str, pattern: str) -> Record:
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """The tombstone of the record of topics that Kafka before 4.1 wrote. The hash has replaced that record."""
+    """The tombstone of the record of partition counts that Kafka wrote before 4.1. The hash has replaced it."""
     return tombstone(ConsumerGroupPartitionMetadataKey(group_id))
 
 
 def member_removed(group_id: str, member_id: str) -> list[Record]:
-    """Tombstones of a member, in an order in which each prefix is consistent."""
+    """The tombstones of a member, in an order in which each first part of them is consistent."""
     return [
         tombstone(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)),
         tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)),
@@ -267,7 +267,7 @@ def member_removed(group_id: str, member_id: str) -> list[Record]:
 
 
 def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[str]) -> list[Message]:
-    """The keys in the order in which Kafka deletes them. `patterns`: the resolved ones."""
+    """The keys in the order in which Kafka deletes them. `patterns`: the resolved patterns."""
     keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in member_ids]
     keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in member_ids]
     keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
@@ -280,13 +280,13 @@ def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[s
 
 
 def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
-    """Whether the records `made`, `times` times, exceed one batch together with the records of the step."""
+    """Whether the step's records, and the records `made` repeated `times` times, may not fit into one batch."""
     most = sum([_most_bytes(one) for one in made])
     return is_too_large(step, step.records, -(-most // 4), made, times)
 
 
 def _most_bytes(record: Record) -> int:
-    """An upper estimate of a record's bytes. To pack 10,000 topics only to count their bytes would take 15 ms."""
+    """An upper bound for a record's bytes. To count exactly, 10,000 topics would have to be packed, in 15 ms."""
     if type(record) is PackedRecord:
         return len(record.row)
     key, value = record.key, record.value
@@ -309,7 +309,7 @@ def _most_bytes(record: Record) -> int:
 
 
 def _most_of_texts(texts: Collection[str]) -> int:
-    """The most bytes of these texts with their lengths. In a text that is not ASCII a character may take four bytes."""
+    """An upper bound for the bytes of these texts with their lengths. Outside ASCII a character may have four bytes."""
     count, longest = sum(map(len, texts)), max(map(len, texts), default=0)
     if all(map(str.isascii, texts)):
         return count + (1 if longest < ONE_BYTE else 3) * len(texts)

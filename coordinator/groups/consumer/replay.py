@@ -58,11 +58,11 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 )
 
 MAX_SHARED_NAMES: Final = 1_000
-"""Only subscriptions of up to this many names are shared between groups. More names would outlive their members."""
+"""Subscriptions of up to this many names are shared between groups. Longer ones would stay without a member."""
 
 
 def apply_member(state: State, group_id: str, member_id: str, description: Description) -> None:
-    """Apply the description of a member."""
+    """Set the description of a member in the state."""
     group = _present(state, group_id)
     if len(description.topics) > MAX_SHARED_NAMES:
         description = description._replace(topics=group.shared_topics(description.topics))
@@ -72,7 +72,7 @@ def apply_member(state: State, group_id: str, member_id: str, description: Descr
 
 
 def apply_position(group: ConsumerGroup, member: ConsumerMember, position: Position) -> None:
-    """Apply the position of a member."""
+    """Set the position of a member in the group."""
     group.note_put()
     group.update_position(member, position)
 
@@ -111,7 +111,7 @@ def _description(value: ConsumerGroupMemberMetadataValue) -> Description:
 
 
 def _shared_description(description: Description, shared: SharedValues) -> Description:
-    """The same description in shared values: dynamic members of one client have equal descriptions."""
+    """The same description, made of shared values, because dynamic members of one client have equal descriptions."""
     of, classic = shared.of, description.classic
     if description.instance_id is None and classic is None:
         known = shared.known(description)
@@ -143,7 +143,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
     found = consumer_group(state, key.group_id)
     if found is None:
         return
-    for member_id in list(found.members):  # without members, if the records before are complete
+    for member_id in list(found.members):  # if all earlier records are in the log, there are no members
         replay_member(state, ConsumerGroupMemberMetadataKey(key.group_id, member_id), None)
     del state.groups[found.group_id]
 
@@ -151,7 +151,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
 def replay_partition_metadata(
     state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """Note whether this record of older Kafkas exists: the group removes it when it writes the hash."""
+    """Note whether this record of older Kafkas exists. The group writes a tombstone for it together with the hash."""
     if value is not None:
         _present(state, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:
@@ -171,7 +171,7 @@ def replay_target(
     member_target = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
-    # The id is interned: the member shares the string, also when the log has the target before the member.
+    # The id is interned, so that the member shares the string even if its record follows later in the log.
     group.targets[intern(key.member_id) if member is None else member.member_id] = member_target
 
 
@@ -190,7 +190,7 @@ def replay_target_epoch(
 def replay_current(
     state: State, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> None:
-    """Replay the new position of a member. After a tombstone it has no partitions and is about to be removed."""
+    """Replay the new position of a member. After a tombstone the member has no partitions, and will be removed."""
     if value is None:
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
@@ -233,7 +233,7 @@ def replay_pattern(
 
 
 def _present(state: State, name: str) -> ConsumerGroup:
-    """The group of that name. A new one replaces a group of another type, which may have been made for offsets."""
+    """The consumer group of this name. It replaces a group of another type, which may exist because of its offsets."""
     group = state.groups.get(name)
     if isinstance(group, ConsumerGroup):
         return group
@@ -245,7 +245,7 @@ def _present(state: State, name: str) -> ConsumerGroup:
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     group.note_put()
     known = group.members.get(member_id)
-    # A string is interned only when needed: the table of interned strings costs as much as a short string.
+    # Only ids that a target has too are interned: an entry in Python's table costs as much as a string.
     return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)
 
 
@@ -260,7 +260,7 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
 }
 """The functions that replay records, by the type of the key."""
 
-# ---- records of decisions: these functions apply them without decoding. Tests compare the result with a replay.
+# ---- records of decisions, which are applied without decoding. Tests compare the resulting state with a replay.
 
 
 def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:

@@ -1,9 +1,9 @@
 """The target assignment of a group in a new epoch. Heartbeats cause its computation; time alone never does.
 
-A small target is computed at once. A large one is computed in the background: the request leaves with the replies, and
-the result is a command. Meanwhile members are answered by the targets in force. Only members without an epoch wait for
-the result. The thread also prepares the order of the members, each member's target by topic id, and its record. For
-1,000 members that is most of the work to put a target in force.
+A small target is computed in the heartbeat. A large target is computed in the background: the request leaves with the
+replies, and the result is a command. Meanwhile answers follow the targets in force. Only members without an epoch wait
+for the result. The thread also prepares the order of the members, each target by topic id, and each target's record.
+For 1,000 members this is most of the work to put a target in force.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANGE: Final = "range"
 
 
 class PreparedTarget(NamedTuple):
-    """A computed target, valid while the topics are the same. `order` is valid while the members are the same."""
+    """A computed target: valid while the topics are the same, and its `order` while the members are the same."""
 
     image_version: int
     order: Sequence[str]
@@ -51,7 +51,7 @@ class PreparedTarget(NamedTuple):
 
 
 class Ranges:
-    """The tables in which Kafka's "range" makes a member's new target. The tables depend on the member's topics."""
+    """The hash tables in which Kafka's "range" makes a member's new target. They depend on the member's topics."""
 
     __slots__ = ("_known", "_resolved", "_wanted")
 
@@ -62,7 +62,7 @@ class Ranges:
         self._known: dict[tuple[int, str | None], Tables] = {}
 
     def of(self, description: Description) -> Tables:
-        """The tables of a member with this description. The description must stay alive meanwhile."""
+        """The tables of a member with this description, which must stay alive as long as this object."""
         key = id(description.topics), description.pattern
         found = self._known.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class Ranges:
 
 
 def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
-    """Prepare the target. Call it in a thread."""
+    """Prepare a computed target. Call this in a thread."""
     topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
     member_targets: dict[str, TargetAssignment] = {}
@@ -98,9 +98,9 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
 UNIFORM: Final = "uniform"
 NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
-"""A target of up to this many members and partitions is computed at once: some 2 ms."""
+"""A target of up to this many members and partitions is computed in the heartbeat, in some 2 ms."""
 NAMES_AS_A_MEMBER: Final = 8
-"""This many names, summed over the different subscriptions, count as one member. The topics need not exist."""
+"""This many names in different subscriptions count as one member, whether the topics exist or not."""
 
 
 def bring_up_to_date(
@@ -112,13 +112,13 @@ def bring_up_to_date(
     is_alike: bool | None = None,
     since_ms: int | None = None,
 ) -> None:
-    """Compute or request the targets of the group's epoch, if the targets in force are older and it is time.
+    """Compute or request the targets of the group's epoch, if those in force are older and the interval is over.
 
     `wish`: the assignor that the sender asks for. `newcomer`: whether the sender joins by this request. `is_alike`:
-    whether Kafka treats all subscriptions as equal; None: the last result counts. `since_ms`: see `AssignmentWanted`.
+    whether Kafka treats all subscriptions as equal; None: `group.is_alike`. `since_ms`: see `AssignmentWanted`.
     """
     if newcomer is not None and len(newcomer) > FEW_LETTERS:
-        string_hash(newcomer)  # it is remembered: a target never hashes the ids of thousands that have joined meanwhile
+        string_hash(newcomer)  # the hash is cached, so a target never has to hash thousands of new ids at once
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
     topics = existing_topics(group, step.state.image)
@@ -137,10 +137,10 @@ def bring_up_to_date(
 
 
 def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> bool:
-    """Whether computed first targets are dropped, because more members have joined meanwhile and wait.
+    """Whether to drop computed first targets, because more members have joined meanwhile and wait.
 
-    Else the first member would get all partitions, and have to give most up a moment later. Targets are dropped for at
-    most the assignment interval.
+    Otherwise the first member would get all partitions, and have to give up most of them a moment later. Targets are
+    dropped during at most one assignment interval.
     """
     return (
         group.lacks_targets()
@@ -157,7 +157,7 @@ def _is_due(step: Step, group: ConsumerGroup) -> bool:
 def wanted_assignment(
     step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None, *, is_alike: bool = True
 ) -> AssignmentWanted:
-    """The input of an assignor. Its members are in the order in which Kafka iterates over them."""
+    """The input of an assignor, with the members in the order in which Kafka iterates over them."""
     members = group.members
     description = [(member_id, members[member_id].description) for member_id in _in_order(group, newcomer)]
     assignor = preferred_assignor(group, step.state.settings, wish)
@@ -185,10 +185,10 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The assignor that most members ask for. Among equals it is the first in the order of Java's table.
+    """The assignor that most members ask for. If several have as many members, the first in the order of Java's table.
 
-    But `wish` comes first if no other member asks for it: Kafka then inserts it in front. A log of another cluster may
-    have members with an assignor that this server lacks.
+    But if no assignor has two members, `wish` is chosen: Kafka inserts it at the head. Assignors that this server does
+    not have are ignored: a log of another cluster may name them.
     """
     there = names_of(settings.group_consumer_assignors)
     counts = {name: count for name, count in group.assignors.items() if name in there}
@@ -222,7 +222,7 @@ def apply(
     if prepared_target is not None and prepared_target.has_all(members):
         order = prepared_target.order
     else:
-        # A member that left during the computation has no target, and a member that joined has no target yet.
+        # A member that left during the computation gets no target. A member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
         order = string_order([*present, *members])
     for member_id in order:
@@ -233,12 +233,12 @@ def apply(
         is_another = member_target is not before and member_target != before
         if is_another:
             changes.append((member_id, before or NOTHING, member_target))
-        # As on Kafka, the target that a newcomer has from its predecessor is ignored.
+        # As on Kafka, the target that a newcomer has from the static member before it is written again.
         if is_another or member_id == newcomer:
             then, description_then, record = ready.get(member_id, NOT_READY)
             description = members[member_id].description
             is_range = wanted.assignor == RANGE
-            # The tables of a range depend on the topics that the member subscribes to now.
+            # With "range" a prepared record is valid only if the member has the same topics.
             if (
                 record is None
                 or then is not before

@@ -1,7 +1,7 @@
 """The topics of a consumer group: which of them exist, their hash, and the topics that regular expressions match.
 
 Kafka 4 keeps the hash of the topics in the record of the group's epoch (Utils.computeTopicHash, computeGroupHash). A
-group may name a million topics that do not exist. So the existing ones are found once for each set of names and each
+group may name a million topics that do not exist. So existing topics are found once for each set of names and each
 image. The topics of regular expressions are found in the background, and the result is a command
 (maybeUpdateRegularExpressions, handleRegularExpressionsResult).
 """
@@ -28,20 +28,20 @@ from muster.protocol.errors import ErrorCode
 
 NO_HASH: Final = 0
 MAX_WITH_RACKS: Final = 100_000
-"""The limit for partitions of a topic whose racks are hashed: some 12 ms."""
+"""The racks of topics with more partitions are not hashed: so many take some 12 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
 _TWO: Final = Struct("<ii")
 FEW_PARTITIONS: Final = 64
-"""The numbers of at most this many partitions are encoded once, for all topics."""
+"""The encoded numbers of at most this many partitions are cached for all topics."""
 TOPICS_KEPT: Final = 4_096
-"""The hash of a group with at most this many topics is kept, for 64 groups."""
+"""The hash of a group with at most this many topics is cached, for 64 groups."""
 
 
 def hash_of_topics(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
-    """The hash of the topics among `names` that exist. `rack`: the rack of this node, and so of all replicas."""
+    """The hash of the existing topics among `names`. `rack`: the rack of this node, which is that of all replicas."""
     by_name = image.by_name
-    there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
+    there = sorted([name for name in names if name in by_name])  # as in Java, because names of topics are ASCII
     if not there:
         return NO_HASH
     known = [by_name[name].metadata_hash for name in there]
@@ -53,13 +53,13 @@ def hash_of_topics(names: Iterable[str], image: TopicsImage, rack: str | None = 
 
 @lru_cache(64)
 def _of_hashes(hashes: bytes) -> int:
-    # Members that join a group one after the other all need this hash.
+    # The hash is cached, because all members that join a group need the same one.
     return _signed(xxh3_64_intdigest(hashes))
 
 
 def hash_of_topic(topic: TopicImage, rack: str | None) -> int:
-    """The hash of one topic, which is kept with the topic."""
-    # A changed topic is another object, and the rack never changes: so the hash is computed once for all groups.
+    """The hash of one topic, which is cached in the topic."""
+    # A changed topic is a new object, and the rack never changes. So the hash is computed once for all groups.
     if topic.metadata_hash is None:
         topic.metadata_hash = topic_hash(topic, rack)
     return topic.metadata_hash
@@ -74,7 +74,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     if rack is None or count > MAX_WITH_RACKS:
         numbers = _numbers(count) if count <= FEW_PARTITIONS else pack(f"<{count}i", *range(count))
         return _signed(xxh3_64_intdigest(head + numbers))
-    # The length is written before the text and once more behind it.
+    # The rack's length is written before the text, and again after the text.
     behind = pack("<i", len(rack.encode("utf-16-le", "surrogatepass")) // 2) + _text(rack)
     hasher = xxh3_64(head)
     for one in range(count):
@@ -83,7 +83,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
 
 
 def has_same_hash(one: TopicImage | None, other: TopicImage | None) -> bool:
-    """Whether two topics have the same hash, or both do not exist."""
+    """Whether two topics have the same hash, or neither topic exists."""
     if one is None or other is None:
         return one is other
     return (one.topic_id, one.partitions, one.name) == (other.topic_id, other.partitions, other.name)
@@ -91,7 +91,7 @@ def has_same_hash(one: TopicImage | None, other: TopicImage | None) -> bool:
 
 @lru_cache(FEW_PARTITIONS + 1)
 def _numbers(count: int) -> bytes:
-    # The thousands of topics of one group often have the same number of partitions.
+    # The result is cached, because many topics of a group have the same number of partitions.
     return pack(f"<{count}i", *range(count))
 
 
@@ -105,13 +105,13 @@ def _signed(value: int) -> int:
 
 
 FEW_NAMES: Final = 100
-"""For a subscription of at most this many names the topic ids are not kept."""
+"""The topic ids of a subscription are cached if it has more than this many names."""
 SUBSCRIPTIONS_KEPT: Final = 8
-"""For how many subscriptions of a group the topic ids are kept. Members follow their targets one after the other."""
+"""For how many subscriptions of a group topic ids are cached: few are in use at one time."""
 
 
 class ExistingTopics:
-    """The existing topics of a group in one image. Their names ascend; `partitions` is their total number."""
+    """The existing topics of a group in one image. The names ascend; `partitions` is the total number of partitions."""
 
     __slots__ = ("_ids", "_image", "metadata_hash", "names", "names_version", "partitions")
 
@@ -125,7 +125,7 @@ class ExistingTopics:
         self.metadata_hash: int | None = None
 
     def is_of(self, group: ConsumerGroup, image: TopicsImage) -> bool:
-        """Whether the topics of the group, and the image, are as when this object was made."""
+        """Whether the names of the group, and the image, are still those of this object."""
         return self._image is image and self.names_version == group.names_version
 
     def ids_of(self, group: ConsumerGroup, description: Description) -> Collection[bytes]:
@@ -139,13 +139,13 @@ class ExistingTopics:
             if len(self._ids) == SUBSCRIPTIONS_KEPT:
                 self._ids.clear()
             ids = {by_name[name].topic_id for name in topics_of(description, group.resolved) if name in by_name}
-            # the kept description keeps its tuple of names alive, so no other tuple gets the same id()
+            # the cached description keeps its tuple of names alive, so no other tuple gets the same id()
             known = self._ids[key] = description, ids
         return known[1]
 
 
 def existing_names(names: Collection[str], by_name: Mapping[str, TopicImage]) -> list[str]:
-    """The names of topics that exist, by a loop over the smaller collection."""
+    """The names of existing topics, found by a loop over the smaller collection."""
     if len(names) <= len(by_name):
         return [name for name in names if name in by_name]
     return [name for name in by_name if name in names]
@@ -160,7 +160,7 @@ def existing_topics(group: ConsumerGroup, image: TopicsImage) -> ExistingTopics:
 
 
 def group_hash(group: ConsumerGroup, image: TopicsImage, rack: str | None) -> int:
-    """The hash of the topics of a group, as in its epoch's record."""
+    """The hash of the topics of a group, as in the record of the group's epoch."""
     found = existing_topics(group, image)
     if found.metadata_hash is None:
         found.metadata_hash = hash_of_topics(found.names, image, rack)
@@ -175,13 +175,13 @@ NEVER_SEARCHED: Final = -(2**63)
 def check_pattern(
     group: ConsumerGroup, before: Description, description: Description, command: ConsumerHeartbeatCommand
 ) -> None:
-    """Refuse a pattern that is new to the group and not a valid expression. Raises Refused."""
+    """Raise Refused for a pattern that is new to the group and not a valid expression."""
     if description.pattern != before.pattern and description.pattern not in group.patterns:
         check_new_pattern(description.pattern, command)
 
 
 def check_new_pattern(pattern: str | None, command: ConsumerHeartbeatCommand) -> None:
-    """Refuse a pattern that is not a valid expression. Raises Refused."""
+    """Raise Refused for a pattern that is not a valid expression."""
     if pattern and command.pattern_error is not None:
         raise Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -192,8 +192,8 @@ def check_new_pattern(pattern: str | None, command: ConsumerHeartbeatCommand) ->
 def update_patterns(
     step: Step, group: ConsumerGroup, before: Description, description: Description, client: Client
 ) -> tuple[bool, bool]:
-    """Update the patterns after a member's description was recorded: forget a pattern without members, search when a
-    search is due. Returns whether the member's pattern has changed, and whether its topics are known.
+    """After a member's description was recorded, forget a pattern without members, and search topics if a search is
+    due. Returns whether the member's pattern has changed, and whether the pattern's topics are known.
     """
     resolved_before = len(group.resolved)
     searched = next(iter(group.resolved.values()), Resolved((), 0, NEVER_SEARCHED))
@@ -230,7 +230,7 @@ def _search(step: Step, group: ConsumerGroup, client: Client) -> None:
 
 
 def apply_resolved_patterns(step: Step, command: TopicsFound) -> None:
-    """Record the topics that a group's patterns matched, with a new epoch when these topics have changed."""
+    """Record the topics that a group's patterns matched, and a new epoch if these topics have changed."""
     group = consumer_group(step.state, command.wanted.group_id)
     if group is None:
         return

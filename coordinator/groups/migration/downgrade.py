@@ -23,7 +23,7 @@ _DOWNGRADES: Final = ("downgrade", "bidirectional")
 
 
 def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a JoinGroup to a consumer group. If the group has no members, it becomes a classic group."""
+    """Answer a JoinGroup to a consumer group. A group without members becomes a classic group."""
     if group.members and not join.request_error(step, request):
         classic_members.join(step, command, request, group)  # type: ignore[arg-type]
     else:
@@ -31,7 +31,7 @@ def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequ
 
 
 def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMember], joining: int = 0) -> bool:
-    """Whether only classic members stay, and not too many, when `going` leave and `joining` members join."""
+    """Whether only classic members stay, and not too many, if the members `going` leave and `joining` members join."""
     settings, gone = step.state.settings, {one.member_id: one.description.classic for one in going}
     staying = len(group.members) - len(gone)
     classic = group.classic_count - sum(one is not None for one in gone.values())

@@ -1,6 +1,6 @@
 """A classic group becomes a consumer group: its members stay, with the generation as their epoch.
 
-The members' metadata is read for that; the metadata of a large group is read in a thread.
+For this the members' metadata is decoded, in a thread if the group is large.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 
 CANNOT: Final = "Cannot upgrade classic group {} to consumer group because "
 READ_AT_ONCE: Final = 32 * 1024
-"""The largest group, in bytes of its members' data, that is read on the event loop: some 5 ms."""
+"""A group with more bytes of members' data is read in a thread: so many bytes take some 5 ms."""
 MemberData = tuple[str, bytes, bytes]
-"""The data of a classic member: its id, its metadata of the group's protocol, and its assignment."""
+"""The data of a classic member: the member id, the metadata for the group's protocol, and the assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
-"""The rack of a member, and the topics that it subscribes to, from its metadata."""
+"""The rack of a member, and the topics that the member subscribes to, from its metadata."""
 
 
 class Read(NamedTuple):
-    """The decoded data of a member, and the records of its target and its current assignment."""
+    """The decoded data of a member, and the records of the member's target and current assignment."""
 
     subscribed: _Subscribed
     member_target: TargetAssignment
@@ -65,7 +65,7 @@ class Read(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The data of a group's members, read outside the event loop; valid for this generation and these topics."""
+    """The data of a group's members, read in a thread, and valid for this generation and these topics."""
 
     image: TopicsImage
     generation: int
@@ -73,18 +73,18 @@ class Prepared(NamedTuple):
 
 
 NOTHING_READ: Final = Prepared(NO_TOPICS, -1, MappingProxyType({}))
-"""The result when a group could not be read. Its members are read when the heartbeat is answered."""
+"""The result when a group could not be read. Then the members are read when the heartbeat is answered."""
 
 
 class Reader:
-    """Reads the data of members of a classic group, and makes their records. Changes nothing."""
+    """Decodes the data of members of a classic group, and makes their records. This class changes nothing."""
 
     def __init__(self, group: ClassicGroup, image: TopicsImage) -> None:
         self._group_id, self._generation, self._by_name = group.group_id, group.generation, image.by_name
         self._known: dict[bytes, _Subscribed] = {}
 
     def read(self, data: MemberData) -> Read:
-        """The data of a member. Raises Refused and MalformedMessage."""
+        """Decode the data of a member. Raises Refused and MalformedMessage."""
         member_id, metadata, assigned = data
         group_id, epoch = self._group_id, self._generation
         member_target = self.member_target(assigned)
@@ -115,7 +115,7 @@ class Reader:
         return target_assignment(member_target)
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
-        # Most members have the same subscription.
+        # The result is cached, because most members have the same subscription.
         subscribed = self._known.get(metadata)
         if subscribed is None:
             subscription = decode_subscription(metadata)[1]
@@ -129,7 +129,7 @@ class Reader:
 
 
 def is_large(step: Step, group: ClassicGroup) -> bool:
-    """Whether it takes long to read the group. False for data that are too large to be read at all."""
+    """Whether reading the group takes long. False for data that are too large to be read at all."""
     members = group.members.values()
     offered = sum([len(metadata) for one in members for _, metadata in one.protocols])
     data = offered + sum([len(one.assignment) for one in members])
@@ -137,13 +137,13 @@ def is_large(step: Step, group: ClassicGroup) -> bool:
 
 
 def reading_of(group: ClassicGroup, image: TopicsImage) -> Callable[[], Prepared]:
-    """A function that reads the present group in a thread. Data that members send meanwhile are read later, at once."""
+    """A function for a thread, which reads the present data of the group. Later data are read with the heartbeat."""
     data = [(one.member_id, one.metadata(group.protocol_name), one.assignment) for one in group.members.values()]
     reader, generation = Reader(group, image), group.generation
 
     def read() -> Prepared:
         members: dict[MemberData, Read] = {}
-        with suppress(Refused, MalformedMessage):  # the heartbeat meets the same error, and is answered with it
+        with suppress(Refused, MalformedMessage):  # the heartbeat is answered with the same error
             for one in data:
                 members[one] = reader.read(one)
         return Prepared(image, generation, members)
@@ -165,7 +165,7 @@ class _Row(NamedTuple):
 def heartbeat_to_classic_group(
     step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup
 ) -> None:
-    """Answer a ConsumerGroupHeartbeat to a classic group: a member that joins makes it a consumer group."""
+    """Answer a ConsumerGroupHeartbeat to a classic group. A joining member makes the group a consumer group."""
     present: Any = group
     if request.member_epoch == 0 and group.deletion_error():
         helpers = step.state.helpers
@@ -176,7 +176,7 @@ def heartbeat_to_classic_group(
             checks.check_request(request, command.version, step.state.settings)
             checks.check_names(step, request.subscribed_topic_names or ())
             rows = _members_of(step, group, command.prepared)
-            # What would be refused after the conversion is refused now: the group must not be converted then.
+            # All checks are made before the conversion, because a refused heartbeat must not convert the group.
             checks.check_size(group.members, request.member_id, step.state.settings.group_consumer_max_size)
             check_new_pattern(request.subscribed_topic_regex, command)
             description = heartbeat.describe(NOBODY, request, command.client)
@@ -193,8 +193,8 @@ def heartbeat_to_classic_group(
 
 
 def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> list[_Row]:
-    """The members of a classic group as members of a consumer group. Raises Refused when one cannot be converted.
-    Parked requests are answered also when a member is refused, as on Kafka.
+    """The members of a classic group as members of a consumer group. Raises Refused if a member cannot be converted. As
+    on Kafka, parked requests are answered even then.
     """
     settings, no = step.state.settings, CANNOT.format(group.group_id)
     if settings.group_consumer_migration_policy.lower() not in _UPGRADES:
@@ -229,8 +229,8 @@ def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
 
 
 def _check_bytes(step: Step, group: ClassicGroup) -> None:
-    """Refuse members whose records will not fit into a batch, before they are read. Raises Refused. Each topic of a
-    subscription is in the batch twice, and three times with the current assignment.
+    """Raise Refused, before members are read, if their metadata is too large for a batch. The batch has this metadata,
+    and each topic again in the description and the current assignment.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
     if offered > step.max_bytes:
@@ -238,9 +238,9 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
 
 
 def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[MemberData, Read]) -> _Row:
-    # the member has joined since the protocol was chosen; Kafka throws an exception then
+    # a member that has joined since the protocol was chosen; Kafka throws an exception
     if group.protocol_name not in dict(member.protocols):
-        reader.member_target(member.assignment)  # Kafka checks this before
+        reader.member_target(member.assignment)  # Kafka checks this first
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     data = member.member_id, member.metadata(group.protocol_name), member.assignment
     read = ready.get(data) or reader.read(data)
@@ -260,14 +260,14 @@ def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Mem
 
 
 def _in_order(rows: list[_Row]) -> list[_Row]:
-    """The order in which Kafka iterates over a classic group, and then over the new one."""
+    """The order of members when Kafka iterates over the classic group, and then over the new group."""
     by_id = {row.member_id: row for row in rows}
     ids = string_order(by_id) if len(rows) <= kafka_order.MAX_ORDERED else by_id
     return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
 
 
 def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record) -> ConsumerGroup:
-    """Replace a classic group. Raises Refused when its records and three of the `newcomer` do not fit into a batch."""
+    """Replace a classic group. Raises Refused if the records, and three times `newcomer`, do not fit into a batch."""
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for row in rows for name in row.description.topics}
     metadata_hash = hash_of_topics(names, step.state.image, step.state.settings.broker_rack)
@@ -282,7 +282,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     for row in rows:
         replay.apply_member(step.state, group_id, row.member_id, row.description)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
-    made = step.state.groups[group_id]  # the group exists also when it had no members: then a member had begun to join
+    made = step.state.groups[group_id]  # there is at least one member
     assert isinstance(made, ConsumerGroup)
     replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))

@@ -1,8 +1,8 @@
 """OffsetCommit to groups of all types. The group checks the member; then metadata and size are checked.
 
-A member repeats its commits with other offsets. So the parts of the records that stay the same are made once.
-`commit_prepared` and `handle` give the same records, state and answer (test_commit_template, test_properties). They are
-not one function because `commit_prepared` makes and encodes no messages. Unusual cases are left to `handle`.
+The commits of a member differ only in offsets and times. So the other parts of the records are made once.
+`commit_prepared` and `handle` give the same records, state and answer (test_commit_template, test_properties). There
+are two functions because `commit_prepared` makes and encodes no messages. `handle` answers unusual requests.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from muster.protocol.wire import uv
 
 Row = TypeVar("Row")
 OFFSET_RECORD_BYTES: Final = 59
-"""Bytes of the record of an offset, without the names of its group and topic and its metadata. The record and its key
-take 17 bytes, the value with a topic id (OffsetCommitValue 4) takes 42.
+"""The bytes of an offset's record, without group id, topic name and metadata. The record and its key take 17 bytes, the
+value with a topic id (OffsetCommitValue 4) takes 42.
 """
 _LATEST_MS: Final = 2**63 - 1
-"""The latest time that a record can have. Java's sum would overflow, and the offset would expire at once."""
+"""The latest time in a record. In Java a later sum overflows, and the offset expires at once."""
 
 
 def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
-    """Answer an OffsetCommit: a row for each partition. The API handler has refused unknown topics and partitions."""
+    """Answer an OffsetCommit with a row per partition. The API handler has refused unknown topics and partitions."""
     state, group_id = step.state, request.group_id
     group = state.groups.get(group_id)
     error = _error_of(group, command, request, state.image)
@@ -86,13 +86,13 @@ def _refuse(step: Step, command: Command, request: OffsetCommitRequest, error: i
 
 
 def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
-    """The approximate least size of one topic's records in the log, in bytes."""
+    """An approximate lower bound for the bytes of one topic's records in the log."""
     names = OFFSET_RECORD_BYTES + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
 def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
-    """The answer with this error for every partition that has no other error. There is no top-level error."""
+    """The answer with this error for every partition without another error. The response has no top-level error."""
     topics = [
         OffsetCommitResponseTopic(topic.name, topic.topic_id, rows_with(OffsetCommitResponsePartition, topic, error))
         for topic in asked.topics
@@ -101,13 +101,13 @@ def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) 
 
 
 def rows_with(make: Callable[[int, int], Row], topic: Any, error: int) -> list[Row]:
-    """A row for each partition of a topic, with this error unless it has another one already."""
+    """A row for each partition of a topic. Rows without an error get this one."""
     return [make(one.partition_index, getattr(one, "error_code", 0) or error) for one in topic.partitions]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class CommitCommand(Command):
-    """An OffsetCommit with the version of its request: members of consumer groups may not use the older versions."""
+    """An OffsetCommit with the request's version, because members of consumer groups may not use older versions."""
 
     version: int
 
@@ -115,8 +115,8 @@ class CommitCommand(Command):
 def _error_of(group: Group | None, command: Command, request: OffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id_or_member_epoch
     if group is None:
-        # The commit has no generation: the consumer assigns its partitions itself. Its first commit makes a simple
-        # group.
+        # A commit without generation is from a consumer that assigns its partitions itself. The first such commit
+        # creates a simple group.
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     version = command.version if isinstance(command, CommitCommand) else NEWEST_COMMIT
 
@@ -130,7 +130,7 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
-    """The topic id to write: the id in the request, or else the id of the topic of this name."""
+    """The topic id for the record: the request's, or else the id of the topic with this name."""
     if topic.topic_id != ZERO_UUID:
         return topic.topic_id
     known = image.by_name.get(topic.name)
@@ -138,7 +138,7 @@ def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
 
 
 def is_longer(text: str, units: int) -> bool:
-    """Whether a text is longer than `units` UTF-16 units. One character of Python is one or two of them."""
+    """Whether a text is longer than `units` UTF-16 units. A character of Python has one or two units."""
     length = len(text)
     return length * 2 > units and (length > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2)
 
@@ -146,7 +146,7 @@ def is_longer(text: str, units: int) -> bool:
 _OFFSET_AT: Final = 2
 _METADATA_AT: Final = 14
 _TIME_SIZE: Final = 8
-"""A value of version 4: version, offset and leader epoch, metadata after its length, commit timestamp, tags."""
+"""These places are in a value of version 4: version, offset, leader epoch, metadata with length, commit time, tags."""
 
 
 TemplateRow = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
@@ -156,8 +156,8 @@ TemplateRow = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, 
 
 
 class CommitTemplate:
-    """The records of a commit without offsets and times, for a core with the same image of the topics. `response`: the
-    answer without errors, never to be changed. `most_size`: an upper bound for the bytes of their batch.
+    """The records of a commit without offsets and times, valid while the image of the topics is the same. `response`:
+    the answer without errors; never change it. `most_size`: an upper bound for the bytes of the records' batch.
     """
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
@@ -176,12 +176,12 @@ class CommitTemplate:
 def prepare_commit(
     state: State, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None when only `handle` can answer it. Then offsets have their own
-    expiry, metadata is too long, or the records may be too many.
+    """The template of a request whose topics exist. None when only `handle` can answer. Then the member is refused,
+    offsets have a retention time, metadata is too long, or the batch too large.
     """
     if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None
-    # Interned, as in the state: equal strings are the same objects, whose comparison is fast.
+    # The strings are the same objects as in the state, which makes comparisons fast.
     group_id = intern(request.group_id)
     rows: list[TemplateRow] = []
     size = 0
@@ -219,14 +219,14 @@ def _row(
     value_at = len(packed) - 1 - len(value)  # no headers follow
     at, time_at = value_at + _OFFSET_AT, value_at + _METADATA_AT + len(uv(len(kept) + 1)) + len(kept)
     before, between = packed[:at], packed[value_at + _METADATA_AT : time_at]
-    after = shared.of(packed[time_at + _TIME_SIZE :])  # only the topic's id
+    after = shared.of(packed[time_at + _TIME_SIZE :])  # this part has only the topic id
     pack = _pack(f">{len(before)}sqi{len(between)}sq{len(after)}s")
     return (topic, partition, pack, before, between, after, topic_id, kept), len(packed)
 
 
 @lru_cache(1_000)
 def _pack(layout: str) -> Callable[..., bytes]:
-    """The function that packs a layout. Rows of one layout share it."""
+    """The function that packs a layout. Rows of the same layout share the function."""
     return Struct(layout).pack
 
 
@@ -238,8 +238,8 @@ def commit_prepared(
     now: Now,
     max_bytes: int = NO_LIMIT,
 ) -> list[bytes] | None:
-    """Commit these offsets, one for each row. Returns the bytes of the records; the state has them already. Without a
-    result nothing was done, and `handle` must take the request.
+    """Commit these offsets, one for each row. Returns the bytes of the records, which are applied to the state already.
+    None: nothing was done, and `handle` must answer the request.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)
@@ -253,7 +253,7 @@ def commit_prepared(
     out: list[bytes] = []
     for row, (topic, partition, pack, before, between, after, topic_id, metadata) in enumerate(template.rows):
         offset, leader_epoch = offsets[row], leader_epochs[row]
-        # This changes the state as the replay of the record does.
+        # This has the same effect on the state as the replay of the record.
         put(group_id, topic, partition, pack_offset(offset, leader_epoch, wall_ms, -1, topic_id) + metadata)
         out.append(pack(before, offset, leader_epoch, between, wall_ms, after))
     return out

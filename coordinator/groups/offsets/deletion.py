@@ -1,8 +1,8 @@
-"""Deletion, for groups of all types: OffsetDelete and DeleteGroups, and the offsets of deleted topics.
+"""Deletion in groups of all types: OffsetDelete, DeleteGroups, and the offsets of deleted topics.
 
 Offsets of deleted topics are deleted, as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
-requests need not wait. Clients see old offsets until then. A new topic may have the same name. Transactional commits
-have no topic id, and would be treated as old offsets. So they are refused until their group was checked.
+requests need not wait. Clients see old offsets until the check. A new topic may have the same name. Transactional
+commits have no topic id, and are like old offsets. So they are refused until their group was checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.protocol.messages.offset_delete import (
 
 
 def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -> None:
-    """Answer an OffsetDelete (KIP-496). Topics that a member subscribes to keep their offsets."""
+    """Answer an OffsetDelete (KIP-496). Offsets of topics that a member subscribes to are not deleted."""
     group = step.state.groups.get(request.group_id)
     if not request.group_id:
         error = ErrorCode.INVALID_GROUP_ID
@@ -74,11 +74,11 @@ def _delete_topic(
 
 
 def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups: one row for each name, without duplicates. Offsets are deleted before their group."""
+    """Answer a DeleteGroups with one row for each name, without duplicates. Offsets are deleted before their group."""
     names, made = dict.fromkeys(request.groups_names), list[Record]()
     errors = [_delete_group(step, made, group_id) for group_id in names]
     if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
-        # The offsets of one group are one batch: all of them are deleted or none.
+        # All tombstones of a request are one batch: either everything is deleted, or nothing.
         errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
     else:
         step.record_all(made)
@@ -103,11 +103,11 @@ def _texts(offsets: Offsets, group_id: str) -> int:
 
 
 TOPIC_DELETION: Final = "topic deletion"
-"""Kind of the deadline of the next slice."""
+"""The kind of the deadline of the next slice."""
 SLICE: Final = 500
-"""Work of one slice, half a millisecond for each shard: each group, and each checked offset, counts 1."""
+"""The work of one slice, half a millisecond for each shard. Each group, and each checked offset, counts 1."""
 REMOVE: Final = 10
-"""The work that a written record counts, besides the check of its offset."""
+"""What each written record counts, in addition to the check of its offset."""
 CHUNK: Final = 50
 """The number of offsets of one topic that are checked together."""
 SLICE_AFTER_MS: Final = 1
@@ -129,7 +129,7 @@ class _Gone:
 
 
 class _Some(NamedTuple):
-    """Some offsets to check; `is_pending`: offsets of open transactions. A value without a topic ends the group."""
+    """Some offsets to check. `is_pending`: of open transactions. `topic` None: the group has no further offsets."""
 
     group_id: str
     topic: str | None = None
@@ -138,7 +138,7 @@ class _Some(NamedTuple):
 
 
 class TopicDeletion(Due):
-    """The progress over the groups, and the deadline of the next slice. It is not persisted: a load begins anew."""
+    """The progress of the check of all groups, and the deadline of the next slice. A load begins a new check."""
 
     __slots__ = ("gone", "next", "waiting", "walk")
 
@@ -158,14 +158,14 @@ class TopicDeletion(Due):
         self.walk = _walk(state, gone, list(self.waiting))
 
     def refuses(self, group_id: str, topics: Iterable[str]) -> bool:
-        """Whether the group may still have old offsets without an id under one of these names."""
+        """Whether the group may still have old offsets without a topic id under one of these names."""
         names: Collection[str] = self.gone.names if group_id in self.waiting else ()
         later: Collection[str] = self.next.names if self.next is not None else ()
         return any(topic in names or topic in later for topic in topics)
 
 
 def change_topics(step: Step, command: TopicsChanged) -> None:
-    """Replace the image. Offsets of deleted topics are deleted, also if a new topic has the name."""
+    """Replace the image, and delete offsets of deleted topics, even if a new topic has the same name."""
     state = step.state
     gone = command.image.gone_since(state.image)
     state.image = command.image
@@ -174,8 +174,8 @@ def change_topics(step: Step, command: TopicsChanged) -> None:
 
 
 def delete_offsets_of_deleted_topics(step: Step) -> None:
-    """After loading, delete the offsets of deleted topics whose tombstones were not written before. A log that was
-    copied from another cluster has offsets of topics that this server does not know. They stay.
+    """After a load, delete offsets of deleted topics that have no tombstone yet. A log that was copied from another
+    cluster may have offsets of topics that this server never had. Such offsets stay.
     """
     image = step.state.image
     if image.deleted:
@@ -183,7 +183,7 @@ def delete_offsets_of_deleted_topics(step: Step) -> None:
 
 
 def on_topic_deletion_deadline(step: Step, _: object, deletion: TopicDeletion) -> None:
-    """Continue with the next slice."""
+    """Check the next slice."""
     _slice(step, deletion)
 
 
@@ -198,12 +198,12 @@ def _begin(step: Step, gone: _Gone) -> None:
 
 
 def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All offsets that may have to be deleted. Pending offsets are first: if committed meanwhile, they come again."""
+    """All offsets that may have to be deleted. Pending offsets are first, and again later if committed meanwhile."""
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))
         while some := [*islice(places, CHUNK)]:
-            yield _Some(group_id, "")  # each group counts as work
+            yield _Some(group_id, "")  # counts as work, checks nothing
             of_topic: dict[str, list[int]] = {}
             for topic, partition in some:
                 if topic in touched:

@@ -20,7 +20,7 @@ from muster.protocol.shapes.offset_fetch import failed_group
 
 
 def handle(step: Step, command: Command, request: OffsetFetchRequest) -> None:
-    """Answer an OffsetFetch: one row for each group, in their order, duplicates included."""
+    """Answer an OffsetFetch with one row for each requested group, in the request's order, with duplicates."""
     state, stable = step.state, request.require_stable
     rows = [_fetch_group(state, group, stable) for group in request.groups]
     step.reply(command.respond, OffsetFetchResponse(groups=rows))
@@ -52,7 +52,7 @@ def _fetch_topic(
 
 
 def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
-    """Whether the offset belongs to a deleted topic of the same name. False when a topic id is unknown."""
+    """Whether the offset belongs to a deleted topic of the same name. False when one of the two ids is unknown."""
     return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 

@@ -2,7 +2,7 @@
 
 Every `offsets.retention.check.interval.ms` all groups are checked, by the wall clock, as in Kafka's
 cleanupGroupMetadata. The check runs in slices, so that requests need not wait. Groups may change between two slices, so
-a candidate is checked again when it is removed.
+each offset is checked again in its own slice.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from muster.coordinator.groups.common.state import State, Step, offset_tombstone
 from muster.coordinator.state_machine.deadlines import ExpiryCheck
 
 RETENTION: Final = "retention"
-"""Kind of the deadline of a check."""
+"""The kind of the deadline of a check."""
 SLICE: Final = 4_000
-"""Work of one slice, about a millisecond: each checked offset counts 1."""
+"""The work of one slice, about a millisecond. Each checked offset counts 1."""
 CHECK: Final = 5
-"""The work that each group, and each topic of a group, counts in addition."""
+"""What each group, and each topic of a group, counts in addition."""
 REMOVE: Final = 20
-"""The work that each written record counts."""
+"""What each written record counts."""
 CHUNK: Final = 250
 """The largest number of offsets in one proposal; all are of one topic."""
 
 
 class Proposal(NamedTuple):
-    """Some offsets to check. `topic` None: all offsets of the group were proposed before; check the group itself."""
+    """Some offsets to check. `topic` None: the group itself is to be checked, after all its offsets."""
 
     group_id: str
     topic: str | None
@@ -37,7 +37,7 @@ class Proposal(NamedTuple):
 
 
 def on_deadline(step: Step, _: object, check: ExpiryCheck) -> None:
-    """Begin a check, or go on with it."""
+    """Begin or continue a check."""
     check.run(step.state.deadlines, step.now, lambda: _propose(step.state), lambda proposals: _slice(step, proposals))
 
 
@@ -51,7 +51,7 @@ def _propose(state: State) -> Iterator[Proposal]:
 
 
 def _slice(step: Step, proposals: Iterator[Proposal]) -> bool:
-    """Check some proposals. True when these were the last."""
+    """Check some proposals. Returns whether no proposal remains."""
     budget, expired, group_id = SLICE, dict[str, list[int]](), ""
     for proposal in proposals:
         group_id, before = proposal.group_id, len(step.records)
@@ -81,7 +81,7 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
             continue
         commit_ms, expire_ms = times_of(value)
         if expire_ms != -1:
-            over = wall_ms >= expire_ms  # the OffsetCommit (v2-4) had set a retention time
+            over = wall_ms >= expire_ms  # the OffsetCommit (v2-4) had a retention time
         else:
             over = wall_ms - (commit_ms if since_ms == SINCE_COMMIT else since_ms) >= retention_ms
         if over and not offsets.is_unstable(group_id, topic, partition):

@@ -33,12 +33,12 @@ class TxnCommitCommand(Command):
     """A TxnOffsetCommit."""
 
     append_error: int
-    """The error with which the log would refuse records of this producer now (epoch, verification), or 0."""
+    """The error code if the log would now refuse records of this producer (epoch, verification), else 0."""
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
-    """Answer a TxnOffsetCommit: a row for each partition. The API handler has refused unknown topics and partitions,
-    and has added this group's offsets to the transaction.
+    """Answer a TxnOffsetCommit with a row for each partition. The API handler has refused unknown topics and
+    partitions, and has added this group's offsets to the transaction.
     """
     group_id = request.group_id
     error = _error_of(step.state.groups.get(group_id), request, step.state.image)
@@ -81,7 +81,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
 
 
 def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
-    """The answer with this error for every partition that has no other error."""
+    """The answer with this error for every partition without another error."""
     topics = [
         TxnOffsetCommitResponseTopic(topic.name, rows_with(TxnOffsetCommitResponsePartition, topic, error))
         for topic in asked.topics
@@ -90,7 +90,7 @@ def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error:
 
 
 def least_bytes(group_id: str, topic: TxnOffsetCommitRequestTopic) -> int:
-    """The approximate least size of one topic's records in the log, in bytes."""
+    """An approximate lower bound for the bytes of one topic's records in the log."""
     names = OFFSET_RECORD_BYTES - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
@@ -103,7 +103,7 @@ def _refuse(step: Step, command: Command, request: TxnOffsetCommitRequest, error
 def _error_of(group: Group | None, request: TxnOffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id
     if group is None:
-        # The commit has no generation: the first one makes a simple group.
+        # The first commit without a generation creates a simple group.
         return 0 if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
 
     def partitions() -> Iterator[tuple[bytes, int]]:

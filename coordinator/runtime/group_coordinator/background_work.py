@@ -144,7 +144,7 @@ class TopicHasher:
     """Hashes the new topics of each image, many topics in a job. A group may subscribe to 10,000 new topics."""
 
     def __init__(self, job_queue: JobQueue, rack: str | None) -> None:
-        """`rack`: the rack of this node, as the groups know it."""
+        """`rack`: the rack of this node."""
         self._job_queue = job_queue
         self._rack = rack
         self._seen = 0

@@ -97,9 +97,9 @@ class GroupShard:
     ) -> None:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
-        `job_queue`: the job queue for large work of groups; None: all work is done at once. `configs`: the configs of
-        single groups at the start; the shard changes this object. `assignors`: the assignors of the server, by name;
-        None: Muster's. `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
+        `job_queue`: for large work of groups; None: all work is done directly. `configs`: the initial configs of single
+        groups; the shard changes this object. `assignors`: the server's, by name; None: Muster's. `open_log`: see
+        `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
         """
         self.partition = partition
         self._image = image
