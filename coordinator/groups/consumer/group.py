@@ -199,7 +199,7 @@ class ConsumerGroup:
         self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
 
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
-        """Set the topics that a pattern matched. None: no member has the pattern any more."""
+        """Set the topics that a pattern matched. None if the pattern has no members any more."""
         before = self.resolved.pop(pattern, None)
         topics, topics_before = () if resolved is None else resolved.topics, () if before is None else before.topics
         if resolved is not None:

@@ -239,7 +239,7 @@ def commit_prepared(
     max_bytes: int = NO_LIMIT,
 ) -> list[bytes] | None:
     """Commit these offsets, one for each row. Returns the bytes of the records, which are applied to the state already.
-    None: nothing was done, and `handle` must answer the request.
+    None if `handle` must answer the request, and no state was changed.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)
