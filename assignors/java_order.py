@@ -71,9 +71,12 @@ def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int
 
 
 FEW_LETTERS: Final = 100
-"""Up to this length, the hash of a text is computed each time. A text of 1,000 letters takes 43 us."""
+"""The hash of a longer text is kept by Python's hash of it: the text itself may be large."""
 KEPT_HASHES: Final = 50_000
+KEPT_SPREADS: Final = 4_000
 _hashes: dict[tuple[int, int], int] = {}
+_spreads: dict[str, int] = {}
+"""Of texts of few letters: each target needs those of all member ids, and one takes 2 us."""
 
 
 def string_hash(text: str) -> int:
@@ -98,10 +101,22 @@ def string_spread(text: str) -> int:
     return spread(string_hash(text))
 
 
+def _spreads_of(texts: list[str]) -> list[int]:
+    if len(texts) > KEPT_SPREADS:
+        return list(map(string_spread, texts))
+    known = list(map(_spreads.get, texts))
+    found = [string_spread(text) if h is None else h for text, h in zip(texts, known, strict=True)]
+    if None in known:
+        if len(_spreads) + len(texts) > KEPT_SPREADS:
+            _spreads.clear()
+        _spreads.update([one for one in zip(texts, found, strict=True) if len(one[0]) <= FEW_LETTERS])
+    return found
+
+
 def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
     """Strings in the order of iteration over a HashSet (or a HashMap's keys) to which they were added in turn."""
     distinct = list(dict.fromkeys(texts))
-    return [distinct[index] for index in walked(list(map(string_spread, distinct)), capacity)]
+    return [distinct[index] for index in walked(_spreads_of(distinct), capacity)]
 
 
 def int_order(numbers: Sequence[int]) -> list[int]:

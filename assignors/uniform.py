@@ -44,7 +44,7 @@ from muster.assignors.java_order import (
     walked,
 )
 
-Share = dict[int, list[int]]
+Share = dict[int, Sequence[int]]
 """A member's partitions, by the index of their topic."""
 
 
@@ -65,26 +65,29 @@ class TargetGroup:
             if id(member.topics) not in known:  # members of a large group often share one list of names
                 known[id(member.topics)] = sorted({self.index[name] for name in member.topics if name in self.index})
         self.subscribed = [known[id(member.topics)] for member in self.members]
-        self.owners: list[list[int]] = [[-1] * size for size in self.sizes]
-        """The owner of each partition of each topic, -1 for none."""
-        self.shares = [self._share(number, member) for number, member in enumerate(self.members)]
+        self.free = [set(range(size)) for size in self.sizes]
+        """The partitions of each topic that nobody owns."""
+        self.shares = self._shares()
         """Each member's partitions of its subscribed topics, in the order of the subscription."""
 
-    def _share(self, number: int, member: Member) -> Share:
-        subscribed = set(self.subscribed[number])
-        share: Share = {}
-        for name, partitions in member.owned.items():
-            topic = self.index.get(name)
-            if topic in subscribed and topic is not None:
-                owners, size = self.owners[topic], self.sizes[topic]
-                # In a target assignment no partition has two owners. If two members claim a partition, the first has
-                # it.
-                mine = [p for p in partitions if 0 <= p < size and owners[p] < 0]
-                for partition in mine:
-                    owners[partition] = number
-                if mine:
-                    share[topic] = mine
-        return share
+    def _shares(self) -> list[Share]:
+        index = self.index
+        sets = {id(topics): frozenset(topics) for topics in self.subscribed}
+        shares = []
+        for member, topics in zip(self.members, self.subscribed, strict=True):
+            subscribed, share = sets[id(topics)], {}
+            for name, partitions in member.owned.items():
+                topic = index.get(name)
+                if topic in subscribed and topic is not None and partitions:
+                    free = self.free[topic]
+                    # In a target assignment no partition has two owners. If two members claim one, the first has it.
+                    if not free.issuperset(partitions):
+                        partitions = [one for one in partitions if one in free]
+                    if partitions:
+                        free.difference_update(partitions)
+                        share[topic] = partitions
+            shares.append(share)
+        return shares
 
     def all_subscribed_alike(self) -> bool:
         """Whether all members name the same topics. Topics that do not exist count, too."""
@@ -113,7 +116,7 @@ class TargetGroup:
         """The assignment that gives these shares to the members. Topics and partitions ascend."""
         names = self.names
         return {
-            member.member_id: {names[topic]: sorted(share[topic]) for topic in sorted(share) if share[topic]}
+            member.member_id: {names[topic]: sorted(share[topic]) for topic in sorted(share)}
             for member, share in zip(self.members, shares, strict=True)
         }
 
@@ -124,31 +127,30 @@ Partition = tuple[int, int]
 
 def equal_shares(group: TargetGroup) -> list[Share]:
     """Each member's new target: its old partitions up to its quota, then free partitions, in the order of members."""
-    topics = group.subscription_of_first()
-    free = [(t, p) for t in topics for p, owner in enumerate(group.owners[t]) if owner < 0]
+    free = [(topic, partition) for topic in group.subscription_of_first() for partition in sorted(group.free[topic])]
     least, larger = divmod(sum(group.sizes), len(group.members))
-    shares: list[Share] = []
+    shares = list(group.shares)
     lacking: list[tuple[int, int]] = []
-    for member, share in enumerate(group.shares):
+    for member, share in enumerate(shares):
         room = least + (larger > 0)
         had = sum(map(len, share.values()))
         if had > room:
-            share, given_up = _cut(group, member, room)
+            shares[member], given_up = _cut(group, member, room)
             free += given_up
-        room -= min(had, room)
-        larger_one = larger > 0
-        if room and larger_one and len(group.members) - member > larger:
-            # the members that follow are enough to get all larger shares
+            had = room
+        # While enough later members can have the larger share, this one need not have it.
+        if had < room and larger and len(shares) - member > larger:
             room -= 1
-            larger_one = False
-        if room:
-            lacking.append((member, room))
-        larger -= larger_one
-        shares.append({topic: list(partitions) for topic, partitions in share.items()})
+        else:
+            larger -= larger > 0
+        if had < room:
+            lacking.append((member, room - had))
     left = iter(free)
     for member, room in lacking:
+        new: dict[int, list[int]] = {topic: list(partitions) for topic, partitions in shares[member].items()}
         for _, (topic, partition) in zip(range(room), left, strict=False):
-            shares[member].setdefault(topic, []).append(partition)
+            new.setdefault(topic, []).append(partition)
+        shares[member] = {**new}
     return shares
 
 
@@ -158,9 +160,10 @@ def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partit
     given_up: list[Partition] = []
     for topic in group.owned_in_hash_order(member):
         partitions = int_order(group.shares[member][topic])
-        kept[topic] = partitions[:room]
+        if room:
+            kept[topic] = partitions[:room]
         given_up += [(topic, partition) for partition in partitions[room:]]
-        room -= len(kept[topic])
+        room -= min(room, len(partitions))
     return kept, given_up
 
 
@@ -172,7 +175,12 @@ class GeneralShares:
 
     def __init__(self, group: TargetGroup) -> None:
         self._group = group
-        self._owners = group.owners
+        self._owners = [[-1] * size for size in group.sizes]
+        """The owner of each partition of each topic, -1 for none."""
+        for member, share in enumerate(group.shares):
+            for topic, partitions in share.items():
+                for partition in partitions:
+                    self._owners[topic][partition] = member
         self._loads = [sum(map(len, share.values())) for share in group.shares]
         self._subscribers: list[list[int]] = [[] for _ in group.names]
         for member, topics in enumerate(group.subscribed):
@@ -185,11 +193,11 @@ class GeneralShares:
         for topic in order:
             self._hand_out(topic)
         self._balance([topic for topic in order if len(self._subscribers[topic]) >= 2])
-        shares: list[Share] = [{} for _ in self._group.members]
+        shares: list[dict[int, list[int]]] = [{} for _ in self._group.members]
         for topic, owners in enumerate(self._owners):
             for partition, member in enumerate(owners):
                 shares[member].setdefault(topic, []).append(partition)
-        return shares
+        return [{**share} for share in shares]
 
     def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
         """The sort key of a topic: most partitions per subscriber first, then fewest subscribers, then the UUID."""

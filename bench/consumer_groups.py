@@ -34,8 +34,8 @@ LARGE: Final = {f"consumer-large-{number}": 1_000 for number in range(10)}
 """Topics with their partitions. A real Kafka makes no more than some thousands at once."""
 MEMBERS, MEMBERS_EACH, CHANGES = 1_000, 10, 3
 SETTLE: Final = "consumer group: 1,000 members on 10,000 partitions settle"
-MORE: Final = "consumer group: one member more among 1,000, its target is known, ms"
-LESS: Final = "consumer group: one member less among 1,000, targets are known, ms"
+MORE: Final = "consumer group: one member more among 1,000, its target is known"
+LESS: Final = "consumer group: one member less among 1,000, targets are known"
 
 
 class Groups:
@@ -82,7 +82,7 @@ class Groups:
         crowd = self.crowd(LARGE)
         settled = await crowd.join([group], MEMBERS)
         port, epoch = self.target.server.address[1], crowd.members[group][0].epoch
-        words = [str(port), group, str(epoch), str(CHANGES), *LARGE]
+        words = [str(port), str(self.target.server.pid), group, str(epoch), str(CHANGES), *LARGE]
         comers = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.load.joining_members", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
         )
@@ -92,13 +92,18 @@ class Groups:
         return {
             f"{SETTLE}, CPU ms": settled.server_cpu_s * 1000,
             f"{SETTLE}, wall ms": settled.wall_s * 1000,
-            MORE: statistics.median(changes["more"]),
-            LESS: statistics.median(changes["less"]),
+            **_medians(MORE, changes["more"]),
+            **_medians(LESS, changes["less"]),
         }
 
     def figures(self) -> Figures:
         """The figures of one round."""
         return {**self.heartbeats(100), **self.heartbeats(1000), **self.large()}
+
+
+def _medians(name: str, changes: list[tuple[float, float]]) -> Figures:
+    wall_ms, cpu_ms = zip(*changes, strict=True)
+    return {f"{name}, CPU ms": statistics.median(cpu_ms), f"{name}, wall ms": statistics.median(wall_ms)}
 
 
 def main() -> None:

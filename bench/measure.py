@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -12,6 +13,16 @@ def cpu_s(pid: int) -> float:
     """The CPU time of a process so far: user and system, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def cpu_ms(pid: int) -> float:
+    """The same in ms, by a clock that has no ticks: for work of a few ms."""
+    return time.clock_gettime_ns(_clock_of(pid)) / 1e6
+
+
+def _clock_of(pid: int) -> int:
+    """Linux's number of the clock of a process, as of clock_getcpuclockid."""
+    return ~pid << 3 | 2
 
 
 def resident_mb(pid: int) -> float:

@@ -1,9 +1,9 @@
-"""`python -m bench.load.joining_members PORT GROUP EPOCH TIMES TOPIC...`: members that join a large group and leave
+"""`python -m bench.load.joining_members PORT PID GROUP EPOCH TIMES TOPIC...`: members that join a large group and leave
 again.
 
-They have their own process, so that the other members' work on the client's side does not count. Prints two times in ms
-for each round, as JSON. The first is that until a new member had the new epoch. The second is that until the remaining
-member had it, when another had left. Each sends one heartbeat after the other meanwhile.
+They have their own process, so that the other members' work on the client's side does not count. Prints as JSON, for
+each round, the time and the server's CPU time in ms. `more`: until a new member had the new epoch. `less`: until the
+remaining member had it, when another had left. Each sends a heartbeat every 2 ms meanwhile.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
+from bench import measure
 from bench.load.consumer_members import LEAVING, REBALANCE_MS, RETRIABLE, VERSION
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
@@ -25,6 +27,7 @@ from tests.support import wire
 
 PAUSE_S: Final = 1.1
 """A pause longer than group.consumer.assignment.interval.ms."""
+BETWEEN_S: Final = 0.002
 _API: Final = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
@@ -53,11 +56,10 @@ class Comer:
             self.owned = [ConsumerGroupHeartbeatRequestTopicPartitions(row.topic_id, row.partitions) for row in rows]
         return self.epoch
 
-    def until_above(self, epoch: int, since_s: float) -> float:
-        """Send heartbeats until the member has a later epoch, and return the time in ms."""
+    def until_above(self, epoch: int) -> None:
+        """Send heartbeats until the member has a later epoch."""
         while self.beat() <= epoch:
-            pass
-        return (time.perf_counter() - since_s) * 1000
+            time.sleep(BETWEEN_S)
 
     def leave(self) -> None:
         """Leave the group."""
@@ -81,19 +83,29 @@ def settle(comer: Comer) -> None:
 
 
 def main() -> None:
-    port, group, epoch, times, *topics = sys.argv[1:]
+    port, pid, group, epoch, times, *topics = sys.argv[1:]
     stays = Comer(int(port), group, f"{group}-stays", topics)
-    stays.until_above(int(epoch), time.perf_counter())
+    stays.until_above(int(epoch))
     more, less = [], []
+
+    def measured(work: Callable[[], object]) -> tuple[float, float]:
+        cpu_ms, start_s = measure.cpu_ms(int(pid)), time.perf_counter()
+        work()
+        return (time.perf_counter() - start_s) * 1000, measure.cpu_ms(int(pid)) - cpu_ms
+
     for number in range(int(times)):
         settle(stays)
         before = stays.epoch
         comes = Comer(int(port), group, f"{group}-comes-{number}", topics)
-        more.append(comes.until_above(before, time.perf_counter()))
+        more.append(measured(lambda: comes.until_above(before)))  # noqa: B023  # it is called at once
         settle(stays)
-        before, start_s = stays.epoch, time.perf_counter()
-        comes.leave()
-        less.append(stays.until_above(before, start_s))
+        before = stays.epoch
+
+        def leaves() -> None:
+            comes.leave()  # noqa: B023  # it is called at once
+            stays.until_above(before)  # noqa: B023
+
+        less.append(measured(leaves))
     stays.leave()
     print(json.dumps({"more": more, "less": less}))
 

@@ -10,7 +10,7 @@ def test_only_owned_partitions_of_subscribed_existing_topics_count() -> None:
     group = TargetGroup([Member("a", ("t", "gone"), {"u": [0], "t": [1, 9], "gone": [0]})], TOPICS)
     assert group.names == ["t"]
     assert group.shares == [{0: [1]}]
-    assert group.owners == [[-1, 0, -1, -1]]
+    assert group.free == [{0, 2, 3}]
 
 
 def test_subscriptions_are_compared_by_name() -> None:

@@ -73,26 +73,21 @@ class AssignmentWanted(Message):
         """The members, for the assignor."""
         made = self._members
         if made is None:
+            by_id, targets = self.image.by_id, self.targets
             known: dict[tuple[int, str | None], tuple[str, ...]] = {}
-            made = self._members = [
-                self._member(member_id, description, known) for member_id, description in self.descriptions
-            ]
+            made = self._members = []
+            for member_id, description in self.descriptions:
+                key = id(description.topics), description.pattern
+                topics = known.get(key)
+                if topics is None:  # for the first member with these names and this pattern
+                    topics = known[key] = tuple(topics_of(description, self.resolved))
+                owned = {
+                    topic.name: list(partitions)
+                    for topic_id, partitions in targets.get(member_id, NOTHING)
+                    if (topic := by_id.get(topic_id)) is not None
+                }
+                made.append(Member(member_id, topics, owned, -1, description.instance_id, description.rack_id))
         return made
-
-    def _member(
-        self, member_id: str, description: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
-    ) -> Member:
-        """`known`: the topics of earlier members, by their names and pattern."""
-        by_id, key = self.image.by_id, (id(description.topics), description.pattern)
-        topics = known.get(key)
-        if topics is None:
-            topics = known[key] = tuple(topics_of(description, self.resolved))
-        owned = {
-            topic.name: partitions
-            for topic_id, partitions in self.targets.get(member_id, NOTHING)
-            if (topic := by_id.get(topic_id)) is not None
-        }
-        return Member(member_id, topics, owned, -1, description.instance_id, description.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
         """Let the assignor compute the target assignment."""

@@ -60,7 +60,7 @@ class ConsumerGroup:
     """
 
     __slots__ = (
-        "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
+        "_stable", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
         "existing", "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "is_alike",
         "is_searching", "members", "metadata_hash", "named", "names", "names_version", "owners", "patterns",
         "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets", "waiting",
@@ -98,7 +98,23 @@ class ConsumerGroup:
         self.waiting: list[Command] = []
         self.reconciliation: Any = None
         self.slots = kafka_order.LEAST_SLOTS
-        self._reconciled = 0
+        self._stable: dict[int, int] = {}
+        """How many members are STABLE in each epoch."""
+
+    @property
+    def _reconciled(self) -> int:
+        """The number of members that own all of their targets in force."""
+        return self._stable.get(self.assignment_epoch, 0)
+
+    def _count_stable(self, member: ConsumerMember, one: int) -> None:
+        """Count a member in (1) or out (-1)."""
+        position, counts = member.position, self._stable
+        if position.state == STABLE:
+            count = counts.get(position.epoch, 0) + one
+            if count:
+                counts[position.epoch] = count
+            else:
+                del counts[position.epoch]
 
     @property
     def state(self) -> str:
@@ -131,7 +147,7 @@ class ConsumerGroup:
     def add_member(self, member_id: str) -> ConsumerMember:
         """Add a member without a description."""
         member = self.members[member_id] = ConsumerMember(self.group_id, member_id)
-        self._reconciled += member.is_reconciled_to(self.assignment_epoch)
+        self._count_stable(member, 1)
         return member
 
     def remove_member(self, member_id: str) -> ConsumerMember | None:
@@ -143,7 +159,7 @@ class ConsumerGroup:
         del self.members[member_id]
         if not self.members:
             self.hashed_topics = None  # the next heartbeat compares the hash again
-        self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
+        self._count_stable(member, -1)
         self._count_out(member.description)
         self.is_alike = self.counts_alike()
         instance_id = member.description.instance_id
@@ -155,7 +171,7 @@ class ConsumerGroup:
     def update_position(self, member: ConsumerMember, position: Position) -> None:
         """Set the position of a member, which then owns its assigned partitions and those of its pending revocation."""
         member_id, owners = member.member_id, self.owners
-        self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
+        self._count_stable(member, -1)
         if position.assigned != member.position.assigned or position.revoking != member.position.revoking:
             before, after = (
                 (*member.position.assigned, *member.position.revoking),
@@ -181,7 +197,7 @@ class ConsumerGroup:
                 else:
                     of_topic.update(dict.fromkeys(partitions, member_id))
         member.position = position
-        self._reconciled += member.is_reconciled_to(self.assignment_epoch)
+        self._count_stable(member, 1)
 
     def _remove_owner(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
         of_topic = self.owners.get(topic_id, {})
@@ -196,7 +212,6 @@ class ConsumerGroup:
         """Note that the targets are those of this epoch."""
         self.assignment_epoch = epoch
         self.assignment_ms = timestamp_ms
-        self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
 
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
         """Set the topics that a pattern matched. None if the pattern has no members any more."""

@@ -9,6 +9,7 @@ For 1,000 members this is most of the work to put a target in force.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Assignment
@@ -79,11 +80,12 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
     member_targets: dict[str, TargetAssignment] = {}
     made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, wanted.resolved)
-    for member_id, description in wanted.descriptions:
-        member_target = target_assignment(
-            {topics[name].topic_id: its for name, its in assignment.get(member_id, nothing).items()}
-        )
-        before = targets.get(member_id)
+    for (member_id, description), member in zip(wanted.descriptions, wanted.members, strict=True):
+        given, before = assignment.get(member_id, nothing), targets.get(member_id)
+        if before is not None and given == member.owned and len(given) == len(before):
+            member_targets[member_id] = before  # most members: nothing has changed
+            continue
+        member_target = target_assignment({topics[name].topic_id: its for name, its in given.items()})
         if before is not None and member_target == before:
             member_target = before  # an unchanged target stays the same object, which makes comparisons fast
         else:
@@ -96,6 +98,7 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
 
 
 UNIFORM: Final = "uniform"
+_DESCRIPTION: Final = attrgetter("description")
 NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
 """A target of up to this many members and partitions is computed in the heartbeat, in some 2 ms."""
@@ -158,14 +161,14 @@ def wanted_assignment(
     step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None, *, is_alike: bool = True
 ) -> AssignmentWanted:
     """The input of an assignor, with the members in the order in which Kafka iterates over them."""
-    members = group.members
-    description = [(member_id, members[member_id].description) for member_id in _in_order(group, newcomer)]
+    ids = _in_order(group, newcomer)
+    members = map(group.members.__getitem__, ids)
     assignor = preferred_assignor(group, step.state.settings, wish)
     return AssignmentWanted(
         group.group_id,
         group.epoch,
         assignor,
-        description,
+        list(zip(ids, map(_DESCRIPTION, members), strict=True)),
         existing_topics(group, step.state.image).names,
         step.state.image,
         dict(group.targets),
@@ -221,6 +224,8 @@ def apply(
         member_targets, ready = prepared_target.member_targets, prepared_target.records
     if prepared_target is not None and prepared_target.has_all(members):
         order = prepared_target.order
+        if member_targets and targets == wanted.targets:
+            order = list(filter(ready.__contains__, order))
     else:
         # A member that left during the computation gets no target. A member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
