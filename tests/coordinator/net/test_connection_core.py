@@ -159,7 +159,7 @@ class TestStates:
         """Kafka's KIP-219: the answer leaves at once, the next request is handled when the time is over. A state more
         needs no other code: a state without a row for `REQUEST` gives no request out, and does not read on for ever.
         """
-        mute, unmute = "a quota is exceeded", "the time is over"
+        mute, unmute = "a quota is exceeded", "the wait is over"
         rows = dict(TRANSITIONS)
         rows[mute] = {ANSWERING: "answering, then muted"}
         rows[unmute] = {"muted": READY, "answering, then muted": ANSWERING}
