@@ -10,7 +10,7 @@ from muster.pipeline.output import file_system
 from muster.pipeline.tables.schema import TABLES
 
 OVERVIEW: Final = "group_overview"
-"""One row for each group: verdict, cost, flapping score, lag, and its last episode."""
+"""The name of a view with one row for each group: verdict, cost, flapping score, lag, and the last episode."""
 
 OVERVIEW_SQL: Final = """\
 select v.group_id, v.level, v.verdict, v.rebalances, v.cost_ms / 1000 as unread_partition_s,
@@ -29,7 +29,10 @@ left join (select group_id, max_by(kind, `from`) as last_episode, max(`from`) as
 
 
 def register(spark: SparkSession, out: str, *, prefix: str = "") -> list[str]:
-    """Make a temporary view of each table that `muster analyze --out` left, and OVERVIEW; returns their names."""
+    """Make a temporary view of each table in the folder of `muster analyze --out`, and OVERVIEW.
+
+    Returns the views' names.
+    """
     names = []
     for name in TABLES:
         folder = f"{out.rstrip('/')}/tables/{name}"

@@ -1,4 +1,4 @@
-"""Which part of a log is analysed, as a filter for Spark's rows and for Arrow rows in workers."""
+"""Which part of a log is analysed. It is a filter for rows of Spark, and for Arrow rows in workers."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ def _moment(ms: int) -> str:
 
 
 ALL: Final = Wanted()
-"""Everything."""
+"""No filter: everything is wanted."""
 
 _OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
-"""Kinds with the state of a group: the last record of each key from before the time is wanted too."""
+"""The kinds of rows with the state of a group. From before the wanted time, the last record of each key is wanted too.
+"""
 
 
 def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:
-    """Whether a row is wanted; `of_any_group`: or would be, whatever its group is."""
+    """Whether a row is wanted. If `of_any_group` is true for the row, its group does not matter."""
     return _asked_for(wanted, when, F.lit(False), F.lit(False) if of_any_group is None else of_any_group)
 
 
 def is_kept(wanted: Wanted) -> Column:
-    """Whether a decoded row is wanted, or is an older record of a group's state, or of no readable group."""
+    """Whether a decoded row is wanted, is an older record of a group's state, or belongs to no readable group."""
     return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind").isin(*_OF_STATES), F.col("group").isNull())
 
 
@@ -63,7 +64,7 @@ def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: 
 
 
 def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """`is_kept` for batches of decoded rows: a function that returns the kept rows of a batch."""
+    """The filter `is_kept` for batches of decoded rows: a function that returns the rows of a batch that are kept."""
     if wanted == ALL:
         return lambda batch: batch
     matches = re.compile("|".join(map(translate, wanted.groups))).match
@@ -86,14 +87,17 @@ def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
 
 
 def pattern_of(groups: Sequence[str]) -> str:
-    """A Java regular expression that matches if one of the patterns (with *, ? and [...]) matches the whole name."""
-    # Java has other marks of the start and the end of a text
+    """A Java regular expression that matches a whole name if one of the patterns (with *, ? and [...]) matches it."""
+    # Java has other marks for the start and the end of a text
     inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
     return f"^(?:{'|'.join(inner)})$"
 
 
 def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of a group's records before the wanted time, keep the last of each key: it has the members."""
+    """The rows without those from before the wanted time, but with the last record of each group's key.
+
+    That record has the members.
+    """
     if wanted.since_ms is None:
         return staged
     is_state = F.col("kind").isin(*_OF_STATES)

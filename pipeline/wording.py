@@ -15,13 +15,13 @@ NOT_KNOWN: Final = "–"
 
 
 _SHARP_MS: Final = 50
-"""Bounds that are no farther apart are a measurement."""
+"""If two bounds are no farther apart than this, the duration counts as measured."""
 _NEAR_MS: Final = 20
-"""The clocks of a broker's threads differ by so much."""
+"""The clocks of a broker's threads differ by up to this time."""
 
 
 def duration(ms: float | None) -> str:
-    """`350 ms`, `3.2 s`, `12 min`, `5 h 20 min`, `3 d 4 h`."""
+    """A duration in words: `350 ms`, `3.2 s`, `12 min`, `5 h 20 min`, `3 d 4 h`."""
     if ms is None:
         return NOT_KNOWN
     if ms < 0:
@@ -38,14 +38,14 @@ def duration(ms: float | None) -> str:
 def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None) -> str:
     """A duration with known bounds: `2.1 s`, or `0.1 to 3 s` if only the bounds are known.
 
-    A duration that was not measured has no milliseconds.
+    A duration that was not measured is given without milliseconds.
     """
     if likely_ms is None or least_ms is None or most_ms is None or most_ms - least_ms <= _SHARP_MS:
         return duration(likely_ms)
     if most_ms < MINUTE:
         if round(least_ms / SECOND, 1) == round(most_ms / SECOND, 1):
             return f"{round(most_ms / SECOND, 1):g} s"
-        # outwards: the range must include the true value
+        # the bounds are rounded outwards, because the range must include the true value
         least, most = (
             f"{tenths / 10:g}" for tenths in (floor((least_ms + _NEAR_MS) / 100), ceil((most_ms - _NEAR_MS) / 100))
         )
@@ -55,7 +55,7 @@ def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None)
 
 
 def to_the_second(ms: float | None) -> str:
-    """A cost: `0 s`, `9.6 s`, `56 min 12 s`, `5 h 20 min 7 s`."""
+    """A cost in words, to the second: `0 s`, `9.6 s`, `56 min 12 s`, `5 h 20 min 7 s`."""
     if ms is None or ms < 10 * MINUTE:
         return "0 s" if ms == 0 else duration(ms)
     left = round(ms / SECOND) * SECOND
@@ -72,7 +72,7 @@ def _two(ms: float, large: int, large_name: str, small: int, small_name: str) ->
 
 
 def number(value: float | None) -> str:
-    """With separators of thousands; below ten with one decimal."""
+    """A number with separators of thousands. A number below ten has one decimal."""
     if value is None:
         return NOT_KNOWN
     if isinstance(value, float) and not value.is_integer() and abs(value) < 10:
@@ -81,7 +81,7 @@ def number(value: float | None) -> str:
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """`1 group`, `2 groups`."""
+    """A count with its noun: `1 group`, `2 groups`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 

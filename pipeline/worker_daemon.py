@@ -1,7 +1,7 @@
-"""The start of Spark's Python workers, in place of `pyspark.daemon`: Python does not collect a worker's modules.
+"""Starts Spark's Python workers in place of `pyspark.daemon`. A worker does not collect garbage among its modules.
 
 PySpark makes each worker collect garbage after each task, through all modules too. For the 25 tasks of a small log that
-is 1 s of CPU, half of what its workers use.
+takes 1 s of CPU, half of what its workers use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _worker = daemon.worker
 
 
 def worker(sock: Any, authenticated: bool) -> int:
-    """One task. The collector does not visit again what it left after the task before."""
+    """Run one task. The garbage collector does not visit again what was left after the task before."""
     gc.freeze()
     return _worker(sock, authenticated)
 

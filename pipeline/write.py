@@ -1,7 +1,7 @@
-"""Decoded rows as Parquet, the rows of each kind in their own files (`kind=commit/…`).
+"""Writes decoded rows as Parquet. The rows of each kind are in their own files (`kind=commit/…`).
 
-On this machine the workers that decode write the files too, and report only their names to Spark. Rows of thirty
-columns into the JVM and out cost twice as much as decoding. Elsewhere Spark writes them.
+On this machine, the workers that decode also write the files, and report only their names to Spark. To move rows of
+thirty columns into the JVM and back costs twice as much as decoding. On other machines, Spark writes the files.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from muster.pipeline.wanted import Wanted, batch_filter, is_kept
 Batches = Iterable[pa.RecordBatch]
 
 WRITTEN: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("rows", pa.int64())])
-"""The report of a worker: a row for each file; names are relative to the folder."""
+"""The report of a worker: a row for each file. The names of files are relative to the folder."""
 
 GROUP_ROWS: Final = 250_000
 GROUP_BYTES: Final = 32 << 20
-"""A row group of a kind has so many rows or bytes."""
+"""A row group of a kind has at most this many rows, or bytes."""
 
 _REPEATED: Final = ("group", "topic", "metadata", "topic_id", "protocol_type", "protocol", "record_name")
-"""Columns with few different values: a dictionary is useful."""
+"""The columns that have few different values, so that a dictionary is useful."""
 
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 _AT_ONCE: Final = "16"
 
 
 class Work(NamedTuple):
-    """The rows to decode: `decode`, in the workers, makes decoded rows of `rows`."""
+    """The work of decoding: `decode` makes decoded rows from `rows`, in the workers."""
 
     rows: DataFrame
     decode: Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 def work_of_rows(raw: DataFrame) -> Work:
-    """The work for rows of schema.RAW."""
+    """The work of decoding rows of schema.RAW."""
     return Work(raw, decode_all)
 
 
 def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
-    """The work for a reader of decoded rows. A worker reads the partitions with its numbers."""
+    """The work for a reader that gives decoded rows. A row is the number of a partition that a worker reads."""
     partitions = reader.partitions()
     numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
 
@@ -67,7 +67,7 @@ def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
 
 
 def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
-    """Decode, and write the wanted rows into `folder`, replacing old ones; returns the number of rows by kind."""
+    """Decode, and write the wanted rows into `folder` in place of old ones. Returns the number of rows by kind."""
     spark = work.rows.sparkSession
     if is_local(spark, folder):
         return _by_workers(work, Path(plain(folder)), wanted)
@@ -98,7 +98,7 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
         return write_kinds(map(batch_filter(wanted), decode(batches)), Path(target))
 
     written = work.rows.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
-    # a task that failed was tried again, and left files that were not reported
+    # a task that failed was tried again. Its first try left files that are not in the report
     names = {row["name"] for row in written}
     for file in folder.rglob("*.parquet"):
         if file.relative_to(folder).as_posix() not in names:
@@ -110,7 +110,10 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
 
 
 def write_kinds(batches: Batches, folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write decoded rows into files with a new name, one for each kind. The report (WRITTEN) is yielded at the end."""
+    """Write decoded rows into files with new names, one file for each kind.
+
+    The report (WRITTEN) is yielded at the end.
+    """
     files: dict[str, _File] = {}
     try:
         for batch in batches:
@@ -132,7 +135,7 @@ def _of_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
 
 
 class _File:
-    """One kind of one worker, without the columns that the kind never fills."""
+    """The file of one kind of one worker. It lacks the columns that the kind never fills."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.name = f"kind={kind}/{uuid.uuid4()}.parquet"
@@ -147,7 +150,7 @@ class _File:
         self._gathered_rows = self._gathered_bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows of this kind."""
+        """Add rows of this kind."""
         own = batch.select(self._columns)
         self.rows += own.num_rows
         self._gathered.append(own)
@@ -157,7 +160,7 @@ class _File:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left, and the end."""
+        """Write the remaining rows, and end the file."""
         self._flush()
         self._writer.close()
 

@@ -1,6 +1,6 @@
-"""Commits that are lower than the commit before them in their partition, with their circumstances. With numpy.
+"""Finds commits that are lower than the commit before in their partition, with their circumstances. With numpy.
 
-`regressions` judges the cause of a regression by these circumstances.
+`regressions` infers the cause of a regression from these circumstances.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from muster.pipeline.tables.ordered_columns import (
 from muster.pipeline.tables.topic_ends import Ends
 
 ZOMBIE_MS: Final = 600_000
-"""So long a former owner may continue with what it had fetched: twice the default of max.poll.interval.ms."""
+"""A former owner may commit what it had fetched for this long: twice the default of max.poll.interval.ms."""
 _AHEAD: Final = 5
-"""Within so many commits after a zombie's commit the owner answers with one of its own."""
+"""After a zombie's commit, one of this many next commits is a commit of the owner."""
 _RECENT: Final = 5
-"""A former owner's late commit is not lower than so many of its last ones."""
+"""A former owner's late commit is not lower than each of its last commits, which are this many."""
 _LIKE: Final = 0.25
-"""Two times between commits that differ by at most this share belong to one regular sequence."""
+"""Two times between commits belong to one regular sequence if they differ by at most this share."""
 _LATER: Final = 2.5
-"""A commit after more than so many intervals does not belong to the sequence."""
+"""A commit does not belong to a regular sequence if it comes after more than this many intervals."""
 
 BACK: Final = pa.schema(
     columns(
@@ -47,36 +47,36 @@ BACK: Final = pa.schema(
         "fell_back_and_returned boolean, ran_ahead_before boolean"
     )
 )
-"""A commit of `to_offset` after one of `from_offset` (deletions are skipped), and these circumstances:
+"""A commit of `to_offset` after a commit of `from_offset`, without counting deletions, and these circumstances:
 
 * `former_*`: the owner of the partition before the present owner;
-* `was_recreated`: the topic was deleted and created again, or its log was;
+* `was_recreated`: the topic or its log was deleted and created again;
 * `deleted_before`: the offset was deleted between the two commits;
-* `is_first`: it is the first commit of its generation or owner;
-* `is_alone`: its group never had members;
-* `goes_on_alone`: the program that made it continues (null: not known);
+* `is_first`: the commit is the first one of its generation or owner;
+* `is_alone`: the group never had members;
+* `goes_on_alone`: the program that made the commit continues to commit (null: not known);
 * `goes_on_empty`: two more commits follow while the group is still empty;
-* `returns`: a later commit returns up in one step;
-* `is_of_same_producer`: nobody else committed;
-* `is_of_former_producer`: the producer committed for the former owner;
-* `was_fenced_before`: the commit before is of a producer that was fenced then;
-* `fell_back_and_returned`: a former owner made it;
-* `ran_ahead_before`: a former owner made the commit before, a spike.
+* `returns`: a later commit is as high as `from_offset` again, in one step;
+* `is_of_same_producer`: one producer made both commits, and nobody else committed;
+* `is_of_former_producer`: the producer of the commit also committed for the former owner;
+* `was_fenced_before`: the producer of the commit before was fenced between the two commits;
+* `fell_back_and_returned`: a former owner made the commit;
+* `ran_ahead_before`: a former owner made the commit before, and that commit is much too high.
 """
 
 
 class _Around(NamedTuple):
-    """The state before some commits: the last commit, and the present owner's first."""
+    """The commits around some regressions: the commit before, and the first commit of the present owner."""
 
     before: Ints
     takeover: Ints
     has_takeover: Mask
     high: Column
-    """The offset of the last commit before."""
+    """The offset of the commit before."""
     to: Column
     two_before: Column
     following: tuple[Column, ...]
-    """The offsets of the commits after it."""
+    """The offsets of the next commits."""
 
 
 def backward(commits: CommitRows) -> pa.StructArray:
@@ -140,11 +140,11 @@ def backward(commits: CommitRows) -> pa.StructArray:
 
 
 def _circumstances(commits: CommitRows) -> tuple[Mask, Mask, Column, Mask]:
-    """is_first, is_alone, goes_on_alone and goes_on_empty of every commit."""
+    """The columns is_first, is_alone, goes_on_alone and goes_on_empty of every commit."""
     place, generation, owner = commits.place, commits.generation, commits.owner.numbers
     generation_before, owner_before = place.before(generation), place.before(owner)
     is_first = ~_same(generation_before, generation)
-    # in a KIP-848 group a member that gives a partition up commits it once more in the new epoch
+    # when a member of a KIP-848 group gives a partition up, it commits once more in the new epoch
     is_first |= owner_before.valid & owner.valid & (owner_before.values != owner.values)
     empty = commits.members.valid & (commits.members.values == 0)
     alone = empty & ~generation.valid
@@ -162,10 +162,10 @@ def _same(one: Column, other: Column) -> Mask:
 
 
 def _goes_on_alone(place: Parts, time_ms: Column, no_members: Mask) -> Column:
-    """Whether the program that made this commit continues, though the group has no members.
+    """Whether the program that made this commit continues to commit, though the group has no members.
 
-    True: the next three commits of the partition are as far apart as this one and the next. False: no commit follows,
-    or none for long. None: not known.
+    True: the distances between this commit and the next three are about equal. False: no commit follows, or none for
+    long. None: not known.
     """
     times = [time_ms, *(place.after(time_ms.where(no_members), step) for step in (1, 2, 3))]
     first, second, third = (
@@ -182,10 +182,10 @@ def _goes_on_alone(place: Parts, time_ms: Column, no_members: Mask) -> Column:
 
 
 def _was_recreated(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """The topic of the commit before had the same name and another id; or its log is another one.
+    """Whether the topic of the commit before had the same name and another id, or its log is another one.
 
-    It is another log if the commit before lies beyond the end of the log, which reached this end later. One such commit
-    alone may be a tool's.
+    The log is another one if the commit before lies beyond the end of the log, which was reached later. The commit
+    before that one must lie beyond the end too: a single one may come from a tool.
     """
     topic_id = commits.topic_id.numbers
     now, then = topic_id.at(rows), topic_id.at(around.before)
@@ -198,7 +198,7 @@ def _was_recreated(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
 
 
 def _reached(ends: Ends, topic: Ints) -> tuple[Column, Column]:
-    """How far the log reaches in the end, and since when at the latest."""
+    """The last known end of the log, and since when it is reached at the latest."""
     if not len(ends.topic):
         return nothing(len(topic)), nothing(len(topic))
     upwards = sorted_rows(ends.topic, ends.end_offset, ends.time_ms)
@@ -210,9 +210,9 @@ def _reached(ends: Ends, topic: Ints) -> tuple[Column, Column]:
 
 
 def _is_of_same_producer(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """The commit before this one is of the same producer, and no newer producer has its id.
+    """Whether the same producer made the commit before this one, and no newer producer has its id.
 
-    So nobody else committed.
+    If so, nobody else committed.
     """
     now, then = commits.producer_id.at(rows), commits.producer_id.at(around.before)
     found: Mask = now.valid & then.valid & (now.values == then.values) & ~commits.fenced_ms.valid[around.before]
@@ -220,7 +220,7 @@ def _is_of_same_producer(commits: CommitRows, rows: Ints, around: _Around) -> Ma
 
 
 def _is_of_former_producer(commits: CommitRows, rows: Ints, around: _Around, before: Ints) -> Mask:
-    """The producer of this commit committed for the former owner; another producer committed since."""
+    """Whether the producer of this commit also committed for the former owner, and another producer committed since."""
     now, then = commits.producer_id.at(rows), commits.producer_id.at(around.before)
     former = commits.producer_id.at(before[around.takeover], around.has_takeover)
     found: Mask = now.valid & then.valid & former.valid & (now.values == former.values) & (now.values != then.values)
@@ -228,9 +228,9 @@ def _is_of_former_producer(commits: CommitRows, rows: Ints, around: _Around, bef
 
 
 def _was_fenced_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """A newer producer fenced the producer of the commit before this one.
+    """Whether a newer producer fenced the producer of the commit before this one.
 
-    This commit is the new producer's, which continues from its own position.
+    Then the new producer made this commit, and continues from its own position.
     """
     fenced = commits.fenced_ms.at(around.before)
     is_between = fenced.valid & (fenced.values >= commits.time_ms[around.before])
@@ -239,10 +239,10 @@ def _was_fenced_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask
 
 
 def _fell_back(commits: CommitRows, around: _Around, least_before: Column, before: Ints, step_up: Column) -> Mask:
-    """A former owner made this commit.
+    """Whether a former owner made this commit.
 
-    It lies between that owner's last commits and the new owner's, nearer to the former owner's. The new owner returns
-    to its position in one step. A member that seeks back by a little may look the same.
+    The commit lies between the former owner's last commits and the new owner's, nearer to the former owner's. The new
+    owner returns to its position in one step. A member that seeks back by a little may look the same.
     """
     to, high = around.to, around.high
     former = commits.offset.at(before[around.takeover], around.has_takeover)
@@ -254,9 +254,9 @@ def _fell_back(commits: CommitRows, around: _Around, least_before: Column, befor
 
 
 def _step_back_up(around: _Around) -> Column:
-    """The size of the step with which a later commit reaches the height from which this one fell.
+    """The size of the step with which a later commit is as high as the commit before this one again.
 
-    It is none if no commit does.
+    It is missing if no later commit is that high.
     """
     heights = (around.to, *around.following)
     found = nothing(len(around.before))
@@ -267,9 +267,9 @@ def _step_back_up(around: _Around) -> Column:
 
 
 def _ran_ahead_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """A former owner made the commit before this one, a spike.
+    """Whether a former owner made the commit before this one, and that commit is much too high.
 
-    This commit is the new owner's, which continues from its own position.
+    Then the new owner made this commit, and continues from its own position.
     """
     takeover = around.takeover
     soon = commits.time_ms[around.before] - commits.time_ms[takeover] <= ZOMBIE_MS
@@ -279,7 +279,7 @@ def _ran_ahead_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
 
 
 def _goes_on_from_below(around: _Around) -> Mask:
-    """This commit is not below the last but one, and the next commit is not below this one."""
+    """Whether this commit is not below the last commit but one, and the next commit is not below this one."""
     to, base, after = around.to, around.two_before, around.following[0]
     found: Mask = base.valid & (to.values >= base.values) & (~after.valid | (after.values >= to.values))
     return found

@@ -1,4 +1,4 @@
-"""All tables from one set of inputs. Lazy: nothing is computed before a table is read or written."""
+"""Makes all tables from one set of inputs. Nothing is computed before a table is read or written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malf
 
 
 def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, DataFrame]:
-    """The tables by name, each as tables.schema.TABLES says. `names`: only these are planned (None: all of MADE)."""
+    """The tables by their names, each with the schema of tables.schema.TABLES.
+
+    `names`: the tables to plan (None: all of MADE).
+    """
     facts = _Facts(inputs)
     return {name: facts[name] for name in MADE if names is None or name in names}
 
@@ -37,7 +40,7 @@ def unusable(
 ) -> dict[str, DataFrame]:
     """The tables `malformed` and `unknown`.
 
-    `malformed` also has the rows of `__group_events` that are no events, and those about transactions.
+    `malformed` also has the malformed rows of `__group_events`, and the malformed rows about transactions.
     """
     rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
     found = {kind: conform(some, kind) for kind, some in rows.items()}
@@ -50,10 +53,10 @@ def unusable(
 
 
 class _Facts:
-    """Each table, and what several tables start from, is planned when it is first needed."""
+    """The tables, and the intermediate tables that several of them read. Each is planned when it is first needed."""
 
     def __init__(self, inputs: Inputs) -> None:
-        # Python makes the epochs, and nearly every table needs both
+        # Python makes the epochs, and nearly every table needs both the decoded rows and the epochs
         known = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
         self.inputs = known._replace(states=keep(states(known)))
         self._planned: dict[str, DataFrame] = {}
@@ -64,18 +67,18 @@ class _Facts:
         return self._planned[name]
 
     def episodes_or_verdicts(self, name: str) -> DataFrame:
-        """`episodes` or `verdicts`: one step makes both."""
+        """The table `episodes` or the table `verdicts`: one step makes both."""
         if name not in self._planned:
             self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:
-        """Without the rows from before the requested time."""
+        """The rows from the requested time on. `when` is their time."""
         since_ms = self.inputs.since_ms
         return rows if since_ms is None else rows.where(rows[when] >= since_ms)
 
     def fenced(self) -> DataFrame | None:
-        """Producers that newer ones replaced; None: the source does not say which producer made a commit."""
+        """The producers that newer producers replaced. None: the source does not say which producer made a commit."""
         return None if self.inputs.transactions.parts is None else fenced(self["transactions"])
 
 
@@ -99,12 +102,12 @@ def _changed(of: _Facts) -> DataFrame:
 
 
 _OF_EPISODES: Final = ("rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions")
-"""The tables from which episodes and verdicts are made."""
+"""The tables that episodes and verdicts are made from."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 
 _TABLES: Final[_Plans] = {
     "commits": lambda of: conform(of["placed"], "commits"),
-    # small beside the commits, and nearly every table starts from it
+    # it is small compared with the commits, and nearly every table reads it
     "generations": lambda of: keep(generations(of.inputs)),
     "memberships": lambda of: keep(memberships(of["generations"], of["concluded"], of.inputs.events)),
     "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),
@@ -123,12 +126,12 @@ _TABLES: Final[_Plans] = {
 }
 _STARTS: Final[_Plans] = {
     "placed": lambda of: placed(of["walk"]),
-    # with the commits it is as long as the log, but most tables start from it
+    # with the commits it is as long as the log, but most tables read it
     "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
     "concluded": _concluded,
     "held by": lambda of: keep(holders(of["generations"])),
     "changed": _changed,
 }
-"""What several tables start from."""
+"""The intermediate tables that several tables read."""
 MADE: Final = tuple(_TABLES)
-"""The tables that are made here, in the best order to make them."""
+"""The names of the tables that are made here, in the best order for making them."""

@@ -1,7 +1,8 @@
-"""The meaning of each column of the tables: comments of the written columns, and of docs/pipeline-tables.md.
+"""The meaning of each column of the tables.
 
-A meaning that several tables share stands once, in `SHARED`. `_OF_TABLE` has the meanings that one table has. Rules
-with several cases stand on the page.
+The texts are comments of written columns, and stand in docs/pipeline-tables.md. A meaning that several tables share
+stands once, in `SHARED`. `_OF_TABLE` has the meanings that belong to one table. Rules with several cases are only on
+the page.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SHARED: Final[Mapping[str, str]] = {
     "setting": "the name of the setting",
     "settings_json": "what the setting changes, as JSON",
 }
-"""Column -> its meaning in every table that has no other one in `_OF_TABLE`."""
+"""The meaning of a column, for every table without another meaning in `_OF_TABLE`."""
 
 _WHEN_OWNED: Final = "KIP-848: when the partition was"
 
@@ -306,5 +307,5 @@ def comment(table: str, column: str) -> str | None:
 
 
 def is_shared(table: str, column: str) -> bool:
-    """Whether the column has the meaning that it has in other tables too."""
+    """Whether the column has the same meaning in several tables."""
     return column in SHARED and column not in _OF_TABLE.get(table, {})

@@ -1,4 +1,4 @@
-"""When commits were made: by which groups, and by which members in which state. With numpy, over the commits."""
+"""When commits were made: by which groups, and by which members in which state. Made with numpy from the commits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ ACTIVE: Final = pa.schema(
         "max_gap_ms long, last_gap_ms long"
     )
 )
-"""The commits of a member for a partition in a state.
+"""The commits of a member for a partition in a state of the group.
 
-`gap_ms` is the mean time between two commits, `max_gap_ms` the longest, `last_gap_ms` the last one.
+`gap_ms` is the mean time between two commits, `max_gap_ms` the longest time, and `last_gap_ms` the time before the last
+commit.
 """
 
 
 def activity(walk: DataFrame) -> DataFrame:
-    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms, max_gap_ms, last_gap_ms.
+    """For each state of a group the activity of its members: group, state, activity.
 
-    Both gaps are of the partition where they are smallest. `walk`: rows of `commits.walked`. The log does not say who
-    commits: the member is the owner of the partition.
+    `activity` is a list of member_id, commits, first_ms, last_ms, gap_ms, max_gap_ms, last_gap_ms. The gaps of a member
+    are those of the partition where they are smallest. `walk`: rows of `commits.walked`. The log does not say which
+    member commits: the owner of the partition counts as this member.
     """
     members = (
         unpacked(walk, "active", ACTIVE)
@@ -84,11 +86,11 @@ def active(commits: CommitRows) -> pa.StructArray:
 
 
 STEP_MS: Final = 2_000
-"""Times of commits are recorded in steps of this length."""
+"""Times of commits are recorded as steps of this length."""
 SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("steps", pa.list_(pa.int64()))])
-"""From when to when a group committed, or its offsets were deleted. Also the steps of STEP_MS in which it committed.
+"""The time (from, to) in which a group committed, or its offsets were deleted.
 
-A group may have several rows.
+Also the steps of STEP_MS in which the group committed. A group may have several rows.
 """
 HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
 """The last commit of a member in a generation, or one of its last commits. A member may have several rows."""

@@ -1,6 +1,6 @@
 """The commits of some partitions of topics, in the order of the log, as columns (numpy).
 
-The tables that are made along the commits of a partition start from them.
+The tables that are made from the sequence of a partition's commits start from these columns.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ END: Final = 0
 MARK: Final = 1
 OWNED: Final = 2
 COMMIT: Final = 3
-"""The kinds of a row of ROWS (`what`):
+"""The kinds of rows in ROWS (column `what`):
 
-* END: an end of a topic, reached at `committed_offset`, since `time_ms`;
+* END: since `time_ms`, the log of a topic's partition reached `committed_offset`;
 * MARK: what a record says of the group (state, generation, members), once for each partition with commits;
-* OWNED: the owner of a partition in a state of the group, from `log_offset` on. A KIP-848 group may change it;
+* OWNED: the owner of a partition in a state of the group, from `log_offset` on. In KIP-848 groups it may change;
 * COMMIT: a commit, or the deletion of an offset.
 """
 
@@ -50,7 +50,7 @@ PLACED: Final = pa.schema(
         "producer_id long, producer_epoch int"
     )
 )
-"""A commit with the state of its group: the columns of the table `commits`, and some more."""
+"""A commit with the state of its group: the columns of the table `commits`, and some others."""
 
 ROWS: Final = pa.schema(
     [
@@ -59,23 +59,26 @@ ROWS: Final = pa.schema(
         *columns("fenced_ms long, known_until_ms long, first_ms long, step_ms long"),
     ]
 )
-"""A row by its `what`.
+"""A row; its kind is in `what`. The last three columns are equal in all rows.
 
-The last three columns are equal in all rows. They are the end of the log, where the first step of `progress` begins,
-and the length of a step. They are null if the log has no commit. The rows of a partition of a topic stand together: the
-ends, then the rows of each group. These are OWNED, then the others in the order of the log.
+They are the end of the log, and the first start and the length of the steps of `progress`. They are null if the log has
+no commit. The rows of a topic's partition stand together: first the ends, then the rows of each group. The rows of a
+group are first OWNED, then the others in the order of the log.
 """
 
 _AT_ONCE: Final = 30_000
-"""So many rows are handled together, or all rows of a partition of a topic."""
+"""At least this many rows are handled together, or all rows of a topic's partition."""
 
 
 class CommitRows(NamedTuple):
-    """The commits. Each has a `place`, a partition of a group, and a partition of a topic (`topic_part`)."""
+    """The commits.
+
+    Each has the number of its group's partition (`place`) and of its topic's partition (`topic_part`).
+    """
 
     place: Parts
     topic_part: Ints
-    """From 0 on, the same number as in `ends`."""
+    """The number of the topic's partition, from 0 on. The same partition has the same number in `ends`."""
     group: Texts
     topic: Texts
     log_partition: Column
@@ -90,7 +93,7 @@ class CommitRows(NamedTuple):
     instance_id: Texts
     client_id: Texts
     owner: Texts
-    """The instance id, or else the member id."""
+    """The instance id of the owner, or else its member id."""
     producer_id: Column
     fenced_ms: Column
     topic_id: Texts
@@ -114,14 +117,14 @@ class _Common(NamedTuple):
 
 
 def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
-    """The commits, those of a partition of a topic together.
+    """The commits; those of one topic's partition are together.
 
-    `are_placed`: they have their group's state already.
+    `are_placed`: whether the commits already have the state of their group.
     """
     whole: list[pa.RecordBatch] = []
-    """Partitions of topics with all their rows."""
+    """Batches with all rows of their topics' partitions."""
     last: list[pa.RecordBatch] = []
-    """The last partition, which may have more rows."""
+    """Batches of the last partition, which may have more rows in the next batch."""
     of_last: tuple[object, object] | None = None
     common: _Common | None = None
     for batch in _pieces(batches):
@@ -136,31 +139,31 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Ite
         if whole and sum(one.num_rows for one in (*whole, *last)) >= _AT_ONCE:
             yield _commits(whole, common, are_placed)
     whole += last
-    # the rows are kept nowhere else once they are yielded
+    # these rows are not kept anywhere else once they are yielded
     last.clear()
     if common is not None and whole:
         yield _commits(whole, common, are_placed)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of at most _AT_ONCE rows: Spark may send many more."""
+    """Batches of at most _AT_ONCE rows. Spark may send batches with many more rows."""
     for batch in batches:
         for start in range(0, batch.num_rows, _AT_ONCE):
             yield batch.slice(start, _AT_ONCE)
 
 
 def _last_topic(batch: pa.RecordBatch) -> tuple[int, tuple[object, object]]:
-    """Where the rows of the last partition of a topic begin, and which partition that is."""
+    """The first row of the last topic's partition in a batch, and which partition that is."""
     topic, partition = (batch.column(name) for name in ("topic", "partition"))
     is_it = pc.and_(pc.equal(topic, topic[-1]), pc.equal(partition, partition[-1]))
     return batch.num_rows - is_it.true_count, (topic[-1].as_py(), partition[-1].as_py())
 
 
 def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The needed columns, with each text once and its number in the rows.
+    """The needed columns. Each text is stored once, and a row has the text's number.
 
-    A partition of a topic may have millions of rows. It is a copy: a batch from Spark is one piece of memory, with its
-    texts.
+    A topic's partition may have millions of rows. The result is a copy, because a batch from Spark is one piece of
+    memory with all its texts.
     """
     every, arrays = pa.array(np.arange(batch.num_rows)), {}
     for name in (*_TEXTS, *_NUMBERS, "is_deleted"):
@@ -177,9 +180,9 @@ _NUMBERS: Final = (
 
 
 def _commits(batches: list[pa.RecordBatch], common: _Common, are_placed: bool) -> CommitRows:
-    """Rows of ROWS, in their order, from coded batches, which leave their list.
+    """Makes commits of coded batches with rows of ROWS in their order. The batches are removed from their list.
 
-    Each column gets its final form before the next one, so that a large table is not in memory twice.
+    Each column gets its final form before the next column. So a large table is not in memory twice.
     """
     table = pa.Table.from_batches(batches).unify_dictionaries()
     batches.clear()
@@ -195,7 +198,7 @@ def _commits(batches: list[pa.RecordBatch], common: _Common, are_placed: bool) -
     ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
     is_deleted = mask_of(table.column("is_deleted"))[rows]
     del table
-    # a partition of a topic has the same number in the ends and in the commits
+    # a topic's partition has the same number in the ends and in the commits
     topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
     if not are_placed:
         _place(topic_part, texts, numbers)
@@ -258,10 +261,10 @@ def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]
 
 
 def packed_rows(commits: CommitRows) -> Iterator[bytes]:
-    """The commits as rows of PLACED, some at a time, packed into one value.
+    """The commits as rows of PLACED. Some thousand rows are packed into one value.
 
-    Spark need not handle them before a job reads the table `commits`. To keep a million rows costs more than to make
-    them.
+    So Spark need not handle single rows before a job reads the table `commits`. To keep a million rows costs more than
+    to make them.
     """
     count = len(commits.time_ms)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -284,14 +287,17 @@ def packed_rows(commits: CommitRows) -> Iterator[bytes]:
 
 
 def _as_written(texts: Texts) -> pa.Array:
-    """Coded, unless there are more texts than rows: the texts of all other rows would be sent too."""
+    """The texts as numbers, unless there are more texts than rows.
+
+    Otherwise the texts of all other rows would be sent too.
+    """
     coded = len(texts.words) <= len(texts.numbers.values)
     numbers = pa.array(texts.numbers.values, mask=~texts.numbers.valid)
     return pa.DictionaryArray.from_arrays(numbers, texts.words) if coded else texts.words.take(numbers)
 
 
 def unpacked_rows(values: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Rows of PLACED from `packed_rows`."""
+    """The rows of PLACED from values of `packed_rows`."""
     for value in values:
         for batch in pa.ipc.open_stream(value):
             arrays = [batch.column(one.name).cast(one.type) for one in PLACED]

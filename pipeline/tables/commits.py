@@ -1,7 +1,7 @@
-"""The table `commits`, and one pass over the commits of each partition for all tables that are made that way.
+"""The table `commits`, and one pass over the commits of each partition for all tables that are made from them.
 
 Spark sends all commits of a topic's partition to one task, in the order of the log. Python (numpy) passes over them
-once. As window functions of Spark each table sorted the commits again, and had a plan of a hundred steps.
+once. With window functions of Spark, each table sorted the commits again, and had a plan of a hundred steps.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from muster.pipeline.tables.stall_candidates import reach_of, stall_candidates, 
 from muster.pipeline.tables.topic_ends import marks_of
 
 _STREAMS_KEY: Final = 17
-"""The key type of StreamsGroupMetadata; its `epoch` is the generation of such a group, as with a consumer group."""
+"""The key type of StreamsGroupMetadata. Its `epoch` is the generation of such a group, as with a consumer group."""
 
 _LAST_MS: Final = 1 << 53
-"""No time is later than this, so that sums of times do not overflow."""
+"""The latest possible time: sums of times up to this do not overflow."""
 
 
 PLACE: Final = ("group", "log_partition", "topic", "partition")
-"""The columns that identify a partition of a group; its commits are in the order of log_offset."""
+"""The columns that identify a partition of a group. Its commits are in the order of log_offset."""
 
 PRODUCER: Final = ("producer_id", "producer_epoch")
-"""The columns of the producer of a commit in a transaction."""
+"""The columns of the producer that made a commit in a transaction."""
 
 
 def unplaced(inputs: Inputs) -> DataFrame:
-    """The rows that the pass over the commits reads, with those columns of `commit_rows.ROWS` that are known.
+    """The rows that the pass over the commits reads, with the known columns of `commit_rows.ROWS`.
 
     * COMMIT: the commits
     * MARK: what records say of their groups, once for each partition with commits
     * OWNED: the owners of partitions in each state of a group, of any `log_partition`
     """
     commits = logged(inputs)
-    # each partition has all marks of its group. A group may have nearly all rows of a log, and would be the work of one
-    # task
+    # each partition gets all marks of its group. Otherwise one task would get all rows of a group, which may be nearly
+    # all rows of the log
     places = table(inputs.decoded, OFFSET_COMMIT).select(*PLACE).distinct()
     marks = _state_marks(inputs).unionByName(_epoch_marks(inputs)).join(places, ["group", "log_partition"])
     owners = holdings(inputs).select("group", "state", "topic", "partition", *OWNER, F.lit(0).alias("log_offset"))
@@ -76,10 +76,10 @@ def unplaced(inputs: Inputs) -> DataFrame:
 
 
 def placed(walk: DataFrame) -> DataFrame:
-    """The columns of the table `commits`, and some more. `walk`: rows of `walk_of`.
+    """The columns of the table `commits`, and some others. `walk`: rows of `walk_of`.
 
-    `state`: the state (`inputs.states`) of its group, null: none. `topic_id`: the topic's id then, null: not known. The
-    producer is the one that committed it in a transaction, null: none, or not known.
+    `state`: the state (`inputs.states`) of the group; null: no state. `topic_id`: the topic's id at that time; null:
+    not known. The producer columns name the producer of a commit in a transaction; null: no transaction, or not known.
     """
     return walk.where("commits is not null").select("commits").mapInArrow(_unpacked, from_arrow_schema(PLACED))
 
@@ -106,27 +106,30 @@ def logged(inputs: Inputs) -> DataFrame:
 
 
 def _time_ms() -> Column:
-    """When it was logged; if that is not known, the commit's own time, which may be far from the truth."""
+    """The time at which a commit was logged.
+
+    If it is not known, it is the commit's own time, which may be far from the truth.
+    """
     said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
     return F.least(F.when((logged > 0) | said.isNull() | (said <= 0), logged).otherwise(said), F.lit(_LAST_MS))
 
 
 def _stated_ms() -> Column:
-    """The time that the commit stated, if it is wrong by more than a day; otherwise null."""
+    """The time that the commit itself has, if it is wrong by more than a day; otherwise null."""
     said, time_ms = F.col("commit_timestamp_ms"), _time_ms()
     is_out = (said < time_ms - DAY_MS) | (said > time_ms + DAY_MS)
     return F.coalesce("was_ms", F.when(is_out, said))
 
 
 def _state_marks(inputs: Inputs) -> DataFrame:
-    """What the states of groups say."""
+    """The marks from the states of groups."""
     return _marks(states(inputs), F.col("state"), F.col("generation"), F.size("members"))
 
 
 def _epoch_marks(inputs: Inputs) -> DataFrame:
-    """What the epochs of Streams groups (KIP-1071) say, and those of KIP-848 groups without states.
+    """The marks from the epochs of Streams groups (KIP-1071), and of KIP-848 groups without states.
 
-    They have no number of members.
+    They do not have the number of members.
     """
     keys = (EPOCH, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
     rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
@@ -135,7 +138,7 @@ def _epoch_marks(inputs: Inputs) -> DataFrame:
 
 
 def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) -> DataFrame:
-    """What records say; the end of a group leaves the group without a generation and without members."""
+    """The marks from records. At the end of a group, the mark has no generation and no members."""
     gone = F.col("is_tombstone")
     return rows.select(
         *("group", "log_partition", "log_offset"),
@@ -154,22 +157,23 @@ OF_TIMES: Final = "times"
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
 WALKED: Final = pa.schema([*FINDING, ("commits", pa.binary())])
-"""The results of the pass; or some thousand commits for the table `commits` (`commit_rows.packed_rows`)."""
+"""A result of the pass, or some thousand commits for the table `commits` (`commit_rows.packed_rows`)."""
 
 _ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
 
 
 def walk_of(inputs: Inputs, replaced: DataFrame | None = None) -> DataFrame:
-    """Rows of WALKED of a log. `replaced`: rows of `regressions.fenced`."""
+    """Rows of WALKED, made from a log. `replaced`: rows of `regressions.fenced`."""
     return _walked(unplaced(inputs), logged(inputs), inputs.ends, replaced, ALL, are_placed=False)
 
 
 def walked(
     commits: DataFrame, ends: DataFrame | None, replaced: DataFrame | None = None, wanted: Collection[str] = ALL
 ) -> DataFrame:
-    """Rows of WALKED without commits, from the table `commits`, or from rows of PLACED, which also give `activity`.
+    """Rows of WALKED without commits, made from the table `commits` or from rows of PLACED.
 
-    `ends`: how far the logs of the topics reach (`sources.topics`); None: not known. `wanted`: for which tables.
+    Rows of PLACED also give `activity`. `ends`: the ends of the topics' logs (`sources.topics`); None: not known.
+    `wanted`: for which tables the results are needed.
     """
     rows = commits.withColumn("what", F.lit(COMMIT))
     return _walked(rows, commits, ends, replaced, wanted, are_placed=True)
@@ -196,8 +200,8 @@ def _walked(
 
 
 def _same_in_all_rows(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """One row: known_until_ms, first_ms and step_ms (see ROWS)."""
-    # the last row of each group counts: the clock of a broker may have been ahead for a while
+    """One row with the values that are equal in all rows of ROWS: known_until_ms, first_ms and step_ms."""
+    # the last row of each group counts, because a broker's clock may have been ahead for a while
     each = commits.groupBy("group", "log_partition").agg(
         F.max_by("time_ms", "log_offset").alias("last_ms"),
         F.min(F.when(~F.col("is_deleted"), F.col("time_ms"))).alias("first_ms"),
@@ -206,7 +210,7 @@ def _same_in_all_rows(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     if ends is not None:
         # a topic without records has only the time of its file
         seen = ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms"))
-        # the times of records come from producers, whose clocks may be far out
+        # the times of records come from producers, whose clocks may be far off
         until_ms = F.greatest("known_until_ms", F.least("seen_ms", F.col("known_until_ms") + DAY_MS))
         every = every.crossJoin(F.broadcast(seen)).select(until_ms.alias("known_until_ms"), "first_ms")
     size = step_ms(F.col("first_ms"), F.col("known_until_ms"))
@@ -232,7 +236,7 @@ def _as_walked(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
 
 
 def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, pa.StructArray]]:
-    """The wanted results of these commits."""
+    """The wanted results from these commits."""
     if not len(commits.time_ms):
         return
     marks = marks_of(commits.ends)

@@ -35,7 +35,7 @@ _RESULT: Final = pa.schema([field for field in TABLES["comparison"] if field.nam
 class Side(NamedTuple):
     """One of the two sides: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`.
 
-    The part of an episode outside of first_ms to last_ms does not count for its length.
+    The length of an episode counts only from first_ms to last_ms.
     """
 
     episodes: DataFrame
@@ -43,7 +43,7 @@ class Side(NamedTuple):
 
 
 def comparison(before: Side, after: Side) -> DataFrame:
-    """Rows of the table `comparison`, for every group that is on at least one side."""
+    """Rows of the table `comparison`, for every group on at least one side."""
     rows = None
     for number, side in enumerate((before, after)):
         some = side.seen.select(
@@ -79,7 +79,10 @@ def _lasted() -> Column:
 
 
 def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
-    """The tables of one analysis as two spans. An episode that lasts over the time is on both sides."""
+    """The tables of one analysis as two spans, before and after `at_ms`.
+
+    An episode that lasts over this time is on both sides.
+    """
     sides = []
     made = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
     for number in (0, 1):
@@ -88,7 +91,7 @@ def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
         found = episodes_and_verdicts(
             times.where(is_there), tables["memberships"], tables["generations"], made, tables["flapping"]
         )["episodes"]
-        # static restarts without a rebalance are on both sides
+        # a static restart without a rebalance at this time is on both sides
         started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms
         end = F.least("last_ms", F.lit(at_ms)) if number == 0 else F.col("last_ms")
         begin = F.col("first_ms") if number == 0 else F.greatest("first_ms", F.lit(at_ms))
@@ -122,7 +125,7 @@ _NEEDED: Final = ("episodes", "verdicts")
 
 
 def earlier(spark: SparkSession, folder: str) -> Side:
-    """The tables that an earlier analysis left in its `--out`. Raises BadArgument."""
+    """The tables that an earlier analysis wrote into its `--out`. Raises BadArgument."""
     try:
         episodes, verdicts = (
             spark.read.schema(from_arrow_schema(TABLES[name])).parquet(f"{folder}/tables/{name}") for name in _NEEDED
@@ -135,10 +138,10 @@ def earlier(spark: SparkSession, folder: str) -> Side:
 
 
 def check_time(at_ms: int, decoded: DataFrame) -> None:
-    """Check that both sides of a time have records. Raises BadArgument."""
+    """Check that the log has records before and after a time. Raises BadArgument."""
     found = decoded.agg(F.min("log_timestamp_ms"), F.max("log_timestamp_ms")).first()
     if found is None or found[0] is None:
-        return  # another check reports an empty log
+        return  # an empty log is reported by another check
     first_ms, last_ms = int(found[0]), int(found[1])
     if not first_ms < at_ms <= last_ms:
         raise BadArgument(
@@ -155,7 +158,7 @@ def sides(tables: dict[str, DataFrame], compare: Side | int) -> tuple[Side, Side
 
 
 def overlap_ms(before: Side, after: Side) -> int:
-    """For how long both sides cover the same time."""
+    """The length of the time that both sides cover."""
     one, other = _span(before), _span(after)
     if one is None or other is None:
         return 0

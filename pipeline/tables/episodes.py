@@ -1,6 +1,6 @@
 """The tables `episodes` and `verdicts`.
 
-Spark makes small rows of members and rebalances; `muster.pipeline.episodes` judges them group by group.
+Spark makes small rows of members and rebalances. Then `muster.pipeline.episodes` judges them group by group.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ _RESULT: Final = pa.schema(
         *(field for field in TABLES["verdicts"] if field.name not in TABLES["episodes"].names),
     ]
 )
-"""A row of either table."""
+"""A row of the table `episodes` or of the table `verdicts`."""
 
 
 def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     stalls: DataFrame | None = None, regressions: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
-    """Both tables, from the tables with these names and from rows of `commits.walked`.
+    """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the last two tables the verdicts say nothing of commits.
+    Without the last two tables, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
@@ -85,11 +85,11 @@ def episodes_and_verdicts(
     }
 
 
-# ---- rows for Python
+# ---- rows that Python reads
 
 
 def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
-    """group, at_ms, and the `given` columns of _GIVEN."""
+    """Rows of three columns: group, at_ms, and `given` with the columns of _GIVEN."""
     known = {name: given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _GIVEN.items()}
     return rows.select("group", at_ms.alias("at_ms"), *known.values())
 
@@ -100,10 +100,10 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
 
 
 def _stays(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
-    """Members, with the time since their last commit when they went, and their timeouts."""
+    """The stays of members, with their timeouts, and the time from their last commit to their end."""
     who = ["group", "member_id"]
     last = unpacked(walk, "heard", HEARD)
-    # a member may have several stays under one id
+    # a member may have several stays with one member id
     began_ms = F.coalesce("start_ms", F.lit(0))
     members_stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
     is_known = F.col("generation").isNotNull() & F.col("first_generation").isNotNull()
@@ -125,7 +125,7 @@ def _stays(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> D
 
 def _rebalances(rebalances: DataFrame) -> DataFrame:
     counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained", "lost")]
-    # what a death cost before anybody noticed it
+    # the cost of a death before anybody noticed it
     costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
     known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
     paused = sum(known[1:], known[0])
@@ -151,26 +151,26 @@ def _back(regressions: DataFrame) -> DataFrame:
 
 
 def _lost(stays: DataFrame) -> DataFrame:
-    """group, heard_ms: the last sign of life of each member; null: it was not lost."""
+    """Rows of group and heard_ms: the last sign of life of each member; null: the member was not lost."""
     end_ms, silent_ms, session_ms = (
         F.coalesce(f"stay.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
     is_dead = F.col("stay.end_cause").isin(*sorted(DEATHS))
     is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
     dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
-    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Stay.lost_ms
+    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # this is the rule of Stay.lost_ms
     return stays.select("group", F.when(F.col("stay.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
 
 
 def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
-    """Every group, with its score, from when to when the log has it, and the end of the log."""
+    """Every group with its score, from when to when the log has the group, and the end of the log."""
     rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
     rows = rows.crossJoin(F.broadcast(trouble))
     given = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
     return _row(rows, F.lit(None).cast("long"), **given)
 
 
-# ---- Python's part
+# ---- rows that Python makes
 
 
 def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -212,7 +212,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
 
 
 def stay_of(row: dict[str, Any]) -> Stay:
-    """A row of _STAY, as the rules read it."""
+    """A stay of a member from a row of _STAY, in the form that the rules read."""
     who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
     return Stay(
         who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
@@ -221,7 +221,7 @@ def stay_of(row: dict[str, Any]) -> Stay:
 
 
 def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
-    """A row of the table `episodes`."""
+    """A row of the table `episodes`, made from an episode."""
     return {
         "group": group,
         "kind": one.kind,

@@ -22,7 +22,7 @@ from muster.pipeline.tables.schema import MEMBER_FACT, WHO
 
 _PLACE: Final = "topic string, partition int"
 OWNER: Final = ("member_id", "instance_id", "client_id")
-"""The columns of the owner of a partition when it was committed."""
+"""The columns of the owner that a partition had when it was committed."""
 _CHANGE: Final = pa.struct(
     columns(
         "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
@@ -44,16 +44,16 @@ EPOCHS: Final = pa.schema(
 )
 """A state of a KIP-848 group (`epoch_image.State`).
 
-log_offset is that of the record of its epoch. state_timestamp_ms is when the epoch began, at_ms when its rebalance
-ended. `holds` are those that had ended. The last row of a group has no `is_tombstone`: it is no state, and has the
-remaining holds.
+The column log_offset is the offset of the record of the state's epoch. The epoch began at state_timestamp_ms, and its
+rebalance ended at at_ms. `holds` has the holds that ended before. The last row of a group has null in `is_tombstone`:
+it is no state, and has the remaining holds.
 """
 
 
 def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
-    """Rows of EPOCHS of a log with so many `rows` of each kind. It is None if the log has no KIP-848 group.
+    """Rows of EPOCHS of a log that has `rows` rows of each kind. It is None if the log has no KIP-848 group.
 
-    `listed`: the names of topics that the source knows itself; called only if they are needed.
+    `listed`: gives the names of topics that the source itself knows. It is called only if the names are needed.
     """
     if not rows.get(CONSUMER_GROUP):
         return None
@@ -61,7 +61,10 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 
 
 def topic_names(decoded: DataFrame) -> dict[str, str]:
-    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
+    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records.
+
+    This runs a job of Spark.
+    """
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
     named = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
     groups = table(decoded, CONSUMER_GROUP).where(
@@ -72,13 +75,13 @@ def topic_names(decoded: DataFrame) -> dict[str, str]:
 
 
 def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Rows of EPOCHS of the decoded records of a log.
+    """Rows of EPOCHS, made from the decoded records of a log.
 
-    `names`: of topics by their ids; a topic without a name is called by its id.
+    `names`: the names of topics by their ids. A topic without a name is called by its id.
     """
     wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
     records = table(decoded, CONSUMER_GROUP).select(*wanted)
-    # a classic group that becomes a KIP-848 group ends with a tombstone
+    # the records of a classic group that becomes a KIP-848 group end with a tombstone
     ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
     known = dict(names)
     rows = records.unionByName(ends)
@@ -86,7 +89,7 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Rows of EPOCHS of one group, from its decoded records in the order of the log."""
+    """Rows of EPOCHS of one group, made from its decoded records in the order of the log."""
     holds: list[dict[str, Any]] = []
     place: dict[str, Any] = {"group": group}
 
@@ -106,7 +109,7 @@ def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """A decoded record, as the fold reads it."""
+    """A decoded record in the form that `epochs.fold` reads."""
     if row["key_type"] == CLASSIC:
         return Record(row["log_offset"], row["log_timestamp_ms"], CLASSIC, "", None)
     key = json.loads(row["key_json"])
@@ -168,14 +171,14 @@ def states_of(epochs: DataFrame) -> DataFrame:
 
 
 def holds_of(epochs: DataFrame) -> DataFrame:
-    """What each member had from when to when: the columns of the table `ownership`."""
+    """The partitions that each member had, from when to when: the columns of the table `ownership`."""
     return epochs.select("group", F.explode("holds").alias("one")).select("group", "one.*")
 
 
 def takes_of(epochs: DataFrame) -> DataFrame:
-    """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms, paused_ms."""
+    """Partitions that got a new owner: group, log_offset (of the epoch), topic, partition, taken_ms, paused_ms."""
     rows = epochs.select("group", "log_offset", F.explode("takes").alias("one"))
-    # a member may have had the partition twice in one epoch
+    # a member may have got the partition twice in one epoch
     return rows.groupBy("group", "log_offset", "one.topic", "one.partition").agg(
         F.max("one.at_ms").alias("taken_ms"), F.sum("one.paused_ms").alias("paused_ms")
     )
@@ -184,7 +187,7 @@ def takes_of(epochs: DataFrame) -> DataFrame:
 def owners_of(epochs: DataFrame, states: DataFrame) -> DataFrame:
     """The owners of each partition in an epoch: group, state, topic, partition, log_offset, and OWNER.
 
-    It is the owner from this offset of the log on; 0: from the beginning of the epoch.
+    The member is the owner from this offset of the log on; 0 means from the beginning of the epoch.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     rows = epochs.join(numbers, ["group", "log_offset"])

@@ -1,7 +1,7 @@
-"""Rebalances of classic groups and epochs of KIP-848 groups, exactly, from `__group_events`.
+"""Rebalances of classic groups and epochs of KIP-848 groups, exactly as `__group_events` has them.
 
-Where the offsets log has an epoch too, the offsets log knows better who owned what, and when. Where the offsets log is
-compacted, these rows are all that is known.
+If the offsets log has an epoch too, the offsets log knows better which member owned which partition, and when. If the
+offsets log is compacted, only these rows are known.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ KINDS: Final = (
     kinds.EPOCH_BUMPED, kinds.TARGET_ASSIGNED, kinds.EPOCH_RECONCILED, kinds.REBALANCE_STARTED,
     kinds.REBALANCE_COMPLETED, *CAME, *WENT,
 )  # fmt: skip
-"""The kinds of events that are read for epochs."""
+"""The kinds of events that show epochs."""
 NEAR_MS: Final = 60_000
-"""An epoch of the offsets log that begins this near is the same epoch."""
+"""An epoch of the offsets log and one of the events are the same if both begin within this time."""
 _TRIGGER_FIELDS: Final = ("member", "instance", "client_id", "host")
 _NAMES: Final = ("member_id", "instance_id", "client_id", "host")
 _NOT_IN_EVENTS: Final = ("paused_partition_ms", "took_least_ms", "took_most_ms")
@@ -36,11 +36,11 @@ EVENT_REBALANCE: Final = pa.schema(
         *columns("leader string, is_cooperative boolean"),
     ]
 )
-"""Columns of the table `rebalances`, and the columns that `rebalances` needs besides."""
+"""A rebalance: columns of the table `rebalances`, and other columns that the function `rebalances` needs."""
 
 
 def epoch_rows(events: DataFrame) -> DataFrame:
-    """Rows of EVENT_REBALANCE, one for each epoch that was raised."""
+    """Rows of EVENT_REBALANCE, one for each new epoch."""
     rows = events.where(F.col("kind").isin(*KINDS) & F.col("group").isNotNull())
     groups = rows.where(F.col("kind") == kinds.EPOCH_BUMPED).select("group").distinct()
     fields = ("kind", "time_ms", "epoch", "cause", "trigger", "member_count", "moved", "gained", "lost")
@@ -49,7 +49,7 @@ def epoch_rows(events: DataFrame) -> DataFrame:
 
 
 def epoch_rows_of_group(group: str, events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of EVENT_REBALANCE of one group, from its events in their order."""
+    """Rows of EVENT_REBALANCE of one group, one for each new epoch, from the group's events in their order."""
     epoch: dict[str, Any] | None = None
     came = went = last_ms = 0
     before: int | None = None
@@ -67,7 +67,7 @@ def epoch_rows_of_group(group: str, events: Iterable[Mapping[str, Any]]) -> Iter
             epoch = _epoch_begun(group, one, before, came, went)
             before, came, went = one["member_count"], 0, 0
         elif kind in (kinds.REBALANCE_STARTED, kinds.REBALANCE_COMPLETED):
-            # the group is a classic one now
+            # the group has become a classic one
             if epoch is not None:
                 yield _epoch_ended(epoch, last_ms)
             epoch, before, came, went = None, None, 0, 0
@@ -110,13 +110,13 @@ def _epoch_ended(epoch: dict[str, Any], ms: int) -> dict[str, Any]:
 
 
 _EXACT: Final = ("cause", *(f"trigger_{name}" for name in _NAMES), "reason", "source", "confidence")
-"""The columns that the events know better."""
+"""The columns in which the events are more exact than the log."""
 
 
 def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
     """Rebalances inferred from the log, joined with rows of EVENT_REBALANCE.
 
-    An epoch that both have is one row; an epoch that only the events have is one row too.
+    If both have an epoch, it is one row. If only the events have an epoch, it is one row too.
     """
     said = exact.select(
         "group",
@@ -155,7 +155,7 @@ def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
 _ENDS: Final = (kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED, kinds.GROUP_DELETED)
 _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id": "client_id", "host": "host"}
 _MEMBERS: Final = (kinds.MEMBER_JOINED, kinds.MEMBER_LEFT, kinds.MEMBER_EXPIRED)
-"""Events of members that joined, left, and died."""
+"""The events of members that joined, left, or died."""
 _FIELDS: Final = (
     *("kind", "time_ms", "generation", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),
     *("leader", "protocol", "before", "member"),
@@ -168,7 +168,7 @@ _Event = Mapping[str, Any]
 def rebalance_rows(events: DataFrame) -> DataFrame:
     """Each rebalance that ended: rows of EVENT_REBALANCE.
 
-    Counts of partitions are null for a rebalance that left no members.
+    After a rebalance without remaining members, the counts of partitions are null.
     """
     wanted = (kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS, *_MEMBERS)
     rows = events.where(F.col("kind").isin(*wanted)).select(
@@ -178,7 +178,10 @@ def rebalance_rows(events: DataFrame) -> DataFrame:
 
 
 def _held() -> Column:
-    """What each member has after a completed rebalance; null if the event does not have it."""
+    """The members after a completed rebalance, each with the number of its partitions.
+
+    It is null if the event does not have members.
+    """
 
     def had(one: Column) -> Column:
         partitions = F.aggregate(one.assignment, F.lit(0), lambda total, share: total + F.size(share.partitions))
@@ -188,18 +191,22 @@ def _held() -> Column:
 
 
 class _Round:
-    """What happened since the last rebalance ended."""
+    """The events since the last rebalance ended."""
 
     def __init__(self) -> None:
         self.first: _Event | None = None
-        """The first rebalance that was started, and the last one."""
+        """The event of the first rebalance that started in this time. `last` is the event of the last one that started.
+        """
         self.last: _Event | None = None
         self.failed = 0
         self.named: dict[str, list[Any]] = {kind: [] for kind in _MEMBERS}
 
 
 def rebalance_rows_of_group(group: str, events: Iterable[_Event]) -> Iterator[_Row]:
-    """Rows of EVENT_REBALANCE of one group, from its events in their order (each with `held`)."""
+    """Rows of EVENT_REBALANCE of one group, one for each rebalance that ended.
+
+    `events`: the group's events in their order, each with `held`.
+    """
     before: _Event | None = None
     now = _Round()
     for one in events:
@@ -218,13 +225,13 @@ def rebalance_rows_of_group(group: str, events: Iterable[_Event]) -> Iterator[_R
 
 
 def _rebalance_ended(end: _Event, now: _Round, before: _Event | None) -> _Row:
-    """A rebalance; `before`: the end of the rebalance before."""
+    """A rebalance, from the event of its end. `before`: the event of the end of the rebalance before."""
     last = now.last or {"cause": None, "trigger": None}
     trigger = (end["trigger"] if end["trigger"] is not None else last["trigger"]) or {}
     took_ms, is_emptied = end["took_ms"], end["held"] is None
     start_ms = None if took_ms is None else end["time_ms"] - took_ms
     after = _ids(end)
-    # before an empty group, the members of the generation before were there
+    # before an empty group, the members were those of the generation before
     had = end["before"] if not is_emptied else None if before is None else _ids(before)
     return {
         "generation": end["generation"],
@@ -256,7 +263,7 @@ def _ids(end: _Event) -> list[str | None]:
 
 
 def _named(now: _Round, before: _Event | None, start_ms: int | None) -> _Row:
-    """Who joined, who left, and who died."""
+    """The columns about the members that joined, left, and died."""
     came, went = (
         [
             one["member"]["client_id"]
@@ -277,7 +284,7 @@ def _named(now: _Round, before: _Event | None, start_ms: int | None) -> _Row:
 
 
 def _dead(one: _Event, held: Sequence[_Event]) -> _Row:
-    """A dead member, with the number of its partitions: its own event does not have it."""
+    """A dead member with the number of its partitions. The event of its death does not have this number."""
     member = one["member"] or {}
     who = {name: member.get(field) for name, field in _TRIGGER.items()}
     its = (
@@ -290,14 +297,14 @@ def _dead(one: _Event, held: Sequence[_Event]) -> _Row:
 
 
 def _silent_ms(one: _Row, until_ms: int | None) -> int:
-    """How long the partitions of a dead member were unread before the rebalance began, summed over them."""
+    """How long the partitions of a dead member were unread before the rebalance began, summed over the partitions."""
     if until_ms is None or one["last_ms"] is None:
         return 0
     return int(one["partitions"] * max(until_ms - one["last_ms"], 0))
 
 
 def _moved(end: _Event, before: _Event | None) -> _Row:
-    """What happened to the partitions. If no member is left, all that the members before had are lost."""
+    """What happened to the partitions. If no member remains, all partitions of the members before are lost."""
     if end["moves"] is not None:
         return {name: sum(one[name] for one in end["moves"]) for name in ("kept", "moved", "gained", "lost")}
     held = None if before is None or end["held"] is not None else before["held"]

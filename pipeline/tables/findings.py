@@ -1,8 +1,8 @@
-"""The results along the commits, of all kinds in the same three columns: name, numbers and texts.
+"""The results of the pass over the commits. All kinds of results have the same three columns: name, numbers and texts.
 
-In Arrow a column of structs takes space for all its fields in each row, also where it is null. With a column for each
-kind, each of the million commits beside them took 600 bytes more. They went from Python to Java, and through what Spark
-writes for each field.
+In Arrow, a column of structs takes space for all its fields, even in a row with null. When each kind had its own
+column, each of the million commits took 600 bytes more. These bytes went from Python to Java, and through the code that
+Spark writes for each field.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from muster.pipeline.schema import columns
 FINDING: Final = pa.schema(
     [*columns("group string, found string"), ("numbers", pa.list_(pa.int64())), ("texts", pa.list_(pa.string()))]
 )
-"""A row of one kind, `found`, in the order of the fields of its schema after `group`, the first one.
+"""A result. Its kind is `found`, and its values are in the order of the fields of the kind's schema.
 
-Whole numbers and booleans are in `numbers`, texts in `texts`. A list of numbers may be the last field: it is the end of
-`numbers`.
+The first field is always `group`. Whole numbers and booleans are in `numbers`, and texts in `texts`. The last field may
+be a list of numbers: it follows the other `numbers`.
 """
 
 
 def packed(found: str, rows: pa.StructArray) -> pa.RecordBatch:
-    """Rows of a kind as FINDING."""
+    """The rows of one kind in the form of FINDING."""
     fields = list(rows.type)[1:]
     numbers = [rows.field(one.name) for one in fields if _is_number(one.type)]
     texts = [rows.field(one.name) for one in fields if pa.types.is_string(one.type)]
@@ -47,13 +47,13 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _side_by_side(some: Sequence[pa.Array], rows: int, kind: pa.DataType, tail: pa.ListArray | None = None) -> pa.Array:
-    """A list for each row: its value in each of these columns, and the list at the end."""
+    """One list for each row: the row's values of these columns, then the numbers of its list at the end."""
     place = np.arange(rows)[:, None] + rows * np.arange(len(some))
     order, sizes = place.ravel(), np.full(rows, len(some))
     ends = pa.array([], kind)
     if tail is not None:
         more = tail.value_lengths().to_numpy(zero_copy_only=False)
-        # each list follows the columns of its row
+        # in each row, the numbers of the list follow the values of the columns
         ends = tail.flatten()
         order = np.insert(order, np.repeat(np.cumsum(sizes), more), len(order) + np.arange(len(ends)))
         sizes = sizes + more
@@ -62,15 +62,15 @@ def _side_by_side(some: Sequence[pa.Array], rows: int, kind: pa.DataType, tail: 
 
 
 def unpacked(walk: DataFrame, found: str, schema: pa.Schema) -> DataFrame:
-    """The rows of a kind with the columns of its schema. `walk`: rows of `commits.walked`."""
-    # as text: a column that is an object costs eight calls into Java
+    """The rows of one kind, with the columns of its schema. `walk`: rows of `commits.walked`."""
+    # the expression is a text, because a column object costs eight calls into Java
     wanted = (f"cast({value} as {from_arrow_type(kind).simpleString()}) as `{name}`"
               for name, kind, value in _places(schema))  # fmt: skip
     return walk.where(f"found = '{found}'").selectExpr("`group`", *wanted)
 
 
 def _places(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, str]]:
-    """The fields after the group, and where each one is."""
+    """The fields after the group, and the position of each field in `numbers` or `texts`."""
     numbers = texts = 0
     for one in list(schema)[1:]:
         if _is_number(one.type):
@@ -84,7 +84,7 @@ def _places(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, str]]:
 
 
 def read(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """The same for one row of FINDING, in Python."""
+    """The values of one row of FINDING, by the fields of its schema, as Python values."""
     numbers, texts = iter(row["numbers"]), iter(row["texts"])
     found = {"group": row["group"]}
     for one in list(schema)[1:]:

@@ -1,4 +1,4 @@
-"""The table `flapping`: how unstable each group is. The formula is in docs/pipeline-tables.md."""
+"""The table `flapping`: how unstable each group is. docs/pipeline-tables.md has the formula."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.schema import conform
 
 SHORT_MS: Final = 300_000
-"""A shorter generation counts as short: the default of max.poll.interval.ms."""
+"""A generation that lasts less than this counts as short: the default of max.poll.interval.ms."""
 HALF_RATE: Final = 6.0
-"""The rate counts half at so many rebalances an hour."""
+"""With this number of rebalances an hour, the part of the score for the rate is half of its maximum."""
 HOUR_MS: Final = 3_600_000
 
 _BY_RATE: Final = 0.4
@@ -40,9 +40,9 @@ def flapping(rebalances: DataFrame, generations: DataFrame, walk: DataFrame) -> 
 
 
 def _triggers(rebalances: DataFrame) -> DataFrame:
-    """Of each group: rebalances, those with a known trigger (`triggered`), distinct triggers, and the top one.
+    """For each group: the rebalances, those with a known trigger (`triggered`), the distinct triggers, and the top one.
 
-    The instance id identifies a member, or else client id and host, because it returns under another id.
+    The instance id identifies a member, or else client id and host: it returns under another member id.
     """
     static = F.concat(F.lit("instance "), "trigger_instance_id")
     placed = F.concat_ws("@", "trigger_client_id", "trigger_host")
@@ -67,7 +67,7 @@ def observed(generations: DataFrame, walk: DataFrame) -> DataFrame:
     of_group = generations.groupBy("group").agg(
         F.min("start_ms").alias("first_ms"),
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
-        # an empty group lasts for ever in its log
+        # in the log, the generation of an empty group has no end
         F.bool_or(F.col("end_ms").isNull() & (F.col("member_count") > 0)).alias("in_force"),
     )
     by_commits = unpacked(walk, "seen", SEEN).select("group", "first_ms", "last_ms")

@@ -1,4 +1,4 @@
-"""The tables `generations`, `ownership` and `balance`: who had which partition in each generation, and how evenly."""
+"""The tables `generations`, `ownership` and `balance`: the owner of each partition, and how even the shares are."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from muster.pipeline.tables.inputs import HOLDER, MEMBER_FIELDS, Inputs, held, s
 from muster.pipeline.tables.schema import TABLES, conform
 
 _NOT_IN_EVENTS = {"rack": "string", "topics": "array<string>"}
-"""The fields that events have only in raw bytes, and their types."""
+"""The fields that events have only as raw bytes, and their types."""
 _IN_EVENTS = {"member_id": "member", "instance_id": "instance", "assigned": "assignment"}
 
 
 def generations(inputs: Inputs) -> DataFrame:
-    """Generations from the offsets log, and those that only the events have (only the log is compacted)."""
+    """The generations from the offsets log, and those that only the events have.
+
+    Only the offsets log is compacted, so the events may have older generations.
+    """
     logged = _of_log(inputs)
     if inputs.events is None:
         return logged
     of_events = _of_events(inputs.events)
-    # a group that was deleted and created again has its numbers again, but never its leaders
+    # a group that was deleted and created again uses the same numbers again, but never the same leaders
     known = ["group", "generation", "leader"]
     return logged.unionByName(of_events.join(logged.select(*known), known, "left_anti"))
 
@@ -38,7 +41,7 @@ def _of_log(inputs: Inputs) -> DataFrame:
     kept = F.transform("members", lambda one: F.struct(*(one[name].alias(name) for name in MEMBER_FIELDS)))
     rows = states(inputs).withColumn("members", kept)
     of_events = F.struct("generation", "protocol_type", "protocol", "leader", "members", "is_tombstone")
-    # a record is written again when a group is unloaded or upgraded: this is no new state
+    # a record is written again when a group is unloaded or upgraded, which is no new state
     rows = rows.withColumn("again", of_events.eqNullSafe(F.lag(of_events).over(in_order))).where(~F.col("again"))
     rows = rows.withColumn("end_ms", F.lead("at_ms").over(in_order)).where(~F.col("is_tombstone"))
     return _conform(rows.withColumn("start_ms", F.col("at_ms")).withColumn("source", F.lit(SOURCE_LOG)))
@@ -67,10 +70,10 @@ _PARTITION = ("group", "topic", "partition")
 
 
 def steps(generations: DataFrame) -> DataFrame:
-    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), and columns of neighbours.
+    """Rows of the table `generations`, with their number in the group (`step`: 1, 2, …) and values of the neighbours.
 
-    These are `next_generation` and `next_start_ms` of the row after, `previous_generation` and `previous_count` (of
-    members) of the row before.
+    `next_generation` and `next_start_ms` come from the row after. `previous_generation` and `previous_count` (of
+    members) come from the row before.
     """
     in_order = Window.partitionBy("group").orderBy("start_ms", F.col("log_offset").asc_nulls_last(), "generation")
     return generations.select(
@@ -84,11 +87,11 @@ def steps(generations: DataFrame) -> DataFrame:
 
 
 def holders(generations: DataFrame) -> DataFrame:
-    """The owner of each partition in each generation, and the owner before.
+    """The owner of each partition in each generation, and the partition's owner before.
 
     The columns are those of `held`, step, generation, log_offset, start_ms, end_ms, previous_generation,
-    previous_count, next_generation and next_start_ms. `was_*` are step, end_ms and HOLDER of the last generation in
-    which it had an owner. It has an owner again in `next_step`.
+    previous_count, next_generation and next_start_ms. `was_*` are step, end_ms and HOLDER of the last generation before
+    in which the partition had an owner. `next_step` is the next step in which it has an owner.
     """
     numbered = steps(generations)
     times = numbered.select(
@@ -102,10 +105,10 @@ def holders(generations: DataFrame) -> DataFrame:
 
 
 def ownership(held_by: DataFrame, epochs: DataFrame | None = None) -> DataFrame:
-    """Each partition by owner and interval, from rows of `holders`.
+    """The owners of each partition, with the intervals in which they had it, from rows of `holders`.
 
-    Generations in a row with the same owner are one interval. In KIP-848 groups `epochs` (rows of EPOCHS) are exact to
-    the ms.
+    Generations in a row with the same owner are one interval. For KIP-848 groups, the times in `epochs` (rows of
+    EPOCHS) are exact to the ms.
     """
     if epochs is None:
         return conform(_intervals(held_by), "ownership")
@@ -132,7 +135,7 @@ _SHARE: Final = ("member_id", "instance_id", "assigned")
 
 
 def balance(generations: DataFrame) -> DataFrame:
-    """Rows of the table `balance`: one for each row of `generations` that has members of consumers."""
+    """Rows of the table `balance`: one for each row of `generations` whose members are consumers."""
     shares = F.transform("members", lambda one: F.struct(*(one[name].alias(name) for name in _SHARE)))
     in_order = Window.partitionBy("group").orderBy("start_ms", "generation")
     rows = generations.select("group", "generation", "start_ms", shares.alias("shares"))
@@ -145,7 +148,7 @@ def balance(generations: DataFrame) -> DataFrame:
 
 
 def measure(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `balance` of a generation: `shares` and `before` are lists of members, or None."""
+    """A row of `balance` for a generation. `shares` and `before` are lists of members, or None."""
     owned = _owned(row["shares"])
     even = skew(owned)
     return {
@@ -162,7 +165,7 @@ def measure(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _owned(shares: Iterable[Mapping[str, Any]]) -> Owned:
-    """Partitions by instance id or member id: a static member returns under another member id."""
+    """The partitions by instance id or member id: a static member returns under another member id."""
     return {
         share["instance_id"] or share["member_id"]: {
             topic["topic"]: topic["partitions"] for topic in share["assigned"] or ()

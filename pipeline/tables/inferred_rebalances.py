@@ -1,7 +1,7 @@
 """Rebalances inferred from the offsets log.
 
-Spark makes small rows of states; `infer.history` judges the generations of classic groups, and `infer.epoch_causes`
-the epochs of KIP-848 groups.
+Spark makes small rows of states. Then `infer.history` judges the generations of classic groups, and
+`infer.epoch_causes` the epochs of KIP-848 groups.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ INFERRED_REBALANCE: Final = pa.schema(
         ("gone", structs("member_id string, end_cause string, end_ms long")),
     ]
 )
-"""The columns of an inferred rebalance; `gone` are the missing members, and how each one ended."""
+"""An inferred rebalance. `gone` has the missing members, and how the time of each one ended."""
 
 
 def inferred(inputs: Inputs, walk: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE. `walk`: rows of `commits.walked`, of those of `commits.placed`."""
-    # the states that a state is judged by lie just before it
+    """Rows of INFERRED_REBALANCE. `walk`: rows of `commits.walked`, made from rows of `commits.placed`."""
+    # a state is judged by the states just before it
     return by_group(_summaries(inputs, walk), "state", _infer, INFERRED_REBALANCE)
 
 
 def _summaries(inputs: Inputs, walk: DataFrame) -> DataFrame:
     known = states(inputs)
-    # of a KIP-848 group only the last epoch before it becomes a classic group
+    # of a KIP-848 group, only the last epoch before it becomes a classic group is needed
     next_but_one = Window.partitionBy("group").orderBy("state")
     goes_on = ~F.lead("is_epoch", 2).over(next_but_one) & F.lead("is_tombstone", 1).over(next_but_one)
     goes_on &= F.col("is_epoch") & F.lead("is_epoch", 1).over(next_but_one)
@@ -91,12 +91,12 @@ def _count(shares: Any) -> Any:
 
 
 def _infer(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    # the record that made a KIP-848 group classic has the same generation
+    # the record that made a KIP-848 group a classic one has the same generation, so it is no rebalance
     return (generation_row(group, one) for one in rebalances(_generations(rows)) if one.after.ends_ms is None)
 
 
 def _generations(rows: Iterable[dict[str, Any]]) -> Iterator[State | None]:
-    """The states of a classic group. If it was a KIP-848 group before, they begin with its last epoch."""
+    """The states of a classic group. If the group was a KIP-848 group before, the first state is its last epoch."""
     epoch: State | None = None
     for row in rows:
         state = state_of(row)
@@ -108,7 +108,7 @@ def _generations(rows: Iterable[dict[str, Any]]) -> Iterator[State | None]:
 
 
 def state_of(row: dict[str, Any]) -> State | None:
-    """A summary, as the inference reads it; None: a tombstone."""
+    """A row of `_summaries` as a state for the inference; None: a tombstone."""
     if row["is_tombstone"]:
         return None
     counts: dict[str, int] = {}
@@ -128,15 +128,15 @@ def state_of(row: dict[str, Any]) -> State | None:
 
 
 def triggered_by(member: Member | epoch_image.Member | None) -> dict[str, Any]:
-    """The columns of INFERRED_REBALANCE about the member that was the cause."""
+    """The columns of INFERRED_REBALANCE about the member that caused the rebalance."""
     return {f"trigger_{name}": None if member is None else getattr(member, name) for name in HOLDER}
 
 
 def generation_row(group: str, one: Rebalance) -> dict[str, Any]:
     """A row of INFERRED_REBALANCE."""
     before, after, verdict, start = one
-    # nobody knows when the rebalance of the first record began, nor whether the record was written at its end. It is
-    # written again for a static member that returns under another id
+    # nobody knows when the rebalance of the first record began, or whether the record was written at its end. A record
+    # is written again for a static member that returns under another id
     is_known = before is not None
     began_ms = after.at_ms if not is_known else after.joined_ms if start is None else start.likely_ms
     left = [gone for gone in verdict.gone if gone.how != REPLACED]
@@ -172,9 +172,9 @@ def generation_row(group: str, one: Rebalance) -> dict[str, Any]:
 
 
 def _ended_ms(one: Rebalance, gone: Gone, began_ms: int) -> int | None:
-    """When it was removed, or had left: by its commits, within the rebalance.
+    """When the member was removed, or had left: as its commits show, but within the rebalance.
 
-    It is not before the start of the rebalance, and not after the join phase.
+    The time is not before the start of the rebalance, and not after the join phase.
     """
     if gone.how == REPLACED or (gone.when_ms is None and gone.how != EXPIRED):
         return gone.when_ms
@@ -183,16 +183,16 @@ def _ended_ms(one: Rebalance, gone: Gone, began_ms: int) -> int | None:
 
 
 def _heard_ms(before: State, gone: Gone, end_ms: int) -> int:
-    """The last sign of life of a dead member: a commit, or the heartbeat with which its session began.
+    """The last sign of life of a dead member: a commit, or the heartbeat with which its last session began.
 
-    Sessions begin anew when the coordinator is back.
+    When the coordinator is back after it was away, new sessions begin. Then only a commit counts.
     """
     known_ms = last_life_ms(before, gone.member)
     return known_ms if gone.while_away else max(known_ms, end_ms - gone.member.session_timeout_ms)
 
 
 def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
-    """The dead members, and what each death cost before anybody noticed it.
+    """The dead members, and the cost of each death before anybody noticed it.
 
     The partitions of a dead member are unread since its last sign of life.
     """
@@ -219,9 +219,10 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE of KIP-848 groups.
+    """Rows of INFERRED_REBALANCE for KIP-848 groups.
 
-    `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `walk`: of `commits.walked`, of those of `commits.placed`.
+    `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`. `walk`: rows of `commits.walked`, made from rows of
+    `commits.placed`.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
@@ -231,7 +232,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> D
 
 
 def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE, without KIP-848 groups that became classic: their generation continues."""
+    """Rows of INFERRED_REBALANCE without those by which KIP-848 groups became classic: their generation continues."""
     in_order = Window.partitionBy("group").orderBy("state")
     before = {name: F.lag(name).over(in_order) for name in ("is_epoch", "is_tombstone", "at_ms")}
     rows = states.withColumns({f"was_{name}": column for name, column in before.items()})
@@ -248,7 +249,7 @@ def _infer_epochs(group: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[dic
 
 
 def epoch_of(row: Mapping[str, Any]) -> Epoch | None:
-    """A row, as it is judged; None: a tombstone."""
+    """A row as an epoch for the inference; None: a tombstone."""
     if row["is_tombstone"]:
         return None
     return Epoch(
@@ -272,7 +273,10 @@ def _change(row: Mapping[str, Any]) -> Change:
 
 
 def epoch_row(group: str, one: Raised) -> dict[str, Any]:
-    """A row of INFERRED_REBALANCE. It has no phases, and `is_cooperative` is null: each member continues by itself."""
+    """A row of INFERRED_REBALANCE.
+
+    It has no phases, and `is_cooperative` is null, because each member continues by itself.
+    """
     epoch, change = one.epoch, one.change
     is_known = change.before is not None
     return {
@@ -298,7 +302,7 @@ def epoch_row(group: str, one: Raised) -> dict[str, Any]:
 
 
 def _members_of(one: Raised) -> dict[str, Any]:
-    """Who joined, who left, and who died, with what that cost before anybody noticed it."""
+    """The columns about the members that joined, left, and died, with the cost of unnoticed deaths."""
     there = {member.member_id: member.client_id for member in one.epoch.members}
     died = [
         {

@@ -1,9 +1,9 @@
-"""The inputs of the tables, and the views of the offsets log that most tables start from.
+"""The inputs of the tables, and the views of the offsets log that most tables read.
 
-`events` makes rows of `__group_events` of raw rows, by the rules of docs/events.md: the JVM reads the JSON. Unknown
-kinds, fields and versions are kept or ignored; a value that is no JSON is malformed. The views are the states of a
-group, and the owner of each partition in each state. All records of a group are in one partition of the log, so log
-offsets order everything of a group.
+`events` makes rows of `__group_events` from raw rows, by the rules of docs/events.md. The JVM reads the JSON. Unknown
+kinds, fields and versions are kept or ignored. A value that is no JSON is malformed. The views are the states of each
+group, and the owner of each partition in each state. All records of a group are in one partition of the log. So log
+offsets give the order of all records of a group.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _OWN_TYPES: Final = {
     "topic_counts": (kind_names.REBALANCE_COMPLETED,),
     "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }
-"""Columns whose field has another type in other kinds, and the kinds with the column's type."""
+"""The columns whose field has another type in other kinds, and the kinds in which it has the column's type."""
 
 _IN_JSON: Final = {"member_count": "members", "topic_counts": "topics", "topic_partitions": "topics"}
 
 
 def events(raw: DataFrame) -> DataFrame:
-    """EVENTS rows of raw rows (pipeline.schema.RAW, read with the option topic=__group_events)."""
+    """Rows of EVENTS, made from raw rows (pipeline.schema.RAW, read with the option topic=__group_events)."""
     rows = _read(raw).where(F.col("problem").isNull())
     common = F.from_json("text", _json_schema(None))
     rows = rows.withColumn("common", common)
@@ -61,7 +61,7 @@ def events(raw: DataFrame) -> DataFrame:
 
 
 def malformed_events(raw: DataFrame) -> DataFrame:
-    """The rows that are no events, as rows of the table `malformed`."""
+    """The rows of `__group_events` that are no events, as rows of the table `malformed`."""
     rows = _read(raw).where(F.col("problem").isNotNull())
     known = {
         "group": F.col("key").cast("string"),
@@ -78,7 +78,7 @@ def malformed_events(raw: DataFrame) -> DataFrame:
 
 
 def _read(raw: DataFrame) -> DataFrame:
-    """The raw rows with `text`, `kind` and `problem` (null: readable)."""
+    """The raw rows with the columns `text`, `kind` and `problem` (null: the row is readable)."""
     rows = raw.withColumn("text", F.col("value").cast("string"))
     rows = rows.withColumn("kind", F.get_json_object("text", "$.kind"))
     damage = F.col("damage") if "damage" in raw.columns else F.lit(None).cast("string")
@@ -92,7 +92,7 @@ def _read(raw: DataFrame) -> DataFrame:
 
 
 def _json_schema(own: str | None) -> str:
-    """Spark's schema of the fields with the same type in all kinds, or of one field with its own type."""
+    """Spark's schema of the fields that have one type in all kinds, or of one field with its own type."""
     if own is not None:
         kind = dict(EVENT_FIELDS)[own]
         return f"`{_IN_JSON.get(own, own)}` {from_arrow_type(kind).simpleString()}"
@@ -107,11 +107,11 @@ class Inputs(NamedTuple):
     * `decoded`: rows of pipeline.schema.DECODED
     * `events`: rows of tables.schema.EVENTS; None without `__group_events`
     * `ends`: topic, partition, end_offset, time_ms; None if the ends of the topics are not known
-    * `since_ms`: a group's last record before it is only its state at the beginning; None: without limit
+    * `since_ms`: the start of the wanted time; earlier records only show the state at that time; None: without limit
     * `epochs`: rows of epoch_states.EPOCHS; None without KIP-848 groups
     * `odd_times`: rows of log_times.ODD; None: every time in the log is possible
     * `transactions`: see TransactionInputs
-    * `states`: kept rows of `states`; None: they are made of the others
+    * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 
     decoded: DataFrame
@@ -135,7 +135,7 @@ MEMBER_FIELDS: Final = {
     "topics": "topics",
     "assigned": "assigned",
 }
-"""The fields of tables.schema.MEMBER_FACT, and their names in decoded rows."""
+"""The fields of tables.schema.MEMBER_FACT, and the names of the same fields in decoded rows."""
 
 
 def states(inputs: Inputs) -> DataFrame:
@@ -143,8 +143,7 @@ def states(inputs: Inputs) -> DataFrame:
 
     * group, state (1, 2, … in the order of the log), log_partition, log_offset, at_ms (when it was logged)
     * is_tombstone, is_epoch, generation, protocol_type, protocol, leader, state_timestamp_ms
-    * members: of MEMBER_FACT, with `owned` partitions and `metadata`, a hash of all that the member reports to its
-      leader
+    * members: MEMBER_FACT, `owned` partitions, and `metadata`, a hash of all that the member sends to its leader
 
     An epoch has the place of its own record, and began at state_timestamp_ms. It counts as logged when all its members
     had reached it.
@@ -179,14 +178,14 @@ HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
 
 
 def holdings(inputs: Inputs) -> DataFrame:
-    """The owner of each partition in each state of a classic group: HOLDER, and the columns of the state."""
+    """The owner of each partition in each state of a classic group: the columns HOLDER, and those of the state."""
     return held(states(inputs).where(~F.col("is_epoch")), ("group", "state", "generation"))
 
 
 def held(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """One row for each partition that is assigned in a row with `members`: `columns`, topic, partition and HOLDER.
 
-    `columns` identify the rows. If a leader gave a partition to several members, the last one counts.
+    `columns` identify the rows. If a leader gave a partition to several members, the last of them counts.
     """
     members = rows.select(*columns, F.posexplode("members").alias("place", "member"))
     shares = members.select("*", F.explode("member.assigned").alias("share"))

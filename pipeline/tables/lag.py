@@ -1,8 +1,8 @@
 """The tables `lag` and `progress`: how far each group is behind now, and how it read over time.
 
-`progress` has at most sixty steps. It has a `lag` at a moment only if the end of the topic is known then. It is known
-on a straight line between two ends that were seen at most eight steps apart. It is also known between two equal ends,
-and after the last end.
+`progress` has at most sixty steps. It has a `lag` at a time only if the end of the topic at that time is known. If two
+ends were seen at most eight steps apart, the end between lies on a straight line between them. The end is also known
+between two equal ends, and after the last end.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ LAST: Final = TABLES["lag"]
 
 
 def lag(walk: DataFrame) -> DataFrame:
-    """Rows of the table `lag` from those of `commits.walked`."""
+    """Rows of the table `lag`, made from rows of `commits.walked`."""
     return conform(unpacked(walk, "last", LAST), "lag")
 
 
 def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
-    """Rows of the table `lag`: of the last commit of each partition, if it is not deleted."""
+    """Rows of the table `lag`, made from the last commit of each partition.
+
+    Partitions with deleted offsets have no row.
+    """
     rows = commits.place.last[commits.place.starts]
     rows = rows[~commits.is_deleted[rows]]
     offset, time_ms = commits.offset.at(rows), commits.time_ms[rows]
@@ -70,33 +73,34 @@ def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
 
 
 STEPS: Final = 60
-"""At most so many steps from the first commit of all groups to the end."""
+"""The largest number of steps from the first commit of all groups to the end of the log."""
 SIZES: Final = (
     *(5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE),
     *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY),
 )
 """The possible lengths of a step."""
 _NEAR: Final = 8
-"""Ends that were seen so many steps apart show what was between them."""
+"""If two ends were seen at most this many steps apart, the ends between them are known."""
 STEP: Final = pa.schema(
     columns(
         "group string, start_ms long, until_ms long, commits long, records long, written long, lag long, "
         "is_lacking boolean, is_unwritten boolean"
     )
 )
-"""A partition of a group in a step.
+"""The progress of a group in one step, for one partition.
 
-`is_lacking`, `is_unwritten`: its end was seen at some time, but its value in this step is not known.
+`is_lacking`, `is_unwritten`: the value of the lag, or of the written records, is not known in this step. But the
+partition's end was seen at another time.
 """
 
 
 def progress(walk: DataFrame) -> DataFrame:
-    """Rows of the table `progress` from those of `commits.walked`."""
+    """Rows of the table `progress`, made from rows of `commits.walked`."""
     rows = unpacked(walk, "step", STEP)
-    # a partition whose end was never seen is ignored. An end that is not known just now makes the sum unknown
+    # a partition whose end was never seen is ignored. If an end is not known in this step, the sum is not known
     totals = rows.groupBy("group", "start_ms", "until_ms").agg(
         F.sum("commits").alias("commits"),
-        # offsets that a tool set may be as large as a long holds
+        # a tool may have set offsets as large as a long can be
         F.try_sum("records").alias("records"),
         F.when(~F.bool_or("is_unwritten"), F.try_sum("written")).alias("written"),
         F.when(~F.bool_or("is_lacking"), F.try_sum("lag")).alias("lag"),
@@ -105,14 +109,14 @@ def progress(walk: DataFrame) -> DataFrame:
 
 
 def step_ms(first_ms: SparkColumn, known_ms: SparkColumn) -> SparkColumn:
-    """The length of a step, if the first commit was then and the log ends then."""
+    """The length of a step, if the first commit was at `first_ms` and the log ends at `known_ms`."""
     span = known_ms - first_ms
     largest = F.ceil(span / STEPS / DAY).cast("long") * DAY
     return F.coalesce(*(F.when(span < one * (STEPS - 1), F.lit(one)) for one in SIZES), largest).cast("long")
 
 
 def steps(commits: CommitRows) -> pa.StructArray | None:
-    """Rows of STEP: of each partition of a group from its first commit on; None: there is no step."""
+    """Rows of STEP for each partition of a group, from its first commit on. None: the commits give no step."""
     first_ms, size, until = commits.first_ms, commits.step_ms, commits.known_until_ms
     if first_ms is None or size is None or until is None or not len(commits.time_ms):
         return None
@@ -122,12 +126,12 @@ def steps(commits: CommitRows) -> pa.StructArray | None:
     first, last = order[each.starts], order[each.last[each.starts]]
     place = Parts(begins(known(commits.place.number[first])))
     start = step[first] * size + first_ms
-    # the deletion of an offset has no offset
+    # a deletion has no offset
     offset = commits.offset.at(last)
     read = minus(offset, place.before(offset).or_else(commits.offset.at(first)))
     records = np.maximum(read.filled(0), 0)
     count = np.add.reduceat((~commits.is_deleted[order]).astype(np.int64), each.starts)
-    # the following steps without a commit of the partition
+    # after a step, the partition's next steps have no commit until the following row
     following = place.after(known(start)).or_else(known(np.full(len(start), until + size)))
     held = np.maximum(start, following.values - size)
     more = (held - start) // size + 1
@@ -160,15 +164,15 @@ def steps(commits: CommitRows) -> pa.StructArray | None:
 
 
 def _ends_at(ends: Ends, topic: Ints, at_ms: Ints, size: int) -> tuple[Column, np.ndarray]:
-    """How far each partition of a topic reached at a moment; and whether its end was ever seen."""
+    """How far each topic's partition reached at a time, and whether its end was ever seen."""
     if not len(ends.topic):
         return nothing(len(topic)), np.zeros(len(topic), np.bool_)
     order = sorted_rows(ends.topic, ends.time_ms, ends.end_offset)
     of, seen_end, seen_ms = (column[order] for column in ends)
-    # of several ends at one time the largest counts
+    # if several ends have one time, the largest counts
     last = np.append((of[1:] != of[:-1]) | (seen_ms[1:] != seen_ms[:-1]), True)
     of, seen_ms, seen_end = of[last], seen_ms[last], seen_end[last]
-    # the last end up to each moment: ends and moments in one order
+    # for each time, the last end before it: ends and times are sorted together
     both = sorted_rows(np.concatenate((of, topic)), np.concatenate((seen_ms, at_ms)),
                        np.concatenate((np.zeros(len(of), np.int64), np.ones(len(topic), np.int64))))  # fmt: skip
     counted = np.cumsum(both < len(of))

@@ -1,9 +1,9 @@
-"""When records were logged: by their own times, never by times that clients state.
+"""When records were logged: by their own times, never by times that clients state in commits.
 
 An impossible time is replaced by the time of the records around it. So one wrong clock does not make a history begin in
-1970. A broker logs in the order of time. In each partition the longest run of records with rising times is trusted. A
-record more than a day outside of the run is not. Nor are times of 0 or less, in the future, or many years from all
-others, at its ends.
+1970. A broker logs in the order of time. In each partition, the longest run of records with rising times is trusted. A
+  record whose time differs by more than a day from this run is not trusted. At the ends of the log, times of 0 or less,
+  in the future, or years off are not trusted.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from muster.pipeline.tables import keep
 
 DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
-"""No record can be this far from all others of its partition."""
+"""If a record is this far from all others of its partition, its time is impossible."""
 
 MAX_DAYS: Final = 50_000
-"""So many days of partitions are checked one by one: nearly three years of 50 partitions."""
+"""At most this many days of partitions are checked one by one: nearly three years of 50 partitions."""
 
 _FEW: Final = 10
-"""So many records of a partition, and of each thousand, may be in the future.
-
-If there are more, the clock of this machine is wrong.
+"""This many records of a partition, and of each thousand, may have a time in the future. If there are more, the clock
+of this machine is wrong.
 """
 
 ODD: Final = pa.schema(columns("log_partition int, log_offset long, was_ms long, sound_ms long"))
-"""A record with an impossible time: that time, and the time of the records around it."""
+"""A record with an impossible time: that time (`was_ms`), and the time of the records around it (`sound_ms`)."""
 
 
 class Day(NamedTuple):
-    """The records of one partition with times of one day."""
+    """The records of one partition whose times are on one day."""
 
     partition: int
     first_ms: int
@@ -49,7 +48,10 @@ class Day(NamedTuple):
 
 
 def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
-    """Decoded rows (DECODED) with possible times, and the changed ones (ODD). None: all times are possible."""
+    """The decoded rows (DECODED) with possible times, and the changed times (ODD).
+
+    ODD is None if all times are possible.
+    """
     partitions = _suspect(decoded, now_ms)
     if not partitions:
         return decoded, None
@@ -63,7 +65,7 @@ def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFr
     times = decoded.select("log_partition", "log_offset", "log_timestamp_ms").where(
         F.col("log_partition").isin(*partitions) & F.col("log_timestamp_ms").isNotNull()
     )
-    # the changed rows may be as many as the records, so they stay in Spark. The count makes Spark know their number
+    # the changed rows may be as many as the records, so they stay in Spark. After a count, Spark knows their number
     changed = keep(times.groupBy("log_partition").applyInArrow(odd, from_arrow_schema(ODD)))
     if not changed.count():
         return decoded, None
@@ -73,7 +75,10 @@ def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFr
 
 
 def _suspect(decoded: DataFrame, now_ms: int) -> list[int]:
-    """The partitions that may have impossible times; all of them, if the log has more than MAX_DAYS days."""
+    """The partitions that may have impossible times.
+
+    If the log has more than MAX_DAYS days, these are all partitions.
+    """
     at = F.col("log_timestamp_ms")
     rows = decoded.where(at.isNotNull()).groupBy("log_partition", F.floor(at / DAY_MS).alias("day"))
     counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).limit(MAX_DAYS + 1).collect()
@@ -86,14 +91,14 @@ def _suspect(decoded: DataFrame, now_ms: int) -> list[int]:
 
 
 def are_odd(days: Sequence[Day], now_ms: int) -> bool:
-    """Whether a partition may have impossible times. `days`: in the order of time."""
+    """Whether a partition may have impossible times. `days` must be in the order of time."""
     if days[0].first_ms <= 0 or days[-1].last_ms > now_ms + DAY_MS:
         return True
     if any(day.first_ms - before.last_ms > YEARS_MS for before, day in pairwise(days)):
         return True
     done, reached = 0, -1
     for day in days:
-        # clocks of brokers differ: only records from more than a day before must stand before
+        # clocks of brokers differ, so only records that are more than a day older must stand before this day
         while days[done].last_ms < day.first_ms - DAY_MS:
             reached = max(reached, days[done].last_offset)
             done += 1
@@ -103,17 +108,17 @@ def are_odd(days: Sequence[Day], now_ms: int) -> bool:
 
 
 def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Iterator[tuple[int, int, int]]:
-    """The records of a partition with an impossible time, in the order of the log.
+    """The records of a partition that have an impossible time, in the order of the log.
 
-    Each has its offset, that time, and the time of the last possible record before it. If no record before is possible,
-    it is the time of the first possible record after it.
+    Each result has the record's offset, the impossible time, and the time of the last possible record before. If no
+    record before is possible, it is the time of the first possible record after.
     """
     latest_ms = _latest_ms(times, now_ms)
     run = _without_far_ends(_longest_run(times, latest_ms), times)
     if not run:
         return
     after = 0
-    """The first record of the run at or after the present record."""
+    """The index in the run of the first record that is not before the present one."""
     for place, (offset, time_ms) in enumerate(zip(offsets, times, strict=True)):
         while after < len(run) and run[after] < place:
             after += 1
@@ -124,15 +129,18 @@ def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Itera
 
 
 def _latest_ms(times: Sequence[int], now_ms: int) -> int:
-    """No record was logged later."""
+    """The latest time at which a record can have been logged."""
     latest_ms = now_ms + DAY_MS
     if sum(time_ms > latest_ms for time_ms in times) > max(_FEW, len(times) * _FEW // 1_000):
-        return max(times)  # so many records: then the clock of this machine is wrong
+        return max(times)  # with so many of these records, the clock of this machine is wrong
     return latest_ms
 
 
 def _cannot_be(time_ms: int, low: int | None, high: int | None) -> bool:
-    """Whether a time is impossible between records of these times. A time is None if there is no record."""
+    """Whether a time is impossible between records with the times `low` and `high`.
+
+    None means that no record is there.
+    """
     if low is None and high is not None and time_ms < high - YEARS_MS:
         return True
     too_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)
@@ -140,9 +148,9 @@ def _cannot_be(time_ms: int, low: int | None, high: int | None) -> bool:
 
 
 def _longest_run(times: Sequence[int], latest_ms: int) -> list[int]:
-    """The places of the longest run of times that are above 0, not after `latest_ms`, and do not fall."""
+    """The indexes of the longest run of times that do not fall, are above 0, and are not after `latest_ms`."""
     ends: list[int] = []
-    """For runs of 1, 2, … records: the earliest time with which one ends, and the place of that record."""
+    """For runs of 1, 2, … records: the earliest time with which such a run ends."""
     places: list[int] = []
     before: list[int] = [-1] * len(times)
     for place, time_ms in enumerate(times):
@@ -161,7 +169,7 @@ def _longest_run(times: Sequence[int], latest_ms: int) -> list[int]:
 
 
 def _without_far_ends(run: list[int], times: Sequence[int]) -> list[int]:
-    """The run without records at its beginning that are many years from the larger rest."""
+    """The run without the records at its beginning that are many years before the larger part."""
     for number in range(len(run) // 2, 0, -1):
         if times[run[number]] - times[run[number - 1]] > YEARS_MS:
             return run[number:]

@@ -1,7 +1,7 @@
 """The tables `memberships` and `static_candidates`: each stay of a member, and dynamic members that returned.
 
-A client of a KIP-848 group keeps its member id when it returns: then one id has several stays. The what-if says what a
-`group.instance.id` (KIP-345) would have spared them, because it also counts the time of dead members.
+A client of a KIP-848 group keeps its member id when it returns. Then one id has several stays. The what-if shows what a
+`group.instance.id` (KIP-345) would have spared them: it also counts the time of dead members.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _HOW: Final = {
 
 
 def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The stays of members, by the generations that have the member.
+    """The stays of members, made from the generations that have the member.
 
-    The events say how a stay ended, or it is inferred. Only the events know a member that joined and left between two
-    generations.
+    How a stay ended comes from the events, or is inferred. Only the events show a member that joined and left between
+    two generations.
     """
     in_order = F.row_number().over(Window.partitionBy("group").orderBy("start_ms", "generation"))
     rows = generations.select(
@@ -41,7 +41,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     )
     rows = rows.withColumn("one", F.explode("members")).drop("members")
     rows = rows.select("*", *(F.col(f"one.{name}").alias(name) for name in HOLDER))
-    # generations in a row are one stay
+    # generations in a row with the same member are one stay
     of_member = Window.partitionBy("group", "member_id").orderBy("place")
     rows = rows.withColumn("stay", F.col("place") - F.row_number().over(of_member))
     found = rows.groupBy("group", "member_id", "stay").agg(
@@ -54,7 +54,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
         F.first("source").alias("source"),
     )
     found = _with_ends(found, inferred).withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
-    # a static member that returns in time gets a new id without a rebalance
+    # a static member that returns in time gets a new member id without a rebalance
     of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
     took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
     replaced = F.when(took_over, _HOW[kinds.MEMBER_REPLACED])
@@ -65,9 +65,9 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
 
 
 def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
-    """How each stay ended.
+    """The stays, with how each one ended.
 
-    The first rebalance decides after which the member was missing. It began after the stay, and before the member
+    The end is in the first rebalance after which the member was missing. It began after the stay, and before the member
     joined again.
     """
     gone = inferred.select("group", F.col("end_ms").alias("rebalance_end_ms"), F.explode("gone").alias("one")).select(
@@ -106,11 +106,11 @@ def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _event_stays(events: DataFrame) -> DataFrame:
-    """When members joined and left, by the events."""
+    """The stays of members as the events show them."""
     rows = events.where(F.col("kind").isin(kinds.MEMBER_JOINED, *_HOW)).where(F.col("member").isNotNull())
     how = F.create_map(*(F.lit(text) for pair in _HOW.items() for text in pair))[F.col("kind")]
     came = F.col("kind").isin(kinds.MEMBER_JOINED, kinds.MEMBER_REPLACED)
-    # a static member that returns begins a stay under its new id, and ends the stay of the old id
+    # when a static member returns, the stay of the old id ends, and a stay of the new id begins
     ends = rows.where(F.col("kind") != kinds.MEMBER_JOINED).select(
         "group",
         F.when(F.col("kind") == kinds.MEMBER_REPLACED, F.col("replaced"))
@@ -128,7 +128,7 @@ def _event_stays(events: DataFrame) -> DataFrame:
         F.col("time_ms").alias("start_ms"),
     )
     each = begins.unionByName(ends, allowMissingColumns=True)
-    # a member that joins again under its id begins another stay
+    # if a member joins again under its id, another stay begins
     so_far = Window.partitionBy("group", "member_id").orderBy(
         F.coalesce("start_ms", "end_ms"), F.col("start_ms").isNotNull()
     )
@@ -146,20 +146,20 @@ _SECOND_MS: Final = 1_000
 
 
 class Stay(NamedTuple):
-    """A dynamic member's time in a group."""
+    """The time of a dynamic member in a group."""
 
     client_id: str
     host: str
     member_id: str
     start_ms: int
     end_ms: int | None
-    """None: it is still a member, or its end is not known."""
+    """The end of the stay. None: it is still a member, or the end is not known."""
     end_cause: str | None
     session_timeout_ms: int | None
 
 
 class Return(NamedTuple):
-    """A member that went and returned under another id."""
+    """A member that left and returned under another id."""
 
     client_id: str
     host: str
@@ -167,13 +167,13 @@ class Return(NamedTuple):
     back_member_id: str
     absent_ms: int
     needed_ms: int
-    """The session timeout, in whole seconds, with which the group would have waited for a static member."""
+    """With this session timeout, in whole seconds, the group would have waited for the member if it had been static."""
 
 
 def pair_returns(stays: Iterable[Stay]) -> list[Return]:
     """The returns in the order of arrival.
 
-    Of several members with one client id and host, the one that left last returns first.
+    If several members have the same client id and host, the one that left last returns first.
     """
     by_place: dict[tuple[str, str], list[Stay]] = {}
     for stay in stays:
@@ -196,7 +196,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
                 away.pop()
                 found.append((at_ms, one))
             else:
-                # all others went still earlier
+                # all other members left still earlier
                 away.clear()
     return found
 
@@ -204,7 +204,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
 def _return(gone: Stay, back: Stay, at_ms: int) -> Return:
     assert gone.end_ms is not None
     absent_ms = at_ms - gone.end_ms
-    # its last sign of life may have been so long before the end of its stay
+    # the last sign of life may have been this long before the end of its stay
     unheard_ms = gone.session_timeout_ms or 0 if gone.end_cause == EXPIRED else HEARTBEAT_MS
     needed_ms = -(-(absent_ms + unheard_ms) // _SECOND_MS) * _SECOND_MS
     return Return(gone.client_id, gone.host, gone.member_id, back.member_id, absent_ms, needed_ms)
@@ -219,7 +219,7 @@ _RETURNS: Final = pa.schema(
 
 
 def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFrame:
-    """Rows of the table `static_candidates` from those of two other tables."""
+    """Rows of the table `static_candidates`, made from two other tables."""
     found = by_group(_stays(memberships, generations), "start_ms", _returns_of, _RETURNS)
     place = ["group", "client_id", "host"]
     totals = found.groupBy(*place).agg(
@@ -232,12 +232,12 @@ def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFra
 
 
 def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
-    """The stays of dynamic members at places with more than one stay, with the session timeout of each."""
+    """The stays of dynamic members with a client id and host that have several stays. Each has its session timeout."""
     at_place = Window.partitionBy("group", "client_id", "host")
     rows = memberships.where(F.col("instance_id").isNull() & F.col("client_id").isNotNull() & F.col("host").isNotNull())
     rows = rows.withColumn("stays", F.count("*").over(at_place)).where("stays > 1")
     members = generations.select("group", F.explode("members").alias("member"))
-    # in KIP-848 groups it is the broker's, and is not logged
+    # in KIP-848 groups the session timeout is a setting of the broker, and not in the log
     known_ms = F.coalesce("member.session_timeout_ms", F.lit(EPOCH_SESSION_MS))
     timeouts = members.groupBy("group", "member.member_id").agg(F.max(known_ms).alias("session_timeout_ms"))
     return rows.join(timeouts, ["group", "member_id"], "left").select("group", *Stay._fields)

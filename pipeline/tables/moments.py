@@ -1,7 +1,8 @@
-"""Moments at which the coordinator or the network was in trouble, for all groups together.
+"""Finds times at which the coordinator or the network was in trouble, from all groups together.
 
-Members of several groups were lost at once, or nobody could commit. A moment is the time of the last signs of life of
-members, not of their removal. For session timeouts of groups differ, and sessions begin anew after a broker's restart.
+At such a moment, members of several groups were lost, or nobody could commit. A moment is the time of the members' last
+signs of life, not the time of their removal. The reason is that session timeouts of groups differ, and that sessions
+begin anew after a broker's restart.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.ordered_columns import Ints
 
 Moments = list[tuple[int, int]]
-"""Pairs of start and end."""
+"""The moments, each with its start and its end in ms."""
 
 MOMENT: Final = "from_ms long, until_ms long"
 _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
 _NEIGHBOURS: Final = (-1, 0, 1)
-"""The number of steps of MOMENT_MS in a moment."""
+"""A moment consists of three steps of MOMENT_MS: one step, and the steps beside it."""
 _AROUND: Final = limits.AROUND_MS // limits.MOMENT_MS
 _STEPS: Final = 10
 """The number of steps in a period."""
 _DENSE: Final = 25
 _DENSE_PERIODS: Final = 3
-"""If so many steps of the last periods have a commit, a step without one is not by chance."""
+"""If _DENSE steps with commits lie within this many periods, a step without a commit is not by chance."""
 _NO_STEPS: Final[Ints] = np.empty(0, np.int64)
 
 
 def moments(walk: DataFrame, lost: DataFrame) -> DataFrame:
-    """One row: `moments`, in order. `walk`: rows of `commits.walked`.
+    """One row with the column `moments`, in the order of time. `walk`: rows of `commits.walked`.
 
-    `lost`: group and heard_ms of every member, its last sign of life; null: it was not lost.
+    `lost`: group and heard_ms of every member. For a lost member it is the last sign of life; for others it is null.
     """
     rows = unpacked(walk, "seen", SEEN).select("group", "steps").unionByName(lost, allowMissingColumns=True)
-    # a group has at most one number for each step, and one group is read after the other
+    # so all rows of a group are together, and the groups are read one after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")
     found = in_order.mapInArrow(_moments, from_arrow_schema(_MOMENTS))
-    # without any commit and any member there is no row at all
+    # without any commit and any member, the result has no row
     return found.agg(F.coalesce(F.first("moments"), F.array().cast(found.schema[0].dataType)).alias("moments"))
 
 
@@ -73,10 +74,10 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Losses:
-    """The moments at which members of many groups were last heard of: too many to be by chance.
+    """The moments at which members of many groups were last heard of: too many groups to be chance.
 
-    A group that loses members all the time loses some at any moment. It counts for less: by the share of the time
-    around in which it also loses members.
+    A group that loses members all the time loses some at any moment. Such a group counts for less. What it counts for
+    falls with the share of the time around the moment in which it also loses members.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Losses:
         self._weight: dict[int, float] = {}
 
     def add(self, heard: Sequence[int | None]) -> None:
-        """Add the members of a group: the last sign of life of each; None: it was not lost."""
+        """Add the members of a group: the last sign of life of each. It is None if the member was not lost."""
         self._groups += bool(heard)
         lost = Counter(heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None)
         steps = sorted(lost)
@@ -97,7 +98,7 @@ class Losses:
             self._weight[at] = self._weight.get(at, 0.0) + max(1 - share, 0.0)
 
     def found(self) -> Moments:
-        """The moments."""
+        """The moments that the added groups show."""
         least = max(limits.AT_ONCE, limits.AT_ONCE_SHARE * self._groups)
         return [
             ((at - 1) * limits.MOMENT_MS, (at + 2) * limits.MOMENT_MS)
@@ -112,7 +113,7 @@ class Silences:
     def __init__(self) -> None:
         self._steps = _NO_STEPS
         self._active: Counter[int] = Counter()
-        """How many groups committed in each period."""
+        """The number of groups that committed in each period."""
 
     def add(self, steps: Sequence[Sequence[int]]) -> None:
         """Add the steps in which a group committed."""
@@ -122,13 +123,13 @@ class Silences:
             self._active.update(np.unique(own // _STEPS).tolist())
 
     def found(self) -> Moments:
-        """The moments."""
+        """The moments that the added steps show."""
         at, last = self._steps[_DENSE:], self._steps[_DENSE - 1 : -1]
         first = self._steps[:-_DENSE]
         is_gap = (at - last - 1 >= limits.SILENCE_MS / STEP_MS) & (last - first <= _STEPS * _DENSE_PERIODS)
         found: Moments = []
         for before, after in zip(last[is_gap].tolist(), at[is_gap].tolist(), strict=True):
-            # a period and its neighbour on the same side
+            # on each side, a period and the period next to it
             then, now = before // _STEPS, after // _STEPS
             if self._busy(then - 1, then) and self._busy(now, now + 1):
                 found.append(((before + 1) * STEP_MS - limits.MOMENT_MS, after * STEP_MS))

@@ -1,7 +1,7 @@
 """The tables `rebalances` and `moves`.
 
-A rebalance is exact if `__group_events` has it, otherwise it is inferred from the offsets log. A move is a partition
-that got another owner in a rebalance.
+If `__group_events` has a rebalance, the row is exact. Otherwise the rebalance is inferred from the offsets log. A move
+is a partition that got another owner in a rebalance.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ LOST: Final = "lost"
 
 
 def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
-    """What happened to every partition in every rebalance, `kept` ones too, from rows of `generations.holders`.
+    """What happened to every partition in every rebalance, from rows of `generations.holders`.
 
-    * group, step (of the generation it led to), generation, topic, partition, kind
+    Partitions that were kept are included.
+
+    * group, step (of the generation after the rebalance), generation, topic, partition, kind
     * from_* and to_*: member_id and client_id
-    * time_ms; moved_ms: when it had its new owner
-    * idle_ms: (gained) the time since its last owner lost it; null: it never had one
-    * between_ms: the same time, if the rebalance before this one lost it and the group was not empty in between. That
-      is a cooperative second round
+    * time_ms; moved_ms: when the partition had its new owner
+    * idle_ms: (for kind gained) the time since the last owner lost the partition; null: it never had an owner
+    * between_ms: the same time, if the partition was lost in the rebalance before and the group was not empty since.
+      This is a second round of a cooperative group
 
     `takes` (`epoch_states.takes_of`) give these times to the ms, of moved partitions too.
     """
@@ -40,10 +42,10 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
         held_by = held_by.withColumns({"taken_ms": nothing, "paused_ms": nothing})
     else:
         held_by = held_by.join(takes, ["group", "log_offset", "topic", "partition"], "left")
-    # a static member that returns has another id and is the same owner
+    # a static member that returns has another member id, and is the same owner
     same = F.coalesce("instance_id", "member_id") == F.coalesce("was_instance_id", "was_member_id")
     adjacent = F.col("was_step") == F.col("step") - 1
-    # a record that is written again for a static member's new id is no rebalance
+    # a record that was written again for a static member's new id is no rebalance
     rebalanced = ~F.col("generation").eqNullSafe(F.col("previous_generation"))
     idle = F.col("start_ms") - F.col("was_end_ms")
     is_between = (F.col("was_step") == F.col("step") - 2) & (F.col("previous_count") > 0)
@@ -76,7 +78,10 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
 
 
 def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Rows of `changes` without `kept`. If no exact time is known, a moved partition paused as its rebalance did."""
+    """The rows of `changes` without kept partitions.
+
+    If the exact time is not known, a moved partition paused as long as its rebalance took.
+    """
     took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
     rows = changed.where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
     paused = F.when(F.col("kind") == MOVED, F.coalesce("idle_ms", "took_ms")).otherwise(F.col("idle_ms"))
@@ -87,7 +92,7 @@ _WHICH = ("group", "generation", "leader")
 
 
 def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Rebalances from rows of `inferred`, of `changes`, and of EVENTS if there are any."""
+    """Rows of the table `rebalances`, made from rows of `inferred`, of `changes`, and of EVENTS if they exist."""
     counts = _counts(changed)
     concluded = inferred.drop("gone").withColumns(
         {"source": F.lit(SOURCE_INFERRED), "reason": F.lit(None).cast("string")}
@@ -98,44 +103,43 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
         return _conform(concluded)
     concluded = with_epoch_events(concluded, event_rebalances.epoch_rows(events))
     exact = rebalance_rows(events).join(counts.select(*_KEY, "between", "between_ms"), _KEY, "left")
-    # the leader distinguishes generations with the same number, if the group was deleted and created again
+    # if a group was deleted and created again, generations with the same number have different leaders
     same = [exact[name].eqNullSafe(concluded[name]) for name in _WHICH]
     unknown = concluded.join(exact.select(*_WHICH), same[0] & same[1] & same[2], "left_anti")
     return _conform(exact.unionByName(unknown))
 
 
 _MAX_DELAYS = 3
-"""A rebalance of an empty group is delayed again whenever a member has joined meanwhile; seldom more often."""
+"""The usual limit of how often a rebalance is delayed. An empty group waits again if a member has joined meanwhile."""
 _SLACK_MS = 800
 _THREAD_MS = 20
 _AT_ONCE_MS = 400
-"""A first member gets its id and joins within this time. A join phase that is no longer did not wait."""
+"""A first member gets its id and joins within this time. If a join phase is not longer, the group did not wait."""
 _TIMER_MS = 4
-"""Timers of a broker are late by this."""
+"""Timers of a broker are late by up to this time."""
 _ROUND_MS = 100
 _KEY = ["group", "generation", "end_ms"]
 
 
 def _counts(changed: DataFrame) -> DataFrame:
-    """What happened to the partitions in each rebalance."""
+    """The number of partitions of each kind of change, for each rebalance."""
     kinds = [F.count_if(F.col("kind") == kind).alias(kind) for kind in (KEPT, MOVED, GAINED, LOST)]
     rows = changed.groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
     return rows.agg(*kinds, F.count("between_ms").alias("between"), F.sum("between_ms").alias("between_ms"))
 
 
 def _from_empty(rows: DataFrame) -> DataFrame:
-    """When the first member joined an empty group.
+    """The start of rebalances of empty groups: when the first member joined.
 
-    It joined as long before the end of the join phase as the broker waits for more members
-    (`group.initial.rebalance.delay.ms`). The broker waits once more for each such time in which a member joined; a
-    second member makes it twice. New groups show the delay: their first record (generation 0) is written when a member
-    joins.
+    The broker waits for more members for a fixed delay (`group.initial.rebalance.delay.ms`), and then the join phase
+    ends. It waits once more for each delay in which a member joined. So with a second member it waits twice. New groups
+    show the length of the delay: their first record (generation 0) is written when a member joins.
     """
     came = (F.col("members_before") == 0) & (F.col("members_after") > 0) & F.col("before_generation").isNotNull()
     came &= F.col("is_cooperative").isNotNull()  # KIP-848 groups do not wait for more members
     joined_ms, empty_ms = F.col("joined_ms"), F.col("start_earliest_ms")
     rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
-    # without the record of generation 0 the start of a new group is not known
+    # without the record of generation 0, nothing shows when a new group was created
     whole_ms = F.when(came & (empty_ms < joined_ms), joined_ms - empty_ms)
     is_new, is_alone = F.col("before_generation") == 0, F.col("members_after") == 1
     is_one = F.col("failed_attempts") == 0
@@ -149,7 +153,7 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     is_near = is_new & (whole_ms <= (_MAX_DELAYS + 1) * delay_ms)
     times = F.when(is_near, F.greatest(F.floor(whole_ms / delay_ms), F.lit(1))).otherwise(usual)
     most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MAX_DELAYS)))
-    # without the record of a new group (it was compacted away) nothing says when it was created
+    # without the record of a new group (it was compacted away), nothing shows when the group was created
     since_ms = F.when(whole_ms.isNotNull(), empty_ms)
     start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(since_ms, F.lit(0)))
     earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, since_ms)
@@ -167,11 +171,11 @@ def _from_empty(rows: DataFrame) -> DataFrame:
 
 
 def _conform(rows: DataFrame) -> DataFrame:
-    """The table's columns, with the paused time (the rules of whatif.costs).
+    """The table's columns, with the paused time (by the rules of whatif.costs).
 
-    In an eager group no member consumes from start to end. In a cooperative group, partitions that were given up in the
-    round before wait for their new owner. Partitions of members that left, and those without an owner, wait for the
-    whole rebalance. In KIP-848 groups the time of each partition is known.
+    In an eager group, no member consumes from the start to the end of a rebalance. In a cooperative group, partitions
+    that were given up in the round before wait for their new owner. The partitions of members that left, and those
+    without an owner, wait for the whole rebalance. In KIP-848 groups the paused time of each partition is known.
     """
     eager = F.col(KEPT) + F.col(MOVED) + F.col(GAINED)
     left = F.when(F.col("members_left") > 0, F.col(MOVED)).otherwise(0)
@@ -179,7 +183,7 @@ def _conform(rows: DataFrame) -> DataFrame:
     given_up_ms = F.when(F.col("is_cooperative"), F.col("between_ms"))
     paused = F.col("took_ms") * unread + F.coalesce(given_up_ms, F.lit(0))
     known = F.coalesce("between_ms", F.lit(0))
-    known = F.when(F.col(KEPT).isNotNull(), known)  # the events alone do not have it
+    known = F.when(F.col(KEPT).isNotNull(), known)  # if only the events have the rebalance, these times are not known
     paused = F.when(F.col("is_cooperative").isNull(), known).otherwise(paused)
     end_ms = F.col("end_ms")
     rows = rows.withColumns(

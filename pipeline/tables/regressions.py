@@ -1,7 +1,7 @@
-"""The table `regressions`: commits lower than the one before of the same group and partition, and why.
+"""The table `regressions`: commits lower than the commit before of the same group and partition, with the causes.
 
-A commit's record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md. Only a
-commit in a transaction says which producer made it.
+A commit's record does not say who sent it. So the cause is inferred, by the rules in docs/pipeline-tables.md. Only if a
+commit is in a transaction does the log say which producer made it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ ZOMBIE: Final = "zombie"
 SECOND_APPLICATION: Final = "second_application"
 RECREATED: Final = "topic_recreated"
 UNKNOWN: Final = "unknown"
-"""The cause in a group that never had members: its consumer went back, or a tool reset it.
+"""The cause in a group that never had members: its consumer went back, or a tool reset the offset.
 
-The log does not show which.
+The log does not show which of the two.
 """
 
 SERIES_MS: Final = 600_000
-"""Commits of two programs that are so near to each other are one incident."""
+"""If commits of two programs follow each other within this time, they are one incident."""
 _SERIES: Final = 3
-"""So many times the commits of a partition go back and return when two programs commit."""
+"""If two programs commit, the commits of a partition go back and return at least this many times."""
 _HAPPENING_MS: Final = 15_000
-"""Commits that go back within such a time, for one cause, are one incident."""
+"""Commits that go back within this time, for the same cause, are one incident."""
 _MOMENT_MS: Final = 3_000
 
 
 def fenced(transactions: DataFrame) -> DataFrame:
-    """The producers that newer ones of their transactional ids replaced, and when: PRODUCER, fenced_ms."""
+    """The producers that were replaced by newer ones of the same transactional id, and when: PRODUCER, fenced_ms."""
     rows = transactions.where(F.col("fenced_ms").isNotNull())
     return rows.groupBy(*PRODUCER).agg(F.min("fenced_ms").alias("fenced_ms"))
 
 
 def regressions(walk: DataFrame) -> DataFrame:
-    """Rows of the table `regressions` from those of `commits.walked`."""
+    """Rows of the table `regressions`, made from rows of `commits.walked`."""
     rows = unpacked(walk, "back", BACK)
-    # one request of one member is logged with one time
+    # all commits of one request are logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
     near = Window.partitionBy(*PLACE).orderBy("time_ms").rangeBetween(-SERIES_MS, SERIES_MS)
     rows = rows.select(
@@ -59,15 +59,16 @@ def regressions(walk: DataFrame) -> DataFrame:
 
 
 def _happenings(rows: DataFrame) -> DataFrame:
-    """One row for each incident, with its partitions; it names the partition that went farthest back.
+    """One row for each incident, with its partitions, and the partition that went back farthest.
 
-    An incident is what happened at one time for one cause. A second application is one incident while it lasts.
+    An incident is what happened at one time for one cause. A second application is one incident for as long as it
+    commits.
     """
     in_time = Window.partitionBy("group").orderBy("time_ms", "log_partition", "log_offset")
-    # a member that goes back on all its partitions may reach the very beginning of some
+    # a member that goes back on all its partitions may reach the start of some of them
     moment = F.sum(F.when(F.col("time_ms") - F.lag("time_ms").over(in_time) <= _MOMENT_MS, 0).otherwise(1))
     rows = rows.withColumn("moment", moment.over(in_time))
-    # not each partition of a second application continues for long
+    # not all partitions of a second application get commits for long
     of_empty = Window.partitionBy("group", "generation")
     is_second = F.count_if((F.col("cause") == SECOND_APPLICATION) & (F.col("members") == 0)).over(of_empty) > 0
     is_same = ~F.col("was_recreated")
@@ -78,7 +79,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
     rows = rows.withColumn(
         "cause", F.when(F.col("is_first") & is_same & (is_rewound > 0), REWIND).otherwise(F.col("cause"))
     )
-    # not each partition of a consumer without a group shows that it continued
+    # not all partitions of a consumer without a group show that the consumer continued
     went_on = F.col("is_alone") & (F.count_if((F.col("cause") == REWIND) & F.col("is_alone")).over(of_moment) > 0)
     as_others = went_on & F.col("cause").isin(RESET, UNKNOWN) & ~F.col("returns")
     rows = rows.withColumn("cause", F.when(as_others, REWIND).otherwise(F.col("cause")))
@@ -98,7 +99,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
         ),
     )
     one = F.struct("back", "from_offset", "to_offset", "time_ms", "log_offset", "member_id", "client_id", "generation")
-    # the farthest back counts; of equal ones the first
+    # the commit that went back farthest counts; if several went equally far, the first one counts
     farthest = F.struct("back", -F.col("log_offset"), -F.col("time_ms"))
     key = ["group", "cause", "happening"]
     places = rows.groupBy(*key, "topic", "partition").agg(
@@ -126,7 +127,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
 
 
 def _cause() -> Column:
-    """The first rule that holds; docs/pipeline-tables.md has the rules."""
+    """The cause by the first rule that applies. docs/pipeline-tables.md has the rules."""
     alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
     is_empty = F.col("members") == 0
     had_members = F.col("generation").isNotNull()

@@ -22,12 +22,12 @@ MEMBER_FACT: Final = pa.struct(
 """A member as a generation has it."""
 
 DEAD: Final = pa.list_(pa.struct(columns(f"{WHO}, last_ms long, end_ms long, partitions int")))
-"""Members whose session expired: last sign of life, end of the session, number of partitions."""
+"""The members whose session expired: the last sign of life, the end of the session, and the number of partitions."""
 
 BACKS: Final = structs(
     "topic string, partition int, commits long, from_offset long, to_offset long, back long, first_ms long"
 )
-"""Partitions whose commits went back: how many did, the farthest of them, and when the first one did."""
+"""Partitions whose commits went back: the number of these commits, the farthest one, and the time of the first one."""
 
 _PARTITION: Final = "group string, topic string, partition int"
 
@@ -160,7 +160,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         }.items()
     }
 )
-"""The columns of each table that always have a value; the others may be null. Written tables say so."""
+"""The columns of each table that always have a value; all others may be null. Written tables also have this fact."""
 
 _EVENT_WHO: Final = "member string, instance string, client_id string, host string"
 _TRIGGER: Final = pa.struct(columns(f"{_EVENT_WHO}, reason string"))
@@ -186,9 +186,9 @@ EVENT_FIELDS: Final = columns(
     longs=pa.map_(pa.string(), pa.int64()),
     moves=structs("topic string, kept int, moved int, gained int, lost int"),
 )
-"""The fields of docs/events.md that some table uses.
+"""The fields of docs/events.md that at least one table uses.
 
-Two have other names, because they differ between kinds. `members` of a rebalance_started and of an epoch is
+Some have another name here, because a field differs between kinds. `members` of a rebalance_started and of an epoch is
 `member_count`. `topics` is `topic_counts` (rebalance_completed) or `topic_partitions` (deleted offsets).
 """
 
@@ -199,14 +199,14 @@ EVENTS: Final = pa.schema(
         ("value", pa.string()),
     ]
 )
-"""A row of `__group_events`; `value` is its JSON, unchanged."""
+"""A row of `__group_events`. `value` is the unchanged JSON of the event."""
 
 
 def conform(rows: DataFrame, name: str) -> DataFrame:
-    """Rows that have the columns of a table, in the order and with the types of that table.
+    """The rows with the columns of a table, in the order and with the types of that table.
 
     Raises KeyError for an unknown table, AnalysisException (Spark's) for a missing column.
     """
     wanted = from_arrow_schema(TABLES[name])
-    # as text: a column that is an object costs eight calls into Java
+    # the expression is a text, because a column object costs eight calls into Java
     return rows.selectExpr(*(f"cast(`{one.name}` as {one.dataType.simpleString()}) as `{one.name}`" for one in wanted))

@@ -1,6 +1,6 @@
-"""What the commits of a partition show for the table `stalls`: its status over time, and possible stalls.
+"""What the commits of a partition show for the table `stalls`: its status over time, and possible stalls. With numpy.
 
-With numpy, over the commits of a partition: some commits, each with the window before it. `stalls` judges the
+Only some commits of a partition are checked. Each is checked with a window of the commits before. `stalls` judges the
 candidates.
 """
 
@@ -28,63 +28,66 @@ from muster.pipeline.tables.ordered_columns import (
 from muster.pipeline.tables.topic_ends import Marks, Reach, with_ends
 
 LONG: Final = 50
-"""So many commits show how far apart they usually are."""
+"""This many commits show the usual time between two commits."""
 WINDOW: Final = 10
-"""A window has so many commits of a partition."""
+"""The number of commits in a window."""
 MIN_DISTANCE_MS: Final = 1_000
-"""Of the commits within one such span of time the last one counts."""
+"""In each span of this length, only the last commit of a partition is checked."""
 
 
 class Thinned(NamedTuple):
-    """The commits that are checked. A life is a partition of a group from one deletion to the next."""
+    """The commits that are checked.
+
+    A life is the time of a group's partition from one deletion of its offset to the next.
+    """
 
     rows: Ints
-    """Their places among all commits."""
+    """The indexes of the checked commits among all commits."""
     life: Parts
     gone_ms: Column
-    """When the life was ended, in the last commit of a life that was."""
+    """The end of the life, if it ended, for the last commit in a life. It is missing for others."""
 
 
 class Windows(NamedTuple):
-    """Each checked commit with the facts of its window."""
+    """The checked commits with the facts of their windows. Each field has one value for each checked commit."""
 
     commits: Ints
     """The number of commits in the window."""
     first_ms: Ints
     least: Column
-    """The smallest offset."""
+    """The smallest offset in the window."""
     most: Column
-    """The largest offset."""
+    """The largest offset in the window."""
     lags: Ints
-    """The number of commits with a known lag."""
+    """The number of commits in the window whose lag is known."""
     least_lag: Column
-    """The smallest lag."""
+    """The smallest lag in the window."""
     shrinks: Ints
-    """The number of steps in which the lag got smaller."""
+    """The number of steps in the window in which the lag got smaller."""
     longest_ms: Column
-    """The longest step."""
+    """The longest time between two commits in the window."""
     calm_ms: Column
-    """The mean time between two of the last LONG commits; None: too few commits.
+    """The mean time between the last LONG commits. It is missing if there are fewer commits.
 
     While a group restarts, commits come more often than usual, and fill a window.
     """
     silence_ms: Column
-    """The longest time between two commits of one member so far.
+    """The longest time between two commits of the same member so far.
 
     A restart makes more commits than a window has, all soon after each other.
     """
     next_ms: Column
-    """When the next commit came; None: it is the last one."""
+    """When the next commit came. It is missing if this commit is the last one."""
     next_end: Column
-    """The end of the log when the next commit came."""
+    """The end of the topic's log when the next commit came."""
     is_run_start: Mask
-    """Whether the commit is the first one of a run with the same offset."""
+    """Whether the commit is the first one of a run of commits with the same offset."""
     is_run_end: Mask
-    """Whether the commit is the last one of the run."""
+    """Whether the commit is the last one of its run."""
     run_ms: Ints
     """When the first commit of the run came."""
     run_commits: Ints
-    """The number of commits of the run so far."""
+    """The number of commits in the run up to this commit."""
 
 
 def thinned(commits: CommitRows) -> Thinned:
@@ -106,7 +109,7 @@ def reach_of(commits: CommitRows, few: Thinned, marks: Marks) -> Reach:
 
 
 def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
-    """See Windows."""
+    """The facts of the window of each checked commit."""
     rows, life = few.rows, few.life
     time_ms, offset = known(commits.time_ms[rows]), commits.offset.at(rows)
     least, most, _ = life.within(offset, 1 - WINDOW, 0)
@@ -153,20 +156,21 @@ GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 """The statuses, the worst last."""
 
 SETTLE_MS: Final = 100_000
-"""A consumer that had read everything has so long to commit what was written after."""
+"""A consumer that had read all records has this long to commit what was written after."""
 SPAN_MS: Final = 10_000
-"""Progress of members is recorded in spans of this length."""
+"""The progress of members is recorded in spans of this length."""
 STILL_MS: Final = 2 * SPAN_MS
-"""The commits of a partition stand still at least so long before that is reported.
+"""A partition's commits must stand still for at least this time before a stall is reported.
 
-That holds if its owner makes progress otherwise: it shows signs of life in the second half of that time.
+This time is enough if the partition's owner makes progress with other partitions. It must show progress in the second
+half of the time.
 """
 USUAL_GAPS: Final = 5
-"""A partition must also stand still for so many of its usual intervals between commits."""
+"""A partition must also stand still for this many of its usual times between commits."""
 LONGEST_GAPS: Final = 1.5
-"""A partition must also stand still for so many times the longest interval of its last commits.
+"""A partition must also stand still for this many times the longest time between its last commits.
 
-If the owner is silent, the longest interval of any member so far counts.
+If the owner is silent, the longest time between two commits of any member so far counts too.
 """
 
 _PLACE: Final = "group string, log_partition int, topic string, partition int, member_id string, client_id string"
@@ -176,7 +180,7 @@ INTERVAL: Final = pa.schema(
         "status int, first_offset long"
     )
 )
-"""Commits of one status after each other; `status` by its number in GRADES."""
+"""A run of commits with one status. `status` is the status's number in GRADES."""
 CANDIDATE: Final = pa.schema(
     columns(
         f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
@@ -184,16 +188,16 @@ CANDIDATE: Final = pa.schema(
         "run_commits int, is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
-"""A time in which a partition may have stalled, `from_ms` to `to_ms`, after a commit, with its window.
+"""A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
 
-The window has the facts of `Windows` and `topic_ends.Reach`; `is_last`: the commit is the last of its life.
+The window has the facts of `Windows` and `topic_ends.Reach`. `is_last`: the commit is the last one of its life.
 """
 MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
-"""When a member made progress: in each span of time first and last."""
+"""When a member made progress: the first and the last time in each span."""
 
 
 def stall_candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
-    """Rows of INTERVAL (`interval`), CANDIDATE (`candidate`) and MEMBER_COMMITS (`member_commits`)."""
+    """Rows of INTERVAL (named `interval`), CANDIDATE (`candidate`) and MEMBER_COMMITS (`member_commits`)."""
     status = _status(commits, few, windows)
     return {
         "interval": _intervals(commits, few, reach, windows, status),
@@ -203,7 +207,7 @@ def stall_candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: W
 
 
 def _status(commits: CommitRows, few: Thinned, windows: Windows) -> Ints:
-    """The status after a commit, if the partition does not stall; by its number in GRADES."""
+    """The status after each commit if the partition does not stall, as a number in GRADES."""
     full = windows.commits == WINDOW
     never_shrank = (windows.lags == WINDOW) & (windows.least_lag.values > 0) & (windows.shrinks == 0)
     is_behind = full & never_shrank & (windows.least.values < windows.most.values)
@@ -224,7 +228,7 @@ def _places(commits: CommitRows, rows: Ints) -> dict[str, object]:
 
 
 def _intervals(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, status: Ints) -> pa.StructArray:
-    """Commits of one status after each other as one row. Status OK is reported of the end only."""
+    """The runs of commits with one status. The status OK is only reported at the end of the log."""
     life = few.life
     is_last = life.rows == life.last
     start, _ = life.latest(begins(known(status)) | (life.rows == life.first))
@@ -291,8 +295,8 @@ def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Window
 def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, from_ms: Ints, to_ms: Ints) -> Mask:
     """Whether a partition may have stalled after a commit.
 
-    Its owner, and the other commits of this member, can only exclude some of these times. `stalls.is_long` decides for
-    one time, with what is known then.
+    The times of owners and the other commits of the member can only exclude some of these stalls. `stalls.is_long`
+    decides for one time, with all facts.
     """
     beyond = reach.beyond_ms
     mean_ms = (commits.time_ms[few.rows] - windows.first_ms) / np.maximum(windows.commits - 1, 1)
@@ -309,7 +313,7 @@ def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
 
 
 def _member_commits(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
-    """The progress of each member of a group; no member counts as a member too."""
+    """The progress of each member of a group. Commits without a member count as those of one more member."""
     rows = few.rows[windows.is_run_start]
     group, member = commits.group.at(rows), commits.member_id.at(rows)
     time_ms = commits.time_ms[rows]

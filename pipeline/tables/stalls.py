@@ -1,6 +1,6 @@
 """The table `stalls`: the progress of each partition's commits, by the rules of LinkedIn's Burrow.
 
-docs/pipeline-tables.md has the rules; the window slides over the whole history. If the ends of the topics are not
+docs/pipeline-tables.md has the rules. The window slides over the whole history. If the ends of the topics are not
 known, only REWIND is checked, and `lag_known` is false.
 """
 
@@ -33,13 +33,13 @@ from muster.pipeline.tables.stall_candidates import (
 )
 
 REPEATS_MS: Final = 60_000
-"""A stall lasts so long if the partition commits the same offset again and again, and nothing else."""
+"""The least length of a stall in which only the same offset of the partition is committed, several times."""
 _AGAIN: Final = 4
-"""So many commits of the same offset are again and again."""
+"""This many commits of the same offset count as several times."""
 
 Row = dict[str, Any]
 Times = tuple[int | None, int | None]
-"""From when to when; None: still."""
+"""The time (from, to) in which a partition had an owner. None as the end: it still has this owner."""
 
 
 def stalls_of(
@@ -48,10 +48,11 @@ def stalls_of(
     member_commits: Mapping[str | None, Sequence[int]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
 ) -> Iterator[Row]:
-    """Rows of the table `stalls` of one group (with `log_partition` besides).
+    """Rows of the table `stalls` of one group (with the column `log_partition` too).
 
-    They are made of its INTERVALs, and of the rows of CANDIDATE that are stalls. `member_commits`: when each member
-    made progress, in order. `owned`: when each partition had an owner; None: the last committer still has it.
+    They are made from the group's INTERVALs, and from the rows of CANDIDATE that are stalls. `member_commits`: when
+    each member made progress, in the order of time. `owned`: when each partition had an owner; None: the last committer
+    still has the partition.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
     rows += (found for one in candidates if (found := _stall(one, member_commits, owned)) is not None)
@@ -61,9 +62,9 @@ def stalls_of(
 def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
-    None: it was no stall. If the owner makes progress with other partitions, STILL_MS are enough. If not, nobody may
-    have written, or the coordinator may have been away. If the partition commits this same offset again and again, it
-    needs REPEATS_MS. If its owner is silent, it needs SETTLE_MS.
+    The result is None if it was no stall. If the owner makes progress with other partitions, STILL_MS are enough.
+    Otherwise perhaps nobody wrote records, or the coordinator was away. Then REPEATS_MS are needed if the partition
+    commits this same offset several times, and SETTLE_MS if its owner is silent.
     """
     continues = _makes_progress(member_commits.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
     if owned is not None:
@@ -91,19 +92,19 @@ def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: 
 
 
 def _makes_progress(times: Sequence[int], from_ms: int) -> bool:
-    """Whether the member made progress, with any partition, from then until SPAN_MS later."""
+    """Whether the member made progress, with any partition, within SPAN_MS after `from_ms`."""
     place = bisect_left(times, from_ms)
     return place < len(times) and times[place] <= from_ms + SPAN_MS
 
 
 def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
-    """Only the longest time in which the partition had an owner; None: it is too short.
+    """The longest part of the time in which the partition had an owner. None: this part is too short.
 
-    Groups that never had members are not changed.
+    For groups that never had members, it is the whole time.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     if one["generation"] is not None:
-        # of equal times the later one counts, and a time that is over before one that is not
+        # of equally long parts the later one counts, and a part that is over before one that is not
         best: tuple[int, int, bool, int] | None = None
         for had_ms, gave_ms in owned:
             if had_ms is None or had_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
@@ -118,18 +119,19 @@ def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
 
 
 def is_long(one: Row, wanted_ms: int | None) -> bool:
-    """Whether a partition stalled from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals.
+    """Whether a partition stalled from `from_ms` to `to_ms`.
 
-    Or its owner was silent for SETTLE_MS, which is all that counts if `wanted_ms` is None.
+    The stall must last for `wanted_ms`, and for some of the partition's usual times between commits. Or its owner was
+    silent for SETTLE_MS. If `wanted_ms` is None, only this counts.
     """
-    # while a group restarts, commits come more often than usual: before, there was so long a gap without a stall
+    # while a group restarts, commits come more often than usual. A gap that was usual before the restart is no stall
     mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * (one["longest_ms"] or 0))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     surely_ms = to_ms - max(from_ms, one["beyond_ms"])
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True
-    # often only the last moment of a topic's end is known
+    # often only the last known end of a topic shows that the partition is behind
     only_last = one["is_last"] and one["not_beyond_ms"] is None
     silent_ms = to_ms - from_ms if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
@@ -139,7 +141,7 @@ def is_long(one: Row, wanted_ms: int | None) -> bool:
 def _is_unread(one: Row) -> bool:
     """Is there surely an unread record?
 
-    One record may be the end of a transaction, which no application reads, if nothing was written after it.
+    A single record may be the end of a transaction, which no application reads, if nothing was written after it.
     """
     is_written = one["is_last"] and one["end_ms"] is not None and one["end_ms"] - one["from_ms"] >= STILL_MS
     lag = _lag(one)
@@ -151,7 +153,10 @@ def _lag(one: Row) -> int | None:
 
 
 def _with_group(rows: list[Row]) -> Iterator[Row]:
-    """A stall at the end is not OK; the worst status of a group's partitions is the group's."""
+    """Rows with the status of their group: the worst status of its partitions at the end of the log.
+
+    A partition that stalls at the end has no row with status OK at the end.
+    """
 
     def place(row: Row) -> tuple[int, str, int]:
         return row["log_partition"], row["topic"], row["partition"]
@@ -168,7 +173,7 @@ _OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms:
 
 
 def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
-    """Rows of the table `stalls` from those of `commits.walked`.
+    """Rows of the table `stalls`, made from rows of `commits.walked`.
 
     `owned`: the table `ownership`; None: the last committer still has the partition.
     """

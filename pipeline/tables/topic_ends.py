@@ -1,8 +1,8 @@
 """The ends of the topics' logs beside commits: how far the log reached then, and when it passed the offset.
 
-A row of ends says from when on the log reached at least this end. Several ends of a partition are its history; the
-largest offset is the latest known end. For these partitions commits of other groups are history too: no group reads
-records that do not exist yet.
+A row of ends says from when on the log reached at least this end. The ends of a partition are its history, and the
+largest offset is the latest known end. For partitions with known ends, commits of other groups are history too: no
+group reads records before they exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.pipeline.tables.ordered_columns import LARGEST, Column, Ints, Parts,
 
 
 class Ends(NamedTuple):
-    """Rows of `ends`, by partition: the number of the topic's partition, how far it reached, and from when on."""
+    """Rows of `ends` as arrays: the number of the topic's partition, how far its log reached, and from when on."""
 
     topic: Ints
     end_offset: Ints
@@ -23,28 +23,30 @@ class Ends(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The known ends beside each commit. All is missing if no end of its partition is known."""
+    """The known ends beside each commit. All fields are missing if no end of the commit's partition is known."""
 
     end_then: Column
-    """How far the log reached at least when the commit was made."""
+    """How far the log reached, at least, when the commit was made."""
     beyond_ms: Column
-    """From when on the log surely reached beyond the committed offset; missing: it never did, as far as known."""
+    """From when on the log surely reached beyond the committed offset. It is missing if no such time is known."""
     not_beyond_ms: Column
-    """The last time at which it surely did not; missing: no such time is known."""
+    """The last time at which the log surely did not reach beyond the committed offset. It is missing if no such time is
+    known.
+    """
     end_offset: Column
     """The latest known end of the log."""
     end_ms: Column
-    """Since when the log has this end."""
+    """From when on the log has this latest known end."""
 
 
 class Marks(NamedTuple):
-    """The ends of partitions, each offset once, ascending."""
+    """The ends of partitions. Each offset is in it once, and offsets rise."""
 
     topic: Ints
     end_offset: Ints
     time_ms: Ints
     below_ms: Column
-    """The last time at which the log was known to end lower."""
+    """The last time at which the end of the log was known to be lower."""
 
 
 def marks_of(ends: Ends) -> Marks:
@@ -60,7 +62,7 @@ def marks_of(ends: Ends) -> Marks:
 def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
     """The largest known end of each partition, and since when it is known."""
     end_offset, end_ms = nothing(topics), nothing(topics)
-    # ascending: the last end that is written counts
+    # offsets rise, so the largest end is written last and stays
     for column, values in ((end_offset, marks.end_offset), (end_ms, marks.time_ms)):
         column.values[marks.topic] = values
         column.valid[marks.topic] = True
@@ -68,7 +70,7 @@ def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
 
 
 def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
-    """The known ends beside each of these commits. `topic`: the number of its partition, from 0 on."""
+    """The known ends beside each of these commits. `topic`: the number of the topic's partition, from 0 on."""
     rows = len(topic)
     if not rows or not len(marks.topic):
         return Reach(*(nothing(rows) for _ in Reach._fields))
@@ -80,7 +82,7 @@ def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
     offsets = np.concatenate((marks.end_offset, offset))
     is_commit = np.arange(len(both)) >= len(marks.topic)
     reached = _reached(both, times, offsets, is_commit)[len(marks.topic) :]
-    # commits beyond the end (of a log that was created again, or by hand) prove nothing
+    # a commit beyond the end proves nothing: the log was created again, or somebody set the offset by hand
     proven = Column(times, latest.valid[both] & (offsets <= latest.values[both]))
     above_ms, next_mark = _above(both, offsets, proven, np.where(is_commit, -1, np.arange(len(both))))
     above_ms = above_ms.at(np.arange(len(marks.topic), len(both)))
@@ -103,7 +105,7 @@ def _reached(topic: Ints, times: Ints, offsets: Ints, is_commit: np.ndarray) -> 
 
 
 def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Column, Ints]:
-    """Of higher offsets in the partition: when the first of them was proven, and the lowest mark (-1: none)."""
+    """The first time that proves a higher offset in the partition, and the lowest mark above (-1: none)."""
     # the largest and the smallest long have no neighbours
     height = np.clip(offsets, 1 - LARGEST, LARGEST - 1)
     downwards = sorted_rows(topic, -height)
@@ -111,7 +113,7 @@ def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Colu
     level = Parts(begins(known(topic[downwards]), known(height[downwards])))
     least = parts.min_so_far(proven.at(downwards))
     lowest, is_there = parts.latest(mark[downwards] >= 0)
-    # the rows of one height use what is above all of them
+    # the rows with one offset use the values of all rows with higher offsets
     higher = np.maximum(level.first - 1, 0)
     has_higher = level.first > parts.first
     above, next_mark = nothing(len(topic)), np.full(len(topic), -1, np.int64)

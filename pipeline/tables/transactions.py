@@ -1,8 +1,8 @@
 """The table `transactions`: each transaction of each transactional id, with its offsets and groups.
 
-`__transaction_events` has the transactions, or else `__transaction_state`. From an offsets log alone they are known by
-producer. Spark sends all records of an id, and then all of a producer, to one task. Python puts them together
-(`transaction_records`, `transaction_offsets`).
+The transactions come from `__transaction_events`, or else from `__transaction_state`. From an offsets log alone,
+transactions are known by producer. Spark sends all records of an id, and then all of a producer, to one task. Python
+joins them into rows (`transaction_records`, `transaction_offsets`).
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ _MALFORMED: Final = TABLES["malformed"]
 
 
 class TransactionInputs(NamedTuple):
-    """The inputs about transactions; None: the source has none.
+    """The inputs about transactions. An input is None if the source does not have it.
 
     * `states`, `events`: raw rows (schema.RAW) of the two topics
+
     * `parts`: rows of sources.transactions.PARTS
+
     * `counts`: rows of COUNTS
-    * `of_groups`: only transactions that concern a known group
+
+    * `of_groups`: whether only transactions with a known group are wanted
     """
 
     states: DataFrame | None = None
@@ -73,7 +76,10 @@ NOTHING: Final = TransactionInputs()
 
 
 def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
-    """Rows of the table. `none`: any DataFrame: its session makes a table without rows if there is no input."""
+    """Rows of the table.
+
+    `none`: any DataFrame. Without inputs, its session makes a table without rows.
+    """
     pieces = [one for one in (_of_ids(inputs), _tagged(inputs.parts, _PART), _tagged(inputs.counts, _COUNT))
               if one is not None]  # fmt: skip
     if not inputs.there:
@@ -89,7 +95,7 @@ def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
 
 
 def counts_of(events: DataFrame) -> DataFrame:
-    """Rows of COUNTS from those of `__group_events` (tables.schema.EVENTS)."""
+    """Rows of COUNTS, made from rows of `__group_events` (tables.schema.EVENTS)."""
     kinds = transaction_offsets.KINDS
     schema = "producer_id bigint, first_epoch int, last_epoch int, transactions int, offsets bigint"
     counted = events.where(F.col("kind").isin(*kinds)).withColumn("told", F.from_json("value", schema))
@@ -99,7 +105,7 @@ def counts_of(events: DataFrame) -> DataFrame:
 
 
 def malformed_transactions(inputs: TransactionInputs) -> DataFrame | None:
-    """Unreadable rows of both topics, as rows of the table `malformed`. It is None without these topics."""
+    """The unreadable rows of both topics, as rows of the table `malformed`. It is None without these topics."""
     found: DataFrame | None = None
     for raw in (inputs.states, inputs.events):
         if raw is not None:
@@ -108,7 +114,7 @@ def malformed_transactions(inputs: TransactionInputs) -> DataFrame | None:
     return found
 
 
-# ---- all records of a transactional id
+# ---- all records of one transactional id
 
 _ROW: Final = "row"
 _PART: Final = "part"
@@ -120,7 +126,7 @@ _MADE: Final = pa.schema(
         *columns("partition int, group string, first_epoch int, last_epoch int, counted int, time_ms long"),
     ]
 )
-"""Rows of the table as far as the id shows (`what` is _ROW), and rows about offsets (_PART, _COUNT)."""
+"""Rows of the table, as far as the id's records show them (`what` is _ROW). Also rows about offsets (_PART, _COUNT)."""
 
 
 def _of_ids(inputs: TransactionInputs) -> DataFrame | None:
@@ -132,13 +138,16 @@ def _of_ids(inputs: TransactionInputs) -> DataFrame | None:
     if rows is None:
         return None
     rows = rows.where(F.col("transactional_id").isNotNull())
-    # the state first: its topic's name is the greater one
+    # rows of the state topic come first, because its name is the greater one
     rows = rows.repartition("transactional_id").sortWithinPartitions("transactional_id", F.desc("topic"), "offset")
     return rows.mapInArrow(_by_id, from_arrow_schema(_MADE))
 
 
 def _id_of_state() -> Column:
-    """The id in a key of `__transaction_state`: after its type and the id's length, both of two bytes."""
+    """The transactional id in a key of `__transaction_state`.
+
+    It stands after the type and the id's length, both of two bytes.
+    """
     return F.expr("try_cast(substring(key, 5) as string)")
 
 
@@ -178,7 +187,7 @@ def _state(row: Mapping[str, Any]) -> Logged | None:
 
 
 def _shown(row: Row) -> Row:
-    """A row with the columns of the table."""
+    """A row in the form of the table's columns."""
     topics = row.get("topics")
     start_ms, ending_ms, end_ms = row["start_ms"], row.get("ending_ms"), row.get("end_ms")
     listed = None if topics is None else [
@@ -192,7 +201,7 @@ def _shown(row: Row) -> Row:
     }
 
 
-# ---- all of a producer
+# ---- all rows of one producer
 
 
 def _tagged(rows: DataFrame | None, what: str) -> DataFrame | None:
@@ -227,7 +236,7 @@ def _as_sets(topics: Any) -> dict[str, set[int]] | None:
     return None if topics is None else {one["topic"]: set(one["partitions"]) for one in topics}
 
 
-# ---- what cannot be read
+# ---- rows that cannot be read
 
 
 def _malformed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""At most one sentence of advice for a group, from its own what-if. Pure; docs/pipeline-what-if.md has the rules."""
+"""At most one sentence of advice for a group, from its own what-if. Pure. docs/pipeline-what-if.md has the rules."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ UNSURE: Final = {EVENTS: 0.05, LOG: 0.20}
 LEAST_SHARE: Final = 0.10
 """A gain below this share of the real time does not count."""
 CALMER_SHARE: Final = 0.25
-"""If no unread time is spared, a setting must spare this share of the rebalances."""
+"""If a setting spares no unread time, it must spare this share of the rebalances."""
 LEAST_REBALANCES: Final = 2
-"""A setting must spare so many rebalances."""
+"""A setting must spare at least this many rebalances."""
 MAX_FOR_COMPANY: Final = 0.20
-"""The unread time may grow by this share if an empty group is to wait for more members."""
+"""If an empty group is to wait for more members, the unread time may grow by this share."""
 LONGEST_DELAY_MS: Final = 10_000
-"""No longer wait is advised."""
+"""A longer delay than this is never advised."""
 NEARLY: Final = 0.8
-"""A setting that gains this share of the best gain, and changes less, is advised instead."""
+"""Of the settings that gain at least this share of the best gain, the one that changes least is advised."""
 
 
 class Advice(NamedTuple):
-    """One setting that would have helped a group. Times are partitions times ms."""
+    """A setting that would have helped a group. Times are summed over the partitions (partitions times ms)."""
 
     setting: Setting
     spared: int
-    """The spared rebalances."""
+    """The number of spared rebalances."""
     gain_ms: int
-    """The spared unread time, less the dead time that the setting adds."""
+    """The spared unread time, minus the dead time that the setting adds."""
     unread_ms: int
     """The real unread time."""
     uncertainty_ms: int
@@ -46,7 +46,7 @@ class Advice(NamedTuple):
 
 
 def advice(history: History, found: Comparison) -> Advice | None:
-    """The setting that would have helped most. It is None if no gain is sure, or each is too small."""
+    """The setting that would have helped most. It is None if no gain is sure, or each gain is too small."""
     if found.fidelity.withheld or _is_at_rest(history):
         return None
     uncertainty_ms = _uncertainty_ms(found)
@@ -63,32 +63,35 @@ def advice(history: History, found: Comparison) -> Advice | None:
 
 
 def _is_at_rest(history: History) -> bool:
-    """Did the group only form, stop on purpose, and form again?"""
+    """Did the group do no more than form, stop on purpose, and form again?"""
     formed = len(history.emptied) + (history.given is None)
     return len(history.generations) - formed < LEAST_REBALANCES
 
 
 def _only_formed(history: History) -> bool:
-    """The same, if members joined, or stopped, one after the other: each began a rebalance of its own."""
+    """Does all but one rebalance belong to forming and stopping?
+
+    Here each join or departure may begin its own rebalance.
+    """
     return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
 
 
 class _Gain(NamedTuple):
-    """What a setting would have spared. Times are partitions times ms."""
+    """What a setting would have spared. Times are summed over the partitions (partitions times ms)."""
 
     setting: Setting
     figures: Figures
     spared: int
-    """The spared rebalances."""
+    """The number of spared rebalances."""
     gain_ms: int
     unread_ms: int
     """The real unread time."""
     is_gain: bool
     """Whether the spared unread time is large enough, and not by chance."""
     least: float
-    """The number of rebalances that a setting must spare if it spares no unread time."""
+    """The number of rebalances that the setting must spare if it spares no unread time."""
     most_ms: float
-    """How much the unread time may grow in that case."""
+    """By how much the unread time may grow in that case."""
 
     @property
     def is_calmer(self) -> bool:
@@ -100,19 +103,19 @@ def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int)
     figures, setting, actual = row.figures, row.setting, found.actual
     if figures is None or not _changes(setting) or not _may_be_advised(setting, history):
         return None
-    # what the replay of the real settings spares already is no gain of a setting
+    # a setting does not gain what the replay of the real settings already spares
     base, unfaithful = found.played or actual, 1 - found.fidelity.share
-    # work does not stop in epochs of the consumer protocol, nor in short cooperative rounds: they are not compared
+    # in epochs of the consumer protocol and in short cooperative rounds, work does not stop. So these are not compared
     is_alike = setting.protocol is None and (setting.assignor is None or not is_cooperative(setting.assignor))
     spared = min(actual.rebalances, base.rebalances) - figures.rebalances
     spared = spared if is_alike else 0 if setting.protocol else max(spared, 0)
     unread_ms = _unread_ms(actual, setting)
     gain_ms = min(unread_ms, _unread_ms(base, setting)) - _unread_ms(figures, setting)
-    # dead members might have had fewer partitions then: that is luck
+    # by chance, dead members might have had fewer partitions in the replay
     silent_ms = max(base.silent_partition_ms - figures.silent_partition_ms, 0)
     gain_ms -= min(silent_ms, _chance_ms(history)) if gain_ms > 0 else 0
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
-    # not every log shows how long a group waited for its first members: only fewer rebalances count
+    # not every log shows how long a group waited for its first members. So for this setting only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
     least = max(LEAST_REBALANCES, CALMER_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
     most = LEAST_SHARE if setting.initial_delay_ms is None else MAX_FOR_COMPANY
@@ -129,7 +132,7 @@ def _helps(one: _Gain, history: History, actual: Figures, uncertainty_ms: int) -
 
 
 def unadvised(history: History, found: Comparison) -> str:
-    """Why there is no advice for a group, in words that follow *nothing is advised:*."""
+    """Why no advice is given for a group, in words that follow *nothing is advised:*."""
     if found.fidelity.withheld:
         return found.fidelity.why or "its history cannot be played again"
     if _is_at_rest(history):
@@ -141,7 +144,7 @@ def unadvised(history: History, found: Comparison) -> str:
         return "none of the settings that were played is one for it"
     calmest = max(some, key=lambda one: (one.spared, one.gain_ms), default=None)
     if calmest is not None and calmest.spared >= calmest.least:
-        # of the settings that spare as much, the one that costs least
+        # of the settings that spare equally many rebalances, the one that costs least is named
         return (
             f"{_change(calmest.setting, history)} would have spared {calmest.spared:,} of "
             f"{plural(found.actual.rebalances, 'rebalance')}, but left partitions unread for "
@@ -170,11 +173,11 @@ def _uncertainty_ms(found: Comparison) -> int:
 def _may_be_advised(setting: Setting, history: History) -> bool:
     """Whether a setting may be advised: the history must show its effect.
 
-    Another way to deploy is not advised for what was stopped on purpose.
+    Another way to deploy is not advised if members were stopped on purpose.
     """
     if setting.heartbeat_interval_ms is not None and history.source == LOG:
         return False  # nobody knows how often members sent heartbeats
-    # no log has the pauses that a shorter timeout would have ended needlessly
+    # a shorter timeout would have ended pauses needlessly, and no log has them
     for asked_ms, real_ms in (
         (setting.session_timeout_ms, [one.session_timeout_ms for one in history.stays]),
         (setting.rebalance_timeout_ms, [one.rebalance_timeout_ms for one in history.stays]),
@@ -182,46 +185,49 @@ def _may_be_advised(setting: Setting, history: History) -> bool:
         if asked_ms is not None and asked_ms < max(real_ms, default=0):
             return False
     if setting.protocol == history.protocol:
-        return False  # the group has it already
+        return False  # the group already has this protocol
     if setting.rebalance_timeout_ms is None and _is_slow(history):
-        return False  # nothing else helps a member that does not poll in time
+        return False  # no other setting helps a member that does not poll in time
     delay_ms = setting.initial_delay_ms
     if delay_ms is not None and not history.initial_delay_ms < delay_ms <= LONGEST_DELAY_MS:
-        return False  # the cost of a formation is wanted: others shall join meanwhile
+        return False  # a forming group waits on purpose, so that other members can join
     had = {one.protocol for one in (history.given, *history.generations) if one is not None}
     if any(map(is_cooperative, had)) and setting.assignor is not None and not is_cooperative(setting.assignor):
-        return False  # all would stop, to spare the second rounds
+        return False  # in each rebalance all members would stop, only to spare the second rounds
     if history.protocol == CONSUMER and (setting.protocol or setting.assignor not in (None, *ON_THE_SERVER)):
-        return False  # nobody returns to the protocol in which all members stop, nor to its strategies
+        return False  # nobody returns to the protocol in which all members stop, or to its strategies
     return setting.deploy is None or not (history.emptied or _died(history))
 
 
 def _died(history: History) -> bool:
-    """Did most departed members die? Then it was no deploy that could be made in another way."""
+    """Did at least half of the departed members die? If so, there was no deploy that could be done in another way."""
     gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(one.end == EXPIRED for one in gone) >= max(len(gone), 1)
 
 
 def _is_slow(history: History) -> bool:
-    """Did most members that left do so because they had not polled in time?"""
+    """Did at least half of the departed members leave because they had not polled in time?"""
     gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
 
 
 def _chance_ms(history: History) -> int:
-    """The effect if each dead member had one partition less; of several deaths some had one more."""
+    """How much unread time chance may spare.
+
+    If each dead member has one partition more or less, this is the usual sum of all differences.
+    """
     dead = [one for one in history.stays if one.end == EXPIRED and one.end_ms is not None and one.heard_ms is not None]
     return round(sqrt(sum(((one.end_ms or 0) - (one.heard_ms or 0)) ** 2 for one in dead)))
 
 
 def _unread_ms(figures: Figures, setting: Setting) -> int:
-    """Without formations, which are no trouble, unless the setting changes their length."""
+    """The unread time. It has formations, which are no trouble, only if the setting changes their length."""
     forming_ms = figures.forming_partition_ms if setting.initial_delay_ms is None else 0
     return figures.paused_partition_ms + figures.silent_partition_ms - forming_ms
 
 
 def _changes(setting: Setting) -> int:
-    """How much one must change: another way to deploy, or another protocol, is more than a setting."""
+    """How much a user must change. Another way to deploy, or another protocol, counts more than a setting."""
     return len(json.loads(setting.to_json())) + (setting.deploy is not None) + (setting.protocol is not None)
 
 
@@ -230,7 +236,10 @@ def _rank(one: Advice) -> tuple[int, int, int, int, str]:
 
 
 def _waits_ms(setting: Setting) -> int:
-    """How long it lets others wait: of two settings that gain nearly as much the shorter one is better."""
+    """How long other members wait with this setting.
+
+    Of two settings with about the same gain, the shorter time is better.
+    """
     return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 
@@ -277,13 +286,14 @@ _SECOND: Final = 1_000
 def _change(setting: Setting, history: History) -> str:
     change = words(setting)
     if (setting.protocol or history.protocol) == CONSUMER:
-        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # these are configurations of the group
+        # these two are configurations of the group on the server
+        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):
             change = change.replace(name, f"consumer.{name}")
     return change
 
 
 def words(setting: Setting) -> str:
-    """What one must change, as it is written in a client's settings."""
+    """What a user must change, in the form of a client's settings."""
     return _and(list(_parts(setting)))
 
 

@@ -1,4 +1,4 @@
-"""One group's history under many settings, compared with what happened, and how faithful its replay is. Pure.
+"""One group's history under many settings, compared with what happened, and the fidelity of its replay. Pure.
 
 `job` does this for each group.
 """
@@ -33,15 +33,15 @@ from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 ENOUGH: Final = {EVENTS: 0.99, LOG: 0.90}
 """The share of generations that must be equal, by the source of the history."""
 NEAR_MS: Final = 60_000
-"""A generation further than this from the real one is not the same."""
+"""A generation of a replay that begins further than this from the real one is not the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
     """How faithful a replay is.
 
-    `generations`: real ones, or those of the replay if they are more. `reproduced`: with the same members and the same
-    assignment. `why`: why the what-if is withheld, or another remark.
+    `generations`: the number of real generations, or of those in the replay if these are more. `reproduced`: how many
+    have the same members and the same assignment. `why`: why the what-if is withheld, or another remark.
     """
 
     source: str
@@ -52,12 +52,12 @@ class Fidelity:
 
     @property
     def share(self) -> float:
-        """1.0 if there was nothing to reproduce."""
+        """The share of reproduced generations. It is 1.0 if there was no generation to reproduce."""
         return self.reproduced / self.generations if self.generations else 1.0
 
 
 def withheld(history: History, why: str) -> Fidelity:
-    """The fidelity of a history that could not be replayed."""
+    """The fidelity for a history that could not be replayed."""
     return Fidelity(history.source, len(history.generations), 0, True, why)
 
 
@@ -65,7 +65,7 @@ def judge(history: History, made: Sequence[Made]) -> Fidelity:
     """Compare a replay with the real history."""
     real = history.generations
     reproduced = count_same(real, made)
-    # a generation after the last event is not one too many. A log may end in the middle of a rebalance. Nor is an epoch
+    # a generation after the last event does not count: a log may end in the middle of a rebalance. Nor does an epoch
     # that was nearly reached
     told = [one for one in made if one.start_ms <= history.last_ms]
     generations = max(len(real), sum(one.number not in history.overtaken for one in told))
@@ -83,7 +83,7 @@ def judge(history: History, made: Sequence[Made]) -> Fidelity:
 
 
 def count_same(real: Sequence[Generation], made: Sequence[Made], *, assignments: bool = True) -> int:
-    """How many real generations the replay made too, in their order, at about the same time."""
+    """How many real generations the replay also made, in their order and at about the same time."""
     count = at = 0
     for generation in real:
         for index in range(at, len(made)):
@@ -116,7 +116,7 @@ _LAST: Final = 2**60
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What would have happened under a setting; without figures there is a `why`."""
+    """What would have happened under a setting. If `figures` is None, `why` gives the reason."""
 
     setting: Setting
     figures: Figures | None
@@ -131,11 +131,11 @@ class Comparison:
     actual: Figures
     whatif: list[WhatIf] = field(default_factory=list)
     played: Figures | None = None
-    """The figures of the replay under the real settings: a setting gains only what it spares of them, too."""
+    """The figures of the replay under the real settings. A setting gains only what it spares of these figures too."""
 
 
 def compare(history: History, settings: Sequence[Setting]) -> Comparison:
-    """Replay a history as it was, and, if that reproduces it, under each of the settings."""
+    """Replay a history as it was. If that reproduces the history, replay it under each of the settings."""
     if history.unusable is not None:
         return Comparison(withheld(history, history.unusable), Figures())
     clients = Clients(history)
@@ -148,7 +148,7 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
         if fidelity.withheld and history.protocol == CONSUMER and history.assignor is None:
             base, fidelity = _by_another(history, as_it_was, base, fidelity)
         if fidelity.withheld and history.protocol == CLASSIC:
-            # perhaps its leader's client has a strategy of that name that differs from Kafka's
+            # perhaps the leader's client has a strategy of the same name that assigns differently from Kafka's
             book = AssignmentBook(clients, other_assignor=True)
             base = Replay(as_it_was, book).run()
             fidelity = judge(history, base.generations)
@@ -171,13 +171,17 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
             rows.append(WhatIf(setting, None, str(error)))
             continue
         known[key] = outcome
-        # if a setting changes nothing, errors of the replay are no difference that it makes
+        # if a setting changes nothing, the figures are the real ones, without the errors of the replay
         rows.append(WhatIf(setting, actual if outcome is base else outcome.figures))
     return Comparison(fidelity, actual, rows, base.figures)
 
 
 def _by_another(history: History, schedule: Schedule, base: Outcome, fidelity: Fidelity) -> tuple[Outcome, Fidelity]:
-    """Members left the strategy to the server, and it is not its default: perhaps it is configured for another."""
+    """Replay with each other strategy of the server.
+
+    The members left the strategy to the server, and its default does not reproduce the history. Perhaps the server is
+    configured for another strategy.
+    """
     for history.assignor in ON_THE_SERVER[1:]:
         other = EpochReplay(schedule).run()
         found = judge(history, other.generations)
@@ -188,12 +192,12 @@ def _by_another(history: History, schedule: Schedule, base: Outcome, fidelity: F
 
 
 def _play(schedule: Schedule, book: AssignmentBook) -> Outcome:
-    """One replay. Raises NoAssignment, EndlessRebalances."""
+    """Play a schedule once. Raises NoAssignment, EndlessRebalances."""
     return EpochReplay(schedule).run() if schedule.protocol == CONSUMER else Replay(schedule, book).run()
 
 
 def what_happened(clients: Clients, wanted: Sequence[tuple[int, int]]) -> Figures:
-    """The figures of the real generations, by the rules for replayed ones. `wanted`: see Schedule."""
+    """The figures of the real generations, by the same rules as for replayed ones. `wanted`: see `Schedule.wanted`."""
     history = clients.history
     if history.protocol == CONSUMER:
         return _what_happened_in_epochs(history, wanted)
@@ -234,7 +238,7 @@ def _named(generation: Generation, names: Mapping[str, str]) -> dict[str, Owned]
 def _cost_calls(
     clients: Clients, costs: Costs, names: Mapping[str, str]
 ) -> Iterator[tuple[int, int, Callable[[], None]]]:
-    """The calls on the costs: when, the rank among those at the same time, and the call."""
+    """The calls on `costs`: the time, the rank among calls at the same time, and the call."""
     history = clients.history
     for number, one in enumerate(history.generations):
         shares, cooperative = _named(one, names), is_cooperative(one.protocol)

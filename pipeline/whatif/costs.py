@@ -1,24 +1,30 @@
-"""What rebalances cost: their number, the moved partitions, and unread time. Plain sums.
+"""What rebalances cost: their number, the moved partitions, and the unread time. All are plain sums.
 
-Unread time is the time in which partitions were not read although a process wanted to read them. The same rules hold
-for what happened and for what would have happened:
+Unread time is the time in which partitions were not read, although a process wanted to read them. The same rules apply
+to what happened and to what would have happened:
 
 * A rebalance is a generation that got its assignment.
-* A partition has moved if its owner is not its last one. A first owner is no move. A static member that returns is the
-  same owner.
-* Paused, because of rebalances. Eager: every assigned partition, from the start of the rebalance until the assignment
-  is complete. That includes failed attempts and the wait of an empty group for more members.
-* Paused, cooperative: for as long, the partitions of members that left and those without an owner. Partitions that were
-  given up pause from the assignment that removed them until the next assignment.
-* Silent, at other times: partitions of dead or absent members, and those of a group without members. Silence counts
-  only while a process wants to read (`wanted`), and at the end of the history until then.
+
+* A partition has moved if its new owner is not its last owner. A first owner is no move. A static member that returns
+  is the same owner.
+
+* Partitions are paused because of rebalances. In an eager group, every assigned partition is paused from the start of
+  the rebalance until the assignment is complete. That includes failed attempts, and the time in which an empty group
+  waits for more members.
+
+* In a cooperative group, only partitions of members that left, and those without an owner, are paused in this time.
+  Partitions that were given up are paused from the assignment that removed them until the next assignment.
+
+* Partitions are silent at other times: those of dead or absent members, and those of a group without members. Silence
+  counts only while a process wants to read (`wanted`). Silence that still lasts at the end of the history counts until
+  then.
 
 No partition is paused and silent at once, so both can be added. The table `rebalances` has the same pauses.
 
-In a KIP-848 group no member stops what it keeps, so some rules differ (`EpochCosts`). A rebalance is a target
-assignment. Each partition pauses by itself. Its pause begins when its owner was to give it up, or was gone. It ends
-when another member has it. A dead member is away until its session is over, and a group without members until one
-joins.
+In a KIP-848 group no member stops reading the partitions that it keeps, so some rules differ (`EpochCosts`). A
+rebalance is a target assignment. Each partition pauses by itself. The pause begins when the owner was to give the
+partition up, or was gone. The pause ends when another member has the partition. A dead member is silent until its
+session is over, and a group without members until a member joins.
 """
 
 from __future__ import annotations
@@ -31,15 +37,15 @@ from typing import Final
 from muster.pipeline.whatif.history import FAR, Owned
 
 ALWAYS: Final = ((-FAR, FAR),)
-"""A process wants to read all the time."""
+"""A value of `wanted`: a process wants to read all the time."""
 Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The sums. `detect_ms`: mean time from the last sign of life of a dead member to its removal.
+    """The sums. `detect_ms`: the mean time from the last sign of life of a dead member to its removal.
 
-    It is None if none died.
+    It is None if no member died.
     """
 
     rebalances: int = 0
@@ -48,11 +54,12 @@ class Figures:
     silent_partition_ms: int = 0
     detect_ms: float | None = None
     forming_partition_ms: int = 0
-    """The part of `paused_partition_ms` for formations of an empty group: the first, and those after stops."""
+    """The part of `paused_partition_ms` for formations of an empty group: the first formation, and those after stops.
+    """
 
 
 class Costs:
-    """Adds up the costs of events that are given in order. `who` is a name that an owner keeps."""
+    """Adds up the costs of events, which must come in the order of time. `who` is the name that an owner keeps."""
 
     __slots__ = (
         "_away",
@@ -74,34 +81,34 @@ class Costs:
     )  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
-        """`wanted`: when a process wants to read, as intervals in order."""
+        """`wanted`: the times in which a process wants to read, as intervals in order."""
         self._wanted = wanted
         self._rebalances = self._moved = self._paused = self._silent = self._forming = 0
         self._detected: list[int] = []
         self._last: dict[Partition, str] = {}
         """The last owner of each partition."""
         self._owned: dict[str, list[Partition]] = {}
-        """What is consumed, or was when the rebalance began."""
+        """The partitions that each member reads, or that it read when the rebalance began."""
         self._cooperative = False
-        """The strategy of the last assignment is cooperative."""
+        """Whether the strategy of the last assignment is cooperative."""
         self._began_ms: int | None = None
         self._away: dict[str, tuple[int, int]] = {}
-        """Silent members: since when, and from when on the silence is not counted yet."""
+        """For each silent member: since when it is silent, and from when on the silence is not counted yet."""
         self._left: list[Partition] = []
-        """The partitions of members that went in this rebalance."""
+        """The partitions of members that left in this rebalance."""
         self._waiting: dict[Partition, int] = {}
-        """Under a cooperative strategy: partitions that were given up, and since when."""
+        """Under a cooperative strategy: since when each partition that was given up waits."""
         self._unowned = 0
-        """Partitions that the group had when its last member went."""
+        """The number of partitions that the group had when its last member left."""
         self._unowned_ms = 0
 
     def given(self, shares: Mapping[str, Owned], *, cooperative: bool = False) -> None:
-        """The owners when the history begins."""
+        """Set the owners when the history begins."""
         self._cooperative = cooperative
         self._take(shares)
 
     def began(self, ms: int) -> None:
-        """A rebalance begins; a rebalance that has not ended has failed."""
+        """A rebalance begins. If another rebalance has not ended, it has failed."""
         if self._began_ms is None:
             self._began_ms = ms
             self._count_silence(ms)
@@ -109,18 +116,21 @@ class Costs:
             self._unowned_ms = ms
 
     def vanished(self, who: str, ms: int) -> None:
-        """A member is silent from now on."""
+        """The member is silent from now on."""
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
+        """The member shows signs of life again, or another process is in its place.
+
+        It was a member all the time.
+        """
         away = self._away.pop(who, None)
-        # in a rebalance of an eager group no member reads
+        # in a rebalance of an eager group, no member reads
         if away is not None and (self._began_ms is None or self._cooperative):
             self._silent += self._wanted_ms(away[1], ms) * len(self._owned.get(who, ()))
 
     def gone(self, who: str, ms: int) -> None:
-        """A member has left or was removed."""
+        """The member has left or was removed."""
         away = self._away.pop(who, None)
         if away is not None:
             self._detected.append(ms - away[0])
@@ -129,7 +139,7 @@ class Costs:
         self._left += self._owned.get(who, ())
 
     def completed(self, ms: int, shares: Mapping[str, Owned], *, cooperative: bool) -> None:
-        """The assignment is complete."""
+        """The assignment of the rebalance is complete."""
         self._rebalances += 1
         self._cooperative = cooperative
         began_ms = ms if self._began_ms is None else self._began_ms
@@ -162,9 +172,9 @@ class Costs:
         self._left.clear()
 
     def figures(self, ms: int, *, unassigned: int = 0) -> Figures:
-        """The sums at the end; what still lasts counts until then.
+        """The sums at the end. Pauses and silence that still last count until then.
 
-        `unassigned`: partitions that never had an owner.
+        `unassigned`: the number of partitions that never had an owner.
         """
         paused, began_ms = self._paused, self._began_ms
         if began_ms is None or self._cooperative:
@@ -203,22 +213,22 @@ class Costs:
                 self._paused += ms - since_ms
             elif one in left or one not in had:
                 self._paused += took_ms
-        waiting.clear()  # no member subscribes to partitions that this assignment leaves out too
+        waiting.clear()  # no member subscribes to the partitions that this assignment leaves out too
         waiting.update((one, ms) for one in had if one not in now)
 
     def _count_silence(self, ms: int) -> None:
-        """Count the silence of members that are away up to now."""
+        """Count the silence of all silent members up to now."""
         for who, (since_ms, from_ms) in self._away.items():
             self._silent += self._wanted_ms(from_ms, ms) * len(self._owned.get(who, ()))
             self._away[who] = since_ms, ms
 
     def _wanted_ms(self, since_ms: int, ms: int) -> int:
-        """How much of a time a process wanted to read."""
+        """How long a process wanted to read, between two times."""
         return wanted_ms(self._wanted, since_ms, ms)
 
 
 def wanted_ms(wanted: Sequence[tuple[int, int]], since_ms: int, ms: int) -> int:
-    """How much of a time lies in these intervals, which are in order."""
+    """How long a process wanted to read between two times. `wanted` has the intervals in order."""
     at = max(bisect_right(wanted, (since_ms, FAR)) - 1, 0)
     total = 0
     while at < len(wanted) and wanted[at][0] < ms:
@@ -231,7 +241,10 @@ _NOTHING: Final[frozenset[Partition]] = frozenset()
 
 
 class EpochCosts:
-    """Adds up the costs of what happens, in order. `who` is a name that an owner keeps."""
+    """Adds up the costs of what happens in a KIP-848 group, in the order of time.
+
+    `who` is the name that an owner keeps.
+    """
 
     __slots__ = (
         "_away",
@@ -249,22 +262,22 @@ class EpochCosts:
     )  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
-        """`wanted`: when a process wants to read, as intervals in order."""
+        """`wanted`: the times in which a process wants to read, as intervals in order."""
         self._wanted = wanted
         self._rebalances = self._moved = self._paused = self._silent = 0
         self._detected: list[int] = []
         self._last: dict[Partition, str] = {}
         self._owned: dict[str, Set[Partition]] = {}
         self._free: dict[Partition, int] = {}
-        """Since when a partition has no owner, although the group has members."""
+        """For each partition without an owner, although the group has members: since when it has none."""
         self._unowned: set[Partition] = set()
-        """What the group had when its last member went, and nobody has since."""
+        """The partitions that the group had when its last member left, and that no member has had since."""
         self._unowned_ms = 0
         self._away: dict[str, tuple[int, int]] = {}
-        """Silent members: since when, and from when on the silence is not counted yet."""
+        """For each silent member: since when it is silent, and from when on the silence is not counted yet."""
 
     def given(self, shares: Mapping[str, Owned]) -> None:
-        """The owners when the history begins."""
+        """Set the owners when the history begins."""
         for who, share in shares.items():
             places = self._owned[who] = partitions_of(share)
             self._last |= dict.fromkeys(places, who)
@@ -274,7 +287,7 @@ class EpochCosts:
         self._rebalances += 1
 
     def has(self, who: str, places: Set[Partition], ms: int) -> None:
-        """A member owns these partitions now."""
+        """The member owns these partitions from now on."""
         before = self._owned.get(who, _NOTHING)
         if before == places:
             return
@@ -293,7 +306,10 @@ class EpochCosts:
         self._owned[who] = places
 
     def took(self, who: str, place: Partition, ms: int, paused_ms: int | None) -> None:
-        """A member has this partition now, and nobody else; `paused_ms`: since the owner before lost it."""
+        """The member has this partition from now on, and no other member has it.
+
+        `paused_ms`: the time since the owner before lost the partition.
+        """
         last = self._last.get(place)
         self._count_silence(who, ms)
         if last is not None and last != who:
@@ -309,20 +325,23 @@ class EpochCosts:
         self._owned[who] = self._owned.get(who, _NOTHING) | {place}
 
     def settled(self) -> None:
-        """All members have their assignment: nobody wants a partition without an owner."""
+        """All members have their assignment, so nobody wants a partition that has no owner."""
         self._free.clear()
 
     def vanished(self, who: str, ms: int) -> None:
-        """A member is silent from now on."""
+        """The member is silent from now on."""
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
+        """The member shows signs of life again, or another process is in its place.
+
+        It was a member all the time.
+        """
         self._count_silence(who, ms)
         self._away.pop(who, None)
 
     def gone(self, who: str, ms: int) -> None:
-        """A member has left or was removed."""
+        """The member has left or was removed."""
         self._count_silence(who, ms)
         away = self._away.pop(who, None)
         if away is not None:
@@ -337,7 +356,7 @@ class EpochCosts:
         self._free.clear()
 
     def figures(self, ms: int) -> Figures:
-        """The sums at the end; what still lasts counts until then."""
+        """The sums at the end. Pauses and silence that still last count until then."""
         for who in self._away:
             self._count_silence(who, ms)
         paused = self._paused + sum(ms - since_ms for since_ms in self._free.values())
@@ -347,7 +366,7 @@ class EpochCosts:
         return Figures(self._rebalances, self._moved, paused, silent, mean_ms)
 
     def _count_silence(self, who: str, ms: int) -> None:
-        """Count the silence of a member, if it is away, up to now."""
+        """If the member is silent, count its silence up to now."""
         away = self._away.get(who)
         if away is not None:
             self._silent += wanted_ms(self._wanted, away[1], ms) * len(self._owned.get(who, _NOTHING))
@@ -355,5 +374,5 @@ class EpochCosts:
 
 
 def partitions_of(share: Owned) -> frozenset[Partition]:
-    """Each partition of a member, with its topic."""
+    """Each partition of a member's share, with its topic."""
     return frozenset((topic, number) for topic, numbers in share.items() for number in numbers)

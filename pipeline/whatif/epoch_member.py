@@ -1,7 +1,8 @@
-"""A model member of a KIP-848 group in a replay: what a client library does between scheduled facts.
+"""A model member of a KIP-848 group in a replay. It does what a client library does between the facts of its schedule.
 
 It sends a heartbeat at once when it joins, leaves, has revoked partitions, or changes its subscription. Otherwise it
-sends one each heartbeat interval. Heartbeats of a group at rest change nothing, so only the others are played.
+sends one each heartbeat interval. Heartbeats of a group at rest change nothing, so only the other heartbeats are
+played.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 REVOKE_MS: Final = 100
-"""From the request to give partitions up until that is done: the next poll, a commit, and the heartbeat."""
+"""The time from the request to revoke partitions until they are revoked: the next poll, a commit, and the heartbeat."""
 _SOON_MS: Final = 1_000
-"""A heartbeat so soon after the request to give partitions up says that the member did."""
+"""A real heartbeat within this time after the request to revoke partitions reports that the member revoked them."""
 _HELD: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class EpochReplayView(Protocol):
-    """What a member knows and changes of its replay (`epoch_replay.EpochReplay`)."""
+    """What a member reads and changes of its replay (`epoch_replay.EpochReplay`)."""
 
     ms: int
     group_id: str
@@ -42,7 +43,7 @@ class EpochReplayView(Protocol):
     session_ms: int
     clients: Clients
     is_as_it_was: bool
-    """Whether heartbeats come as often as they really did."""
+    """Whether members send heartbeats as often as they really did."""
     costs: EpochCosts
     core: GroupCore
     by_member: dict[str, EpochActor]
@@ -54,11 +55,11 @@ class EpochReplayView(Protocol):
         """Send a request to the core."""
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Call `act(*what)` at a time."""
+        """Call `act(*what)` at the time `ms`."""
 
 
 class EpochActor:
-    """One process of a schedule as a member."""
+    """One process of a schedule, as a member of the group."""
 
     __slots__ = (
         "_asked_ms",
@@ -83,25 +84,25 @@ class EpochActor:
         self.client = Client(part.process.stays[0].client_id, part.process.stays[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
-        """The owner's name, for the costs: a static member that returns is the same one."""
+        """The owner's name for the costs. A static member keeps its name when it returns."""
         self.is_away = False
         self._epoch = 0
         self._owned: dict[bytes, set[int]] = {}
         self._topics: tuple[str, ...] = ()
         self._number = 0
         self._asked_ms = replay.ms + part.process.index * 7_919 % replay.interval_ms
-        """When it sent its last heartbeat, give or take whole intervals."""
+        """The time of the member's last heartbeat, to within whole intervals."""
         beats = replay.clients.history.beats if replay.is_as_it_was else {}
         self._beats = sorted(ms for stay in part.process.stays for ms in beats.get(stay.member_id, ()))
-        """When its real heartbeats came: those that changed something."""
+        """The times of the member's real heartbeats: those that changed something."""
         self._is_beating = False
         self._life = 0
-        """Counts its starts: what an earlier life has begun is dropped."""
+        """The number of starts and stops so far. Actions that were planned before the last one are dropped."""
 
     # ---- joining and leaving
 
     def start(self) -> None:
-        """It joins, as a member that was never there."""
+        """Join as a new member."""
         self.is_away = False
         self._life += 1
         self.member_id = self._new_id()
@@ -110,7 +111,7 @@ class EpochActor:
         self._join()
 
     def set_member(self, member_id: str, epoch: int, owned: dict[bytes, set[int]]) -> None:
-        """It is a member already."""
+        """Become a member that was already in the group when the history began."""
         self.member_id, self._epoch, self._owned, self._number = member_id, epoch, owned, 1
         self._topics = self.wanted()
         if self.part.instance_id is None:
@@ -118,11 +119,11 @@ class EpochActor:
         self._replay.by_member[member_id] = self
 
     def leave(self) -> None:
-        """It stops, and leaves the group."""
+        """Stop, and leave the group."""
         self._stop(LEAVE_GROUP_MEMBER_EPOCH)
 
     def fall_silent(self) -> None:
-        """It is silent from now on. A static member announces that it will return."""
+        """Be silent from now on. A static member first announces that it will return."""
         replay = self._replay
         if self.member_id in replay.by_member:
             replay.costs.vanished(self.name, replay.ms)
@@ -132,7 +133,7 @@ class EpochActor:
         self._life += 1
 
     def resume(self) -> None:
-        """It continues with its former state."""
+        """Continue after a silence, with the former state."""
         replay = self._replay
         if self.part.instance_id is not None or self.member_id not in replay.by_member:
             self.start()
@@ -142,7 +143,7 @@ class EpochActor:
         self._beat(say_owned=True)
 
     def resubscribe(self) -> None:
-        """It changes its subscription, or joins again to no purpose."""
+        """Send the changed subscription, if it has really changed."""
         if not self.is_away and self.member_id in self._replay.by_member and self.wanted() != self._topics:
             self._beat(say_owned=False)
 
@@ -155,7 +156,7 @@ class EpochActor:
             self.be_heard(replay.ms)
 
     def _new_id(self) -> str:
-        """Its real member id, or a new one if it joins more often than it really did."""
+        """The member's real id, or a new id if the process joins more often than it really did."""
         stays, number = self.part.process.stays, self._number
         self._number += 1
         return stays[number].member_id if number < len(stays) else f"{stays[0].member_id}.{number}"
@@ -163,7 +164,7 @@ class EpochActor:
     # ---- heartbeats
 
     def beat_soon(self) -> None:
-        """Play its next heartbeat."""
+        """Plan the next heartbeat."""
         if self._is_beating or self.is_away or not self.member_id:
             return
         replay = self._replay
@@ -173,7 +174,7 @@ class EpochActor:
         replay.later(replay.ms + wait_ms if real_ms is None else real_ms, self._due, self._life)
 
     def _really(self, within_ms: int) -> int | None:
-        """When its next heartbeat really came, if that was so soon."""
+        """The time of the next real heartbeat, if it came within `within_ms`."""
         ms, at = self._replay.ms, bisect_right(self._beats, self._replay.ms)
         return self._beats[at] if at < len(self._beats) and self._beats[at] <= ms + within_ms else None
 
@@ -254,22 +255,22 @@ class EpochActor:
         if life == self._life and self.member_id in self._replay.by_member:
             self._beat(say_owned=True)
 
-    # ---- its facts
+    # ---- the facts of the member
 
     def wanted(self) -> tuple[str, ...]:
-        """The topics that it subscribes to."""
+        """The names of the topics that the member subscribes to."""
         offers = self.part.process.offers(self._replay.ms)
         return tuple(sorted(set(offers[0].topics))) if offers else ()
 
     def _when_not_slow(self, ms: int) -> int:
-        """That time, or when it polls again if it does not poll then."""
+        """The time `ms`; if the member does not poll then, the time at which it polls again."""
         for absence in self.part.absences:
             if absence.kind == SLOW and absence.from_ms <= ms < absence.until_ms:
                 return absence.until_ms
         return ms
 
     def be_heard(self, until_ms: int) -> None:
-        """Set in the core until when this member will send heartbeats."""
+        """Set in the core the time until which this member sends heartbeats."""
         replay = self._replay
         for absence in self.part.absences:
             if absence.kind == SILENT and absence.from_ms >= replay.ms:

@@ -1,6 +1,6 @@
 """A group's schedule, played on a new core as a KIP-848 group, with model members that act like real clients.
 
-`epoch_member` has the members. The server assigns; nobody waits for a join phase.
+`epoch_member` has the members. The server assigns the partitions, and nobody waits for a join phase.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from muster.protocol.messages.group_records.consumer_group_current_member_assign
 _DURING: Final = 1
 _NEVER_LOOK_MS: Final = 2**53
 _BEATS: Final = 40
-"""Heartbeats that a member may need for each fact."""
+"""The number of heartbeats that a member may need for each fact."""
 
 
 class EpochReplay:
-    """One schedule, played once. Raises NoAssignment for a strategy that no server has."""
+    """A schedule that is played once. Raises NoAssignment for a strategy that no server has."""
 
     def __init__(self, schedule: Schedule) -> None:
         history, setting = schedule.clients.history, schedule.setting
@@ -90,7 +90,7 @@ class EpochReplay:
             self._begin(history.given)
 
     def run(self) -> Outcome:
-        """Play it, from the first fact to the end of the history."""
+        """Play the schedule, from the first fact to the end of the history."""
         end_ms = self.clients.history.end_ms
         facts, queue, at = self.schedule.facts, self._queue, 0
         members = max(len(self.actors), 1)
@@ -121,7 +121,7 @@ class EpochReplay:
         return Outcome(self.generations, self.costs.figures(end_ms))
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Call `act(*what)` at a time."""
+        """Call `act(*what)` at the time `ms`."""
         self._order += 1
         heapq.heappush(self._queue, (max(ms, self.ms), _DURING, self._order, act, what))
 
@@ -130,14 +130,14 @@ class EpochReplay:
         return consumer_group(self.core.state, self.group_id)
 
     def send(self, command: ConsumerHeartbeatCommand | Command) -> None:
-        """Send a request to the core, and handle its output."""
+        """Send a request to the core, and handle the core's output."""
         self._settle(self.core.handle(command, self._now()))
 
     def _now(self) -> Now:
         return Now(self.ms, self.ms)
 
     def _begin(self, given: Generation) -> None:
-        """The group as it is when the history begins: each member has its assignment."""
+        """Load the group as it is when the history begins: each member has its assignment."""
         group_id, epoch, made = self.group_id, max(given.number, 1), []
         ids = {name: topic.topic_id for name, topic in self._image.by_name.items()}
         for member_id, share in given.shares.items():
@@ -214,7 +214,7 @@ class EpochReplay:
     def _replaced(self, event: Event) -> None:
         replaced(event, self.by_member, self.costs, self.ms)
 
-    # ---- facts from outside
+    # ---- facts from outside of the group
 
     def _take_counts(self, counts: Mapping[str, int]) -> None:
         by_name = self._image.by_name
@@ -246,7 +246,7 @@ _ACTS: Final[Mapping[Act, Callable[[EpochReplay, Fact], None]]] = {
     Act.VANISH: lambda replay, fact: replay.actors[fact.who].fall_silent(),
     Act.BACK: lambda replay, fact: replay.actors[fact.who].resume(),
     Act.REJOIN: lambda replay, fact: replay.actors[fact.who].resubscribe(),
-    Act.LEAD: lambda _replay, _fact: None,  # there is no leader
+    Act.LEAD: lambda _replay, _fact: None,  # a KIP-848 group has no leader
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
     Act.DELETE: lambda replay, _: replay.send(deletion(replay.group_id)),
 }

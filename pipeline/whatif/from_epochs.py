@@ -1,7 +1,7 @@
-"""A KIP-848 group's history from its epochs in the offsets log (rows of `epoch_states.EPOCHS`, as JSON).
+"""A KIP-848 group's history, from its epochs in the offsets log (rows of `epoch_states.EPOCHS`, as JSON).
 
-The records say who joined and left, and what each member subscribed to and had. They also say, to the ms, when each
-partition changed its owner. The table `memberships` says how a member ended.
+The records say which members joined and left, and each member's subscription and partitions. They also say, to the ms,
+when each partition changed its owner. The table `memberships` says how each member ended.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from muster.pipeline.whatif.history import (
 )
 
 Row = Mapping[str, Any]
-"""`at_ms`, `is_tombstone`, `generation`, `protocol`, `state_timestamp_ms`, `members`, `owners`, `takes` and
-`change`."""
+"""An epoch, with `at_ms`, `is_tombstone`, `generation`, `protocol`, `state_timestamp_ms`, `members`, `owners`, `takes`
+and `change`.
+"""
 SERVER: Final = "uniform"
-"""The strategy of members that do not assign: what the server does is `History.assignor`."""
+"""The name of the strategy if members do not assign. The server's strategy is in `History.assignor`."""
 
 
 def history_of(
@@ -41,9 +42,9 @@ def history_of(
     end_ms: int = 0,
     targets: Sequence[int] = (),
 ) -> History:
-    """The history. `targets`: when target assignments were made.
+    """The history of the group. `targets`: when target assignments were made.
 
-    `died`: the last signs of life of members whose sessions ended, by their ids and that end (others left).
+    `died`: the last sign of life of each member whose session ended, by its id and that end. Other members left.
     """
     reader = _Reader(group, died or {})
     row: Row | None = None
@@ -57,9 +58,9 @@ def history_of(
 
 
 def protocol_changed(rows: Sequence[Row], records: Sequence[Row]) -> tuple[int, bool]:
-    """When a group last changed its protocol while it had members (0: never), and is it classic since?
+    """When a group last changed its protocol while it had members (0: never), and whether it is classic since then.
 
-    `records`: its classic generations. While it changes, it has members of both protocols.
+    `records`: its classic generations. During the change, the group has members of both protocols.
     """
     classic_ms = max((one["at_ms"] for one in records if not one["is_tombstone"] and one["members"]), default=0)
     mixed_ms = max((one["at_ms"] for one in rows if any(map(_is_classic, one["members"] or ()))), default=0)
@@ -103,7 +104,7 @@ class _Reader:
             self._counts = counts
             history.counts.append((began_ms, counts))
         self._take(row)
-        # else a static member returned under another id
+        # otherwise only a static member returned under another id
         is_new, self._number = row["generation"] != self._number, row["generation"]
         is_overtaken = following is not None and following["state_timestamp_ms"] <= at_ms
         if members and is_new and is_overtaken:
@@ -119,7 +120,7 @@ class _Reader:
     def finish(self, end_ms: int, targets: Sequence[int]) -> History:
         history = self.history
         history.end_ms = max(history.last_ms, end_ms)
-        # in a replay heartbeats come at other times of their interval, and so do their effects
+        # in a replay, heartbeats come at other times of their intervals, and so do their effects
         history.last_ms = min(history.end_ms, history.last_ms + 2 * EPOCH_HEARTBEAT_MS)
         since_ms = history.start_ms if history.given is None else history.start_ms + 1
         history.incidents += [Incident(ms, "target") for ms in targets if since_ms <= ms]
@@ -128,7 +129,7 @@ class _Reader:
         return history
 
     def _begin(self, row: Row, members: Mapping[str, Row], shares: Mapping[str, Owned]) -> None:
-        """The log begins in the middle: the state then is given."""
+        """The log begins in the middle of the group's life. The state at that time is the start of the history."""
         history, at_ms = self.history, row["at_ms"]
         self._is_first, self._number = False, row["generation"]
         history.start_ms, history.first_generation = at_ms, row["generation"]
@@ -149,7 +150,7 @@ class _Reader:
     # ---- members
 
     def _real_round(self, row: Row, members: Mapping[str, Row], at_ms: int) -> None:
-        """Who joined, who left, and who changed the subscription."""
+        """Note which members joined, which left, and which changed their subscription."""
         gone = {one["member"]["member_id"]: one for one in (row["change"] or {}).get("gone") or ()}
         instances = {one["instance_id"]: name for name, one in self._members.items() if one["instance_id"] is not None}
         for name, one in members.items():
@@ -160,13 +161,13 @@ class _Reader:
                     gone.pop(before, None)
                 is_same = name in self._stays
                 self._new(name, one, at_ms)
-                # clients keep their id as long as they live: it was removed, or left, and continues
+                # a client keeps its id as long as it lives. So this member was removed, or left, and continues
                 self._stays[name].remembers = is_same
             elif _topics(one) != self._stays[name].offers[-1][1][0].topics:
                 self._stays[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
                 self.history.rejoins.append(Rejoin(at_ms, name, AFTER))
         for name, how in gone.items():
-            # a member that joined and left between two states is not known
+            # a member that joined and left between two states is not in the log
             if name in self._stays and self._stays[name].end is None:
                 self._gone(name, how)
         for name in self._members:
@@ -202,13 +203,13 @@ class _Reader:
         self.history.incidents.append(Incident(at_ms, "gone", self._name(name)))
 
     def _name(self, member_id: str) -> str:
-        """The name under which a static member that returns is the same."""
+        """The name of the member. A static member that returns keeps its name."""
         return self._stays[member_id].instance_id or member_id
 
     def _take(self, row: Row) -> None:
-        """Partitions change their owners."""
+        """Note which partitions changed their owners."""
         takes = row["takes"] or ()
-        # the owners end with those that got a partition in this epoch
+        # the last owners in the list are those that got a partition in this epoch
         owners = (row["owners"] or ())[-len(takes) :] if takes else ()
         for take, owner in zip(takes, owners, strict=True):
             who, place = owner["member_id"], (take["topic"], take["partition"])
@@ -218,18 +219,18 @@ class _Reader:
 
 
 def _session_ms(died: Mapping[tuple[str, int], int]) -> int:
-    """The length of sessions: as long as dead members had been silent, or else the server's default."""
+    """The length of sessions: how long dead members had been silent, or else the server's default."""
     longest_ms = max((end_ms - last_ms for (_, end_ms), last_ms in died.items()), default=EPOCH_SESSION_MS)
     return max(-(-longest_ms // _SECOND) * _SECOND, _LEAST_SESSION_MS)
 
 
 _SECOND: Final = 1_000
 _LEAST_SESSION_MS: Final = 6_000
-"""Sessions are never shorter; the last commit may be later than the last heartbeat."""
+"""No session timeout is shorter. A shorter silence means that the last heartbeat came before the last commit."""
 
 
 def _is_given(row: Row) -> bool:
-    """Does the log begin in the middle of a group's life?"""
+    """Does the log begin in the middle of the group's life?"""
     change = row["change"]
     return change is None or change["before"] is None or change["members_before"] > 0
 

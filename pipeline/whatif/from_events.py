@@ -1,4 +1,4 @@
-"""A group's history from its values of `__group_events`, in order (docs/events.md)."""
+"""A group's history, from its events in `__group_events`, in their order (docs/events.md)."""
 
 from __future__ import annotations
 
@@ -38,16 +38,19 @@ Value = Mapping[str, Any]
 
 _UNKNOWN_MEMBER: Final = "UNKNOWN_MEMBER_ID"
 _ID_HELD_UP_MS: Final = 1_000
-"""Between the request for an id and its use is one round trip, not more."""
+"""Between the request for an id and its use is one round trip, which is not longer than this."""
 
 
 def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
-    """The history; `unusable` says why it cannot be replayed. `end_ms`: the end of the log, if known."""
+    """The history of the group. Its `unusable` says why it cannot be replayed.
+
+    `end_ms`: the end of the log, if known.
+    """
     reader = _Reader(group)
     before: Value | None = None
     begun, time_ms = False, 0
     for value in values:
-        time_ms = max(time_ms, value["time"])  # refusals are logged when their second is over
+        time_ms = max(time_ms, value["time"])  # refusals are logged when the second in which they are counted is over
         if not begun:
             begun = _begins(reader, before, value)
             before = value
@@ -58,12 +61,12 @@ def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
 
 
 def _begins(reader: _Reader, before: Value | None, value: Value) -> bool:
-    """Whether this is the first event with the whole state of the group."""
+    """Whether this is the first event that shows the whole state of the group."""
     kind = value["kind"]
     if kind in ("group_created", "rebalance_completed", "group_emptied"):
         reader.begin(value)
         return True
-    # the log may begin between the two, and then nobody knows which members joined
+    # if the log begins between these two events, nobody knows which members joined
     from_empty = kind == "rebalance_started" and value["state"] == "Empty"
     if from_empty and before is not None and before["kind"] == "member_joined":
         reader.begin(before)
@@ -89,7 +92,7 @@ class _Reader:
         self._is_first = value["kind"] in ("rebalance_completed", "group_emptied")
         if self._is_first:
             history.first_generation = value["generation"]
-        # the rebalance from Empty has the number for the member_joined before it
+        # the next rebalance_started (from Empty) has the generation for this member_joined
         self._needs_number = value["kind"] == "member_joined"
 
     def end(self, last_ms: int, end_ms: int) -> None:
@@ -157,7 +160,7 @@ class _Reader:
         return stay
 
     def _rank(self, ms: int) -> int:
-        """What follows the start of a rebalance in the same ms was not before it."""
+        """The rank of a fact: after the start of a rebalance in the same ms, or before other events."""
         return AFTER if self._round is not None and self._round.began_ms == ms else BEFORE
 
     def _read_offers(self, protocols: Sequence[Value]) -> Offers:
@@ -186,7 +189,7 @@ class _Reader:
             self._needs_number = False
         who = None if trigger is None else trigger["member"]
         if self._round is not None and self._round.outcome is None:
-            # the server stopped in the middle of it, and forgot it
+            # the server stopped in the middle of the rebalance, and forgot it
             self._round.outcome, self._round.ended_ms = FAILED, time_ms
             self._stopped_ms = None
         if self._stopped_ms is None:
@@ -274,7 +277,10 @@ class _Reader:
         return current
 
     def _note_requested_ids(self, current: Round) -> None:
-        """A new member's JoinGroup ended the join phase: its request for an id had delayed the phase."""
+        """A new member's JoinGroup with its id ended the join phase.
+
+        So the member's request for this id had delayed the phase.
+        """
         end_ms = current.joined_ms or 0
         asked_ms = max((ms for ms in current.joins.values() if ms < end_ms), default=0)
         if end_ms - asked_ms > _ID_HELD_UP_MS:
@@ -306,4 +312,4 @@ _HANDLERS: Final = {
     "member_fenced": _Reader.refused,
 }
 KINDS: Final = ("group_created", *_HANDLERS)
-"""The events that are used here."""
+"""The kinds of events that this module uses."""

@@ -1,9 +1,9 @@
-"""A group's history from the offsets log alone: the records of its generations, in their order.
+"""A group's history from the offsets log alone: from the records of its generations, in their order.
 
-A record has the members and their assignments, the end of the join phase, and its own time. What led to it is inferred
-here. A new member joined. A missing member left, or was silent for its session timeout, if its commits show that.
-Otherwise a member joined again. The table `rebalances` has an estimate of the start of a rebalance. Without the table
-it is a heartbeat before the end of the join phase.
+A record has the members and their assignments, the end of the join phase, and its own time. The events between the
+records are inferred here. A new member joined. A missing member left, or its session expired, if its commits show that.
+Otherwise a member joined again. The table `rebalances` has an estimate of the start of a rebalance. Without the table,
+the start is a heartbeat interval before the end of the join phase.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ in base64.
 """
 
 _LONG_MS: Final = 10_000
-"""No member without other evidence takes that long to join again."""
+"""No member takes longer than this to join again, without other evidence."""
 _NEARLY_MS: Final = 500
-"""A rebalance that ended within this of its members' timeout was ended by the timeout."""
+"""If the length of a rebalance differs by at most this from its members' timeout, the timeout ended it."""
 
 Starts = Mapping[tuple[int, int], int]
-"""When rebalances began, by the generation that they led to and when its record was logged."""
+"""When rebalances began, by the generation after the rebalance and the time at which its record was logged."""
 
 
 def history_of(
@@ -59,7 +59,10 @@ def history_of(
     end_ms: int = 0,
     starts: Starts | None = None,
 ) -> History:
-    """The history. `ends`: how memberships ended, by member id, if not by leaving; `starts`: of rebalances."""
+    """The history of the group.
+
+    `ends`: how memberships ended, by member id, if not by leaving. `starts`: when rebalances began.
+    """
     reader = _Reader(group, ends or {}, starts or {})
     for record in records:
         reader.feed(record)
@@ -80,9 +83,9 @@ class _Reader:
         self._created_ms: int | None = None
         self._order: list[tuple[int, Record, Mapping[str, Owned]]] = []
         self._delay_ms: int | None = None
-        """How long an empty group waited for more members, at least; None: it was never seen to wait."""
+        """The shortest known time that an empty group waited for more members; None: not known."""
         self._other_type: str | None = None
-        """The type of members that are no consumers."""
+        """The protocol type of the group while its members were no consumers."""
 
     def feed(self, record: Record) -> None:
         history, at_ms = self.history, record["at_ms"]
@@ -113,7 +116,7 @@ class _Reader:
             history.unusable = "no generation of it is in the log"
         return history
 
-    # ---- each kind of record
+    # ---- the kinds of records
 
     def _deleted(self, at_ms: int) -> None:
         if self._generation is not None:
@@ -129,7 +132,7 @@ class _Reader:
             self.history.rounds.append(Round(at_ms, "member_left", None, ended_ms=at_ms, outcome=EMPTIED))
             self.history.emptied.append(at_ms)
         elif record["generation"] == 0:
-            self._created_ms = at_ms  # Kafka writes this when the first member joins
+            self._created_ms = at_ms  # Kafka writes this record when the first member joins
         self._members, self._shares, self._generation = {}, {}, record["generation"]
 
     def _assigned(self, record: Record, at_ms: int, first: bool) -> None:
@@ -155,7 +158,7 @@ class _Reader:
         self._members, self._shares, self._generation = members, shares, number
 
     def _renamed(self, members: Mapping[str, Record], protocol: str, at_ms: int) -> None:
-        """A static member returned without a rebalance."""
+        """Note a static member that returned without a rebalance."""
         for name, member in members.items():
             if name not in self._members:
                 self._replace(member, protocol, at_ms)
@@ -177,7 +180,7 @@ class _Reader:
         if follower is None:
             cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
         else:
-            # it joined again at once, whatever else happened until all had joined
+            # this member joined again at once, whatever else happened until all had joined
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
             stopped_ms = began_ms if known_began_ms is None else stopped_ms
         late = self._too_late(gone, began_ms, ended_ms) if follower is not None else []
@@ -194,7 +197,7 @@ class _Reader:
         self._offer_anew([members[name] for name in stayed], protocol, began_ms)
 
     def _began_ms(self, members: int, known_began_ms: int | None, ended_ms: int, at_ms: int) -> int:
-        """When a rebalance began, if `known_began_ms` is known or not; its join phase ended at `ended_ms`."""
+        """When a rebalance began whose join phase ended at `ended_ms`. `known_began_ms`: its start, if known."""
         if self._members:
             began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if known_began_ms is None else known_began_ms)
         else:
@@ -203,7 +206,10 @@ class _Reader:
         return min(began_ms, at_ms)
 
     def _exchange(self, members: Mapping[str, Record], came: Sequence[str], protocol: str, at_ms: int) -> list[str]:
-        """Add the members that joined, static ones in their own place; returns the members that are gone for good."""
+        """Add the members that joined. Static members continue in their own places.
+
+        Returns the members that are gone for good.
+        """
         went = {name: one["instance_id"] for name, one in self._members.items() if name not in members}
         back = {members[name]["instance_id"] for name in came} & set(went.values()) - {None}
         for name in came:
@@ -213,7 +219,7 @@ class _Reader:
                 self._new(members[name], protocol, at_ms)
         return [name for name, instance_id in went.items() if instance_id not in back]
 
-    # ---- what is inferred
+    # ---- inferred facts
 
     def _cause(
         self,
@@ -225,7 +231,7 @@ class _Reader:
         began_ms: int,
     ) -> tuple[str, str | None]:
         if came and not gone and all(self._is_back(members[name]) for name in came):
-            # it was back, and all joined again: it offered another strategy or subscription
+            # a static member was back, and all joined again: it offered another strategy or subscription
             self.history.rejoins.append(Rejoin(began_ms, came[0], AFTER))
             return "static_member_returned", came[0]
         if came:
@@ -240,7 +246,10 @@ class _Reader:
         return ("partitions_changed" if grown else "leader_rejoined"), record["leader"]
 
     def _offer_all(self) -> None:
-        """A record has only the chosen strategy; a group that changed its strategy offered both for a while."""
+        """Complete the offers. A record has only the chosen strategy.
+
+        A group that changed its strategy offered both strategies for a while.
+        """
         chosen = dict.fromkeys(offers[0].name for stay in self.history.stays for _, offers in stay.offers)
         if len(chosen) > 1:
             for stay in self.history.stays:
@@ -254,7 +263,7 @@ class _Reader:
         return instance_id is not None and any(one["instance_id"] == instance_id for one in self._members.values())
 
     def _given_up(self, stayed: Sequence[str]) -> str | None:
-        """A member that lost partitions in the last generation: it joins again by itself."""
+        """A member that lost partitions in the last generation, or None. It joins again by itself."""
         generations = self.history.generations
         before = generations[-2] if len(generations) > 1 else self.history.given
         if not generations or before is None:
@@ -266,16 +275,19 @@ class _Reader:
         return min(max(joined_ms, self._at_ms + 1), at_ms) if joined_ms is not None and joined_ms > 0 else at_ms
 
     def _first_join_ms(self, members: int, ended_ms: int, known_began_ms: int | None) -> int:
-        """The group was empty: the first member joined a delay before the join phase ended, two if others joined too.
+        """When the first member joined an empty group.
 
-        `known_began_ms`: when it began, by all groups of the log together (a busy broker may be late in one).
+        It joined one delay before the join phase ended, or two delays if other members joined too. `known_began_ms`:
+        the start of the rebalance, inferred from all groups of the log together. In a single group, a busy broker may
+        have been late.
         """
         history, created_ms = self.history, self._created_ms
         self._created_ms = None
         since_ms = created_ms if known_began_ms is None else known_began_ms
         if since_ms is not None:
             delay_ms = (ended_ms - since_ms) // (1 if members == 1 else 2)
-            # never 0: as far as is known all joined at once, and shall join one generation
+            # the delay is never 0. As far as is known, all members joined at once, and the replay must give them one
+            # generation
             self._delay_ms = max(min(delay_ms, self._delay_ms or delay_ms), 1)
             history.initial_delay_ms = self._delay_ms
         if created_ms is not None:
@@ -284,7 +296,10 @@ class _Reader:
         return max(ended_ms - wait_ms, self._at_ms + 1)
 
     def _grow(self, shares: Mapping[str, Owned], since_ms: int) -> bool:
-        """Topics have at least the assigned partitions; True if one has more than was known."""
+        """Set the numbers of partitions: topics have at least the assigned partitions.
+
+        Returns whether a topic has more partitions than was known.
+        """
         counts = with_assigned(self._counts, shares)
         if counts == self._counts:
             return False
@@ -328,9 +343,9 @@ class _Reader:
                 stay.end, stay.end_ms, stay.heard_ms = EXPIRED, gone_ms, heard_ms
 
     def _too_late(self, gone: Sequence[str], began_ms: int, ended_ms: int) -> list[str]:
-        """Members for which a rebalance waited as long as it can, and which had sent heartbeats meanwhile.
+        """Members for which a rebalance waited as long as it can, though they sent heartbeats meanwhile.
 
-        If a member sends none, its session, which is shorter, ends before.
+        The session of a member without heartbeats ends before, because it is shorter.
         """
         waits_ms = max((self._stays[name].rebalance_timeout_ms for name in self._members), default=0)
         if abs(ended_ms - began_ms - waits_ms) > _NEARLY_MS:
@@ -342,6 +357,9 @@ class _Reader:
 
 
 def _rejoined_ms(began_ms: int, ended_ms: int, waited: bool) -> int:
-    """When members without other evidence joined again. `waited`: for a member that never joined."""
+    """When members without other evidence joined again.
+
+    `waited`: whether the rebalance waited for another member until a timeout.
+    """
     is_long = waited or ended_ms - began_ms > _LONG_MS
     return min(ended_ms, began_ms + HEARTBEAT_MS) if is_long else ended_ms

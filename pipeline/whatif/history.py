@@ -1,6 +1,6 @@
 """The history of one group: its members over time, its rebalances, and their generations.
 
-`from_events`, `from_log` and `from_epochs` make it; times are wall-clock ms. `schedule` decides which facts came from
+`from_events`, `from_log` and `from_epochs` make it. Times are wall-clock ms. `schedule` decides which facts came from
 outside of the group.
 """
 
@@ -18,49 +18,49 @@ FAR: Final = 2**60
 """A time (ms) that is never reached."""
 EVENTS: Final = "events"
 LOG: Final = "log"
-"""`History.source`: `__group_events`, or the offsets log alone."""
+"""The values of `History.source`: `__group_events`, or the offsets log alone."""
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""`History.protocol`: of the group, in Kafka's words."""
+"""The values of `History.protocol`, the protocol of the group in Kafka's words."""
 
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
 JOIN_TIMEOUT: Final = "join_timeout"
 SYNC_TIMEOUT: Final = "sync_timeout"
 REPLACED: Final = "replaced"
-"""How a stay ends."""
+"""The ways in which a stay ends."""
 
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
 EMPTIED: Final = "emptied"
-"""How a round ends."""
+"""The ways in which a round ends."""
 
 BEFORE: Final = 0
 AFTER: Final = 2
-"""Ranks of facts in one ms: before what members do by themselves (rank 1), or after it."""
+"""The ranks of facts in one ms: before what members do by themselves (rank 1), or after it."""
 
 Owned = Mapping[str, Sequence[int]]
-"""Partitions by topic."""
+"""Partitions by the names of their topics."""
 
 CLIENT: Final = ("client_id", "host", "session_timeout_ms", "rebalance_timeout_ms")
-"""The facts of a member that events, records and a `Stay` have under the same names, in its order."""
+"""The facts of a member that events, records and a `Stay` have under the same names."""
 
 
 class Offer(NamedTuple):
-    """One strategy that a member offers, with its subscription."""
+    """A strategy that a member offers, with its subscription."""
 
     name: str
     topics: tuple[str, ...]
 
 
 Offers = tuple[Offer, ...]
-"""The most wanted strategy first."""
+"""The strategies that a member offers, the most wanted one first."""
 
 
 @dataclass(slots=True)
 class Stay:
-    """One member id, from its JoinGroup until it is no member any more."""
+    """The time of one member id, from its first JoinGroup until its end in the group."""
 
     member_id: str
     instance_id: str | None
@@ -69,24 +69,24 @@ class Stay:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     joined_ms: int | None = None
-    """None: it was a member before the history began."""
+    """When the member joined; None: it was a member before the history began."""
     joined_rank: int = BEFORE
     asked_ms: int | None = None
-    """When it requested its id, if that delayed a rebalance (KIP-394)."""
+    """When the member requested its id, if that request delayed a rebalance (KIP-394)."""
     remembers: bool = False
-    """Its first JoinGroup had partitions: the process had been a member before, under another id."""
+    """Whether its first JoinGroup had partitions. Then the process had been a member before, under another id."""
     offers: list[tuple[int, Offers]] = field(default_factory=list)
-    """What it offers from when on."""
+    """What the member offers, and from when on."""
     end: str | None = None
     end_ms: int | None = None
     end_rank: int = BEFORE
     heard_ms: int | None = None
     """The last sign of life of a member that expired, or of a static member before it was replaced."""
     reason: str | None = None
-    """Its own words when it left."""
+    """The member's own reason for leaving."""
 
     def offered(self, ms: int) -> Offers:
-        """What it offers at a time."""
+        """What the member offers at the time `ms`."""
         found = self.offers[0][1] if self.offers else ()
         for since_ms, offers in self.offers:
             if since_ms <= ms:
@@ -96,7 +96,7 @@ class Stay:
 
 @dataclass(slots=True)
 class Round:
-    """One rebalance, failed ones too: who joined and synced when."""
+    """A rebalance, which may have failed: which members joined and synced, and when."""
 
     began_ms: int
     cause: str
@@ -106,34 +106,34 @@ class Round:
     syncs: dict[str, int] = field(default_factory=dict)
     ended_ms: int = FAR
     joined_ms: int | None = None
-    """When its join phase ended."""
+    """When the join phase ended."""
     outcome: str | None = None
 
 
 class Generation(NamedTuple):
-    """One generation that got its assignment."""
+    """A generation that got its assignment."""
 
     number: int
     start_ms: int
     protocol: str
     leader: str | None
     shares: Mapping[str, Owned]
-    """What each member got, by its id, in the order of the group."""
+    """The partitions that each member got, by member id, in the order of the group."""
     stopped_ms: int
-    """Since when its members were without work, failed rebalances included."""
+    """Since when the members were without work. Failed rebalances before count too."""
 
 
 class Rejoin(NamedTuple):
-    """A member joined again and so began a rebalance."""
+    """A member joined again by itself, and so began a rebalance."""
 
     ms: int
     member_id: str | None
-    """None: the leader."""
+    """The id of the member; None: the leader."""
     rank: int
 
 
 class Refusal(NamedTuple):
-    """A client got the error that it is no member any more: it was alive."""
+    """A client got the error that it is no member any more. So its process was alive."""
 
     ms: int
     client_id: str
@@ -141,7 +141,7 @@ class Refusal(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """An incident in a KIP-848 group that costs: a method of `costs.EpochCosts`, and its arguments."""
+    """An incident in a KIP-848 group that costs: the name of a method of `costs.EpochCosts`, and its arguments."""
 
     ms: int
     what: str
@@ -152,43 +152,44 @@ class Incident(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """One group's."""
+    """The history of one group."""
 
     group: str
     source: str
     protocol: str = CLASSIC
     first_generation: int = 0
-    """The number of the generation with which it begins."""
+    """The number of the generation with which the history begins."""
     given: Generation | None = None
-    """The current generation when the history begins; None: the group is empty then."""
+    """The current generation when the history begins; None: the group is empty at that time."""
     start_ms: int = 0
     last_ms: int = 0
-    """When the last known event happened."""
+    """The time of the last known event."""
     end_ms: int = 0
-    """The end of the log: nothing happened in between."""
+    """The end of the log. Nothing happened between the last event and this time."""
     stays: list[Stay] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
-    """After `given`, in their order."""
+    """The generations after `given`, in their order."""
     open_ms: int | None = None
-    """Since when a rebalance lasts that has not ended when the log does."""
+    """When the last rebalance began, if it had not ended at the end of the log."""
     emptied: list[int] = field(default_factory=list)
-    """When a rebalance ended without members."""
+    """The times at which a rebalance ended without members."""
     rejoins: list[Rejoin] = field(default_factory=list)
     counts: list[tuple[int, dict[str, int]]] = field(default_factory=list)
-    """Partition counts of topics, from when on."""
+    """The numbers of partitions of topics, and from when on."""
     deleted: list[int] = field(default_factory=list)
-    """When the group was deleted."""
+    """The times at which the group was deleted."""
     incidents: list[Incident] = field(default_factory=list)
     """Incidents of a KIP-848 group."""
     session_ms: int = EPOCH_SESSION_MS
-    """The session timeout, if it is or was a KIP-848 group: the server decides it."""
+    """The session timeout, if the group is or was a KIP-848 group: the server decides it."""
     assignor: str | None = None
-    """The strategy that most members of a KIP-848 group request; None: they leave it to the server."""
+    """The strategy that most members of a KIP-848 group request; None: they request none, and the server decides."""
     overtaken: set[int] = field(default_factory=set)
-    """Epochs that another epoch followed before all members had reached them; in a replay they may."""
+    """Epochs that another epoch followed before all members had reached them. In a replay all members may reach them.
+    """
     beats: dict[str, list[int]] = field(default_factory=dict)
-    """By member id: when heartbeats came that changed what it has. Of a KIP-848 group."""
+    """For each member id of a KIP-848 group: the times of those heartbeats that changed its partitions."""
     refusals: list[Refusal] = field(default_factory=list)
     initial_delay_ms: int = INITIAL_DELAY_MS
     max_size: int = 2**31 - 1
@@ -199,7 +200,7 @@ class History:
 
 
 def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
-    """Partition counts of topics that include all assigned partitions, which may be the only evidence."""
+    """The numbers of partitions of topics, including all assigned partitions, which may be the only evidence."""
     found = dict(counts)
     for owned in shares.values():
         for topic, partitions in owned.items():
@@ -209,29 +210,29 @@ def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dic
 
 
 def has_less(before: Owned, after: Owned) -> bool:
-    """Did the member lose some partition?"""
+    """Did the member lose a partition?"""
     return any(set(partitions) - set(after.get(topic, ())) for topic, partitions in before.items())
 
 
 _LATE_MS = 1_000
-"""A rebalance begins so long after the join, or departure, that caused it."""
+"""A rebalance begins at most this long after the join, or the departure, that caused it."""
 
 Period = tuple[int, int]
-"""From when to when (ms)."""
+"""A time from its start to its end (ms)."""
 
 
 def planned(history: History) -> frozenset[int]:
-    """The rebalances of formations and of stops on purpose, as places in `History.generations`.
+    """The rebalances of formations and of stops on purpose, as indexes in `History.generations`.
 
-    They are no trouble, and nothing is to spare there. Each join of a newly formed group begins its own rebalance,
-    unless an empty group waits for more members. So does each departure from a group that is being stopped, and each
-    change in a KIP-848 group.
+    These rebalances are no trouble, and no setting is to spare them. Each join of a newly formed group begins its own
+    rebalance, unless an empty group waits for more members. So does each departure from a group that is being stopped,
+    and each change in a KIP-848 group.
     """
     spans = [*_formations(history), *_stops(history)]
     found: set[int] = set()
     for number, one in enumerate(history.generations):
         before = history.generations[number - 1] if number else None
-        # the second round of a cooperative strategy
+        # one is the second round of a cooperative rebalance
         continues = (
             before is not None
             and number - 1 in found
@@ -244,7 +245,10 @@ def planned(history: History) -> frozenset[int]:
 
 
 def _formations(history: History) -> Iterator[Period]:
-    """From when a member joins an empty group, as long as others join soon after each other and nobody leaves."""
+    """The times of formations.
+
+    A member joins an empty group, and others join soon after each other, while nobody leaves.
+    """
     came = sorted(one.joined_ms for one in history.stays if one.joined_ms is not None)
     went = sorted(one.end_ms for one in history.stays if one.end_ms is not None)
     for ms in (*((history.start_ms,) if history.given is None else ()), *history.emptied):
@@ -256,7 +260,7 @@ def _formations(history: History) -> Iterator[Period]:
 
 
 def _stops(history: History) -> Iterator[Period]:
-    """Until the group was empty: since members left one soon after the other, and nobody joined."""
+    """The times of stops. Members leave one soon after the other, and nobody joins, until the group is empty."""
     came = sorted(one.joined_ms for one in history.stays if one.joined_ms is not None)
     went = sorted((one.end_ms, one.end) for one in history.stays if one.end_ms is not None and one.end != REPLACED)
     for ms in history.emptied:

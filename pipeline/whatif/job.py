@@ -1,7 +1,8 @@
-"""The what-if of all groups as a Spark job, one group per task: the tables `fidelity`, `whatif` and `advice`.
+"""The what-if of all groups as a Spark job, one group for each task.
 
-A task gets a group's history as JSON, one text for each event or record. So both sources have one form. Of a very long
-history only the newest part is played.
+It makes the tables `fidelity`, `whatif` and `advice`. A task gets a group's history as JSON, one text for each event or
+record. So histories from events and from records have one form. Of a very long history, only the newest part is
+replayed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 from muster.pipeline.wording import moment
 
 LONGEST_HISTORY: Final = 32_000_000
-"""Characters of JSON for one group's task: some ten thousand rebalances of a group of five."""
+"""The most characters of JSON for one group's task: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
 _DIED: Final = "died"
 _HEARD: Final = "heard"
@@ -59,10 +60,10 @@ def what_if(
 ) -> dict[str, DataFrame]:
     """The tables `fidelity`, `whatif` and `advice` (tables.schema.TABLES), computed once when the first is read.
 
-    Groups with a rebalance in `inputs.events` are read from the events, others from the offsets log alone. Then the
-    table `memberships` says which members left or expired, and `rebalances` when each rebalance began. The table
-    `commits` says how long members had been silent that left, or were replaced. The real settings are always replayed,
-    for the fidelity; they are in `whatif` only if they are among `settings`.
+    If a group has a rebalance in `inputs.events`, its history comes from the events, otherwise from the offsets log
+    alone. Then the table `memberships` says which members left or expired, and `rebalances` when each rebalance began.
+    The table `commits` says how long members that left, or were replaced, had been silent. The real settings are always
+    replayed, for the fidelity; they are in `whatif` only if they are among `settings`.
     """
     histories = _histories(inputs, memberships, rebalances)
     if memberships is not None and commits is not None:
@@ -75,14 +76,14 @@ def what_if(
     def play(history: pa.Table) -> pa.Table:
         return pa.Table.from_pylist(list(played(history, grid)), _RESULT)
 
-    # with an own number of tasks, else Spark would put these few bytes, and all the work, into one task
+    # the number of tasks is given: otherwise Spark would put these few bytes, and all the work, into one task
     spread = rows.repartition(tasks, "group").groupBy("group")
     result = keep(spread.applyInArrow(play, from_arrow_schema(_RESULT)))
     return {name: conform(result.where(F.col("table") == name), name) for name in _MADE}
 
 
 def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """The rows of one group: `rows` has its history (group, source, log_offset, value, end_ms)."""
+    """The result rows of one group. `rows` has the group's history (group, source, log_offset, value, end_ms)."""
     rows = rows.sort_by("log_offset")
     group, kinds = rows.column("group")[0].as_py(), rows.column("source")
     source = EVENTS if EVENTS in kinds.to_pylist() else LOG
@@ -149,7 +150,7 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
 
 
 def _last_commits_of(rows: pa.Table) -> dict[str, list[int]]:
-    """When members last committed, in each of their stays."""
+    """The last commit of each member in each of its stays."""
     heard: dict[str, list[int]] = {}
     for kind, value in zip(rows.column("source"), rows.column("value"), strict=True):
         if kind.as_py() == _HEARD:
@@ -159,7 +160,7 @@ def _last_commits_of(rows: pa.Table) -> dict[str, list[int]]:
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
-    """A comparison as rows of the tables."""
+    """The rows of the tables for a comparison."""
     fidelity, advised = found.fidelity, advice(history, found)
     yield {
         "table": "fidelity",
@@ -206,7 +207,7 @@ def _figures(figures: Figures) -> dict[str, Any]:
 
 
 def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFrame | None) -> DataFrame:
-    """group, source, log_offset, value: of each group from the better of its sources."""
+    """The rows (group, source, log_offset, value) of each group's history, from the better of its two sources."""
     record = F.struct(
         F.col("log_timestamp_ms").alias("at_ms"),
         *("is_tombstone", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms"),
@@ -243,11 +244,11 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
 
 
 def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
-    """When members last committed that left, or were replaced, after a while without a commit."""
+    """The last commits of members that left, or were replaced, after a while without a commit."""
     ended = memberships.where(F.col("end_cause").isin(LEFT, REPLACED)).select("group", "member_id", "end_ms")
     who = ["group", "member_id"]
     rows = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted"))
-    # a KIP-848 member that was removed returns under its id
+    # a KIP-848 member that was removed returns under its member id
     last = rows.groupBy(*who, "generation").agg(F.max("time_ms").alias("last_ms"))
     both = ended.join(last, who).where(F.col("last_ms") <= F.col("end_ms"))
     heard = both.groupBy(*who, "end_ms").agg(F.max("last_ms").alias("heard_ms"))
@@ -258,7 +259,7 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
 
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
-    """The epochs of KIP-848 groups, when target assignments were made, and when members got other partitions."""
+    """The epochs of KIP-848 groups, the times of target assignments, and when members got other partitions."""
     wanted = ("at_ms", "is_tombstone", "generation", "protocol", "state_timestamp_ms", "members", "owners", "takes")
     known = epochs.where(F.col("is_tombstone").isNotNull())
     rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted, "change"), {"ignoreNullFields": "false"}))
@@ -276,7 +277,7 @@ def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
 
 
 def _end(inputs: Inputs) -> DataFrame:
-    """end_ms: the end of the log."""
+    """One row with end_ms: the end of the log."""
     ends = inputs.decoded.agg(F.max("log_timestamp_ms").alias("end_ms"))
     if inputs.events is not None:
         ends = ends.unionByName(inputs.events.agg(F.max("time_ms").alias("end_ms")))
@@ -293,7 +294,7 @@ def _row(rows: DataFrame, source: str, value: Column) -> DataFrame:
 
 
 def _newest(rows: DataFrame) -> DataFrame:
-    """Of each group the newest rows, as many as a task can hold."""
+    """The newest rows of each group, as many as a task can hold."""
     from_the_end = Window.partitionBy("group").orderBy(F.col("log_offset").desc())
     so_far = F.sum(F.when(F.col("log_offset") >= 0, F.length("value")).otherwise(0)).over(from_the_end)
     return rows.withColumn("so_far", so_far).where(F.col("so_far") <= LONGEST_HISTORY).drop("so_far")

@@ -1,8 +1,8 @@
 """What the leader of a group does in a replay.
 
 Subscriptions and assignments are numbers, so that equal ones are computed once for all settings. Metadata and
-assignments are a few bytes that name an entry of an `AssignmentBook`; the core never reads them. Known strategies are
-computed; for others the recorded assignment of the same members is used.
+assignments are a few bytes that name an entry of an `AssignmentBook`. The core never reads these bytes. Assignments of
+known strategies are computed. For other strategies, the recorded assignment of the same members is used.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ NOTHING: Final[Owned] = {}
 
 
 class NoAssignment(Exception):
-    """Nobody knows what the leader would have done. The text says why."""
+    """Nobody knows which assignment the leader would have made. The text says why."""
 
 
 class SentMetadata(NamedTuple):
-    """A member's metadata for one strategy; `bump` makes equal ones differ."""
+    """A member's metadata for one strategy. Equal metadata with different values of `bump` count as different."""
 
     topics: tuple[str, ...]
     share: int
-    """What it had last, as the number of an assignment in the book; 0: nothing yet."""
+    """The member's last assignment, as its number in the book; 0: no assignment yet."""
     generation: int
     bump: int
 
 
 def is_cooperative(name: str) -> bool:
-    """Do members keep their partitions while they join under this strategy? Unknown ones count as eager."""
+    """Do members keep their partitions while they join under this strategy? Unknown strategies count as eager."""
     known = CLIENT_ASSIGNORS.get(name)
     return known is not None and known.protocols[0] is RebalanceProtocol.COOPERATIVE
 
 
 def keeps(name: str) -> bool:
-    """Does a member's metadata depend on the partitions that it had?"""
+    """Does a member's metadata depend on the partitions that the member had?"""
     return name in ("sticky", "cooperative-sticky")
 
 
@@ -60,15 +60,15 @@ def claims(metadata: str | None) -> bool:
 
 
 class AssignmentBook:
-    """The subscriptions and assignments of one group, by number."""
+    """The subscriptions and assignments of one group, by their numbers."""
 
     def __init__(self, clients: Clients, *, other_assignor: bool = False) -> None:
-        """`other_assignor`: the leader's client does not assign as Kafka's own does."""
+        """`other_assignor`: whether the leader's client assigns differently from Kafka's own strategy."""
         self._foreign = other_assignor
         self._said: list[SentMetadata] = []
         self._numbers: dict[SentMetadata, bytes] = {}
         self.shares: list[Owned] = [NOTHING, NOTHING]
-        """By number. 0 is none yet, 1 an empty one."""
+        """The assignments by number. Number 0 means no assignment yet, and number 1 is an empty assignment."""
         self._share_numbers: dict[tuple[tuple[str, tuple[int, ...]], ...], int] = {(): 1}
         self._known: dict[object, list[tuple[str, bytes]]] = {}
         self._recorded: dict[tuple[str, frozenset[object]], Mapping[str, Owned]] = {}
@@ -78,7 +78,7 @@ class AssignmentBook:
             before = generation.shares
 
     def metadata_bytes(self, said: SentMetadata) -> bytes:
-        """The bytes of the metadata of a JoinGroup."""
+        """The bytes of the metadata in a JoinGroup."""
         token = self._numbers.get(said)
         if token is None:
             token = self._numbers[said] = b"%d" % len(self._said)
@@ -95,7 +95,7 @@ class AssignmentBook:
         return number
 
     def read(self, assignment: bytes) -> Owned:
-        """The assignment with this number; none if the leader left the member out."""
+        """The assignment with the number in these bytes. It is empty if the leader left the member out."""
         return self.shares[int(assignment)] if assignment else NOTHING
 
     def assign(
@@ -145,10 +145,13 @@ class AssignmentBook:
     def _as_recorded(
         self, strategy: str, members: Sequence[tuple[str, str | None, bytes]], slots: Mapping[str, str]
     ) -> list[tuple[str, bytes]] | None:
-        """The recorded assignment of the same members, under a cooperative strategy with the same partitions."""
+        """The recorded assignment of the same members.
+
+        Under a cooperative strategy, the members must have had the same partitions.
+        """
         ids = [member_id for member_id, _, _ in members]
         had = [self._said[int(metadata)].share for _, _, metadata in members]
-        # the same members, else others in the same places
+        # first an assignment of the same members is searched, then one of other members in the same places
         for names in (ids, [slots[member_id] for member_id in ids]):
             found = self._recorded.get((strategy, _circumstances(strategy, zip(names, had, strict=True))))
             if found is not None:

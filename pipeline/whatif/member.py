@@ -1,4 +1,4 @@
-"""A model member of a replay: what a client library does between the facts of its schedule.
+"""A model member of a replay. It does what a client library does between the facts of its schedule.
 
 It joins, syncs, gets its partitions, and joins again when the group rebalances. Under a cooperative strategy it joins
 once more when it lost partitions. It reports its partitions and their generation as real clients do.
@@ -27,25 +27,25 @@ from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupReque
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 PROTOCOL_TYPE: Final = "what-if"
-"""Not "consumer": metadata are numbers here, and the core would try to read them."""
+"""The type must not be "consumer": here the metadata are numbers, and the core would try to read them."""
 FOLLOW_MS: Final = 100
-"""From an assignment that removes partitions until the member joins again, if that is not known."""
+"""The time from an assignment that removes partitions until the member joins again, if the history does not show it."""
 _FOLLOWS_WITHIN_MS: Final = 10_000
 _AS_IT_WAS_MS: Final = 100
-"""A join phase that ends this near to the real one counts as the same."""
+"""A join phase that ends within this time of the real one counts as the same."""
 _LONG_MS: Final = 1_000
-"""A member that syncs later than this sends heartbeats in between."""
+"""A member that syncs later than this sends heartbeats before."""
 
 
 class ReplayView(Protocol):
-    """What a member knows and changes of its replay (`replay.Replay`)."""
+    """What a member reads and changes of its replay (`replay.Replay`)."""
 
     ms: int
     group_id: str
     rebalance_number: int
     """The number of the rebalance."""
     real_round: RealRound | None
-    """The real rebalance that is being replayed."""
+    """The real rebalance that is being replayed. It is None if no real rebalance began at this time."""
     assignor: str | None
     counts: dict[str, Topic]
     counts_id: tuple[tuple[str, int], ...]
@@ -63,11 +63,11 @@ class ReplayView(Protocol):
         """Send a request to the core."""
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Call `act(*what)` at a time."""
+        """Call `act(*what)` at the time `ms`."""
 
 
 class Actor:
-    """One process of a schedule as a member."""
+    """One process of a schedule, as a member of the group."""
 
     __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_stay", "bump",
                  "client", "is_away", "member_id", "name", "part", "process")  # fmt: skip
@@ -79,12 +79,12 @@ class Actor:
         self.client = Client(part.process.stays[0].client_id, part.process.stays[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
-        """The owner's name, for the costs: a static member that returns is the same one."""
+        """The owner's name for the costs. A static member keeps its name when it returns."""
         self.bump = 0
         self.is_away = False
         self._answer: Any = None
         self._joined_in = -1
-        """The rebalance (`rebalance_number`) for which it has joined."""
+        """The number of the rebalance (`rebalance_number`) for which the member has joined."""
         self._share = 0
         self._generation = -1
         self._stay = 0
@@ -94,31 +94,31 @@ class Actor:
     # ---- starting and stopping
 
     def ask(self) -> None:
-        """It requests an id. The rebalance waits until it uses the id."""
+        """Request a member id. The rebalance waits until the member uses the id."""
         if self._replay.group() is not None:
             self._join("", known=True)
 
     def start(self) -> None:
-        """It starts without knowledge of an earlier process."""
+        """Start, without knowledge of an earlier process."""
         if self.member_id:
             self._join(self.member_id)
         else:
             self._join_anew()
 
     def go(self) -> str:
-        """It stops; returns the id with which it leaves, if it has one."""
+        """Stop. Returns the member id with which the member leaves; empty: it has none."""
         member_id, self.member_id = self.member_id, ""
         self.is_away = True
         return member_id
 
     def fall_silent(self) -> None:
-        """It is silent from now on."""
+        """Be silent from now on."""
         self.is_away = True
         if self.member_id in self._replay.by_member:
             self._replay.costs.vanished(self.name, self._replay.ms)
 
     def resume(self) -> None:
-        """It continues with its former state."""
+        """Continue after a silence, with the former state."""
         replay = self._replay
         self.is_away = False
         group = replay.group()
@@ -134,12 +134,12 @@ class Actor:
             replay.later(replay.ms, self._sync, replay.rebalance_number, self._answer)
 
     def fenced(self) -> None:
-        """Another process has its instance id."""
+        """Stop, because another process has the member's instance id."""
         self.member_id = ""
         self.is_away = True
 
     def be_heard(self) -> None:
-        """Set in the core until when this member will send heartbeats."""
+        """Set in the core the time until which this member sends heartbeats."""
         replay, until_ms = self._replay, FAR
         for absence in self.part.absences:
             if absence.kind == SILENT and absence.from_ms >= replay.ms:
@@ -151,24 +151,24 @@ class Actor:
             replay.core.heartbeat(request, until_ms)
 
     def when_not_slow(self, ms: int) -> int:
-        """That time, or when it polls again if it is slow then."""
+        """The time `ms`; if the member is slow then, the time at which it polls again."""
         for absence in self.part.absences:
             if absence.kind == SLOW and absence.from_ms <= ms < absence.until_ms:
                 return absence.until_ms
         return ms
 
     def stops_between(self, from_ms: int, until_ms: int) -> bool:
-        """Does it stop, or fall silent, in that time?"""
+        """Does the member stop, or fall silent, between these times?"""
         return any(from_ms <= one.from_ms <= until_ms for one in self.part.absences)
 
     # ---- joining
 
     def join(self) -> None:
-        """Send a JoinGroup, as a member."""
+        """Send a JoinGroup with the member id."""
         self._join(self.member_id)
 
     def rejoin(self, rebalance_number: int) -> None:
-        """It has noticed that its group rebalances."""
+        """Join again, because the member has noticed this rebalance."""
         replay = self._replay
         if rebalance_number == replay.rebalance_number != self._joined_in and not self.is_away and self.member_id:
             self._join(self.member_id)
@@ -176,7 +176,7 @@ class Actor:
     def _join_anew(self) -> None:
         self._generation = -1
         if is_cooperative(self._strategy()):
-            self._share = 0  # it lost what it had
+            self._share = 0  # the member lost the partitions that it had
         self._join("")
 
     def _strategy(self) -> str:
@@ -213,7 +213,7 @@ class Actor:
         replay.send(JoinCommand(request, self._joined, client, drawn, known, True))
 
     def _new_id(self, *, take: bool) -> tuple[str, str]:
-        """Both parts of its real member id, or of a new one if it joins more often than in reality."""
+        """Both parts of the member's real id. If it joins more often than in reality, both parts of a new id."""
         stays, number = self.process.stays, self._stay
         if take:
             self._stay += 1
@@ -228,7 +228,7 @@ class Actor:
         return stays[0].client_id, f"{self.process.index}.{number}"
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """Its protocols and metadata."""
+        """The protocols and the metadata for the next JoinGroup."""
         replay = self._replay
         offers = self.part.offers(replay.ms, replay.assignor)
         if offers and is_cooperative(offers[0].name):
@@ -247,7 +247,7 @@ class Actor:
         return self._protocols
 
     def _give_up(self, topics: Sequence[str]) -> None:
-        """Before it joins, it gives up topics that it does not subscribe to any more, as Java's consumer does."""
+        """Before joining, give up topics that the member does not subscribe to any more, as Java's consumer does."""
         book = self._replay.book
         had = book.shares[self._share]
         if self._share and any(topic not in topics for topic in had):
@@ -270,7 +270,7 @@ class Actor:
             replay.later(ms, self._sync, replay.rebalance_number, response)
 
     def _sync_ms(self) -> int:
-        """When it sends SyncGroup: when it really did, or as late as usual."""
+        """When the member sends its SyncGroup: at the time of the real one, or after the usual time."""
         replay, real_round = self._replay, self._replay.real_round
         ms = replay.ms
         usual_ms = ms + replay.clients.sync_ms
@@ -280,7 +280,7 @@ class Actor:
             if synced_ms is not None:
                 return max(synced_ms, ms) if is_as_it_was else ms + max(synced_ms - ended_ms, 0)
             if is_as_it_was and real_round.round.ended_ms >= ms:
-                # it had not synced when the assignment was complete, or when this failed
+                # the member had not synced when the real assignment was complete, or when the real rebalance failed
                 usual_ms = max(usual_ms, real_round.round.ended_ms + 1)
         return self.when_not_slow(usual_ms)
 
@@ -304,7 +304,7 @@ class Actor:
         if error == ErrorCode.UNKNOWN_MEMBER_ID and not self.is_away and self.member_id not in self._replay.by_member:
             self._join_anew()
         if error or self.is_away:
-            return  # another rebalance has begun, and the time of its join is set
+            return  # another rebalance has begun, and the time of the next join is already set
         book, before = self._replay.book, self._share
         self._share = int(response.assignment) if response.assignment else 1
         self.be_heard()
@@ -313,7 +313,7 @@ class Actor:
             self._replay.later(self._follow_ms(), self._follow, self._generation)
 
     def _follow_ms(self) -> int:
-        """When it joins again because it had to give up partitions."""
+        """When the member joins again because it had to give up partitions."""
         ms = self._replay.ms
         joins = self.process.joins_ms
         at = bisect_left(joins, ms)
@@ -325,7 +325,7 @@ class Actor:
             self.join()
 
     def set_member(self, member_id: str, share: int, generation: int) -> None:
-        """It is a member already."""
+        """Become a member that was already in the group when the history began."""
         self.member_id = member_id
         self._share, self._generation, self._stay = share, generation, 1
         self._replay.by_member[member_id] = self
@@ -334,7 +334,10 @@ class Actor:
 
 
 def initial_record(replay: ReplayView, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-    """The record of the generation with which a history begins; without one, that of an empty group."""
+    """The record of the generation with which the history begins.
+
+    Without a generation, it is the record of an empty group.
+    """
     history = replay.clients.history
     key = GroupMetadataKey(replay.group_id)
     if given is None:

@@ -1,4 +1,4 @@
-"""The processes behind the member ids of a history: which of them returned, and which were new.
+"""The processes behind the member ids of a history: which processes returned, and which were new.
 
 A stay is the time of one member id. It may have ended without a LeaveGroup, and another stay of the same client id
 and host may follow. Two signs show that the process was alive, so that it was a pause. A request of it was refused in
@@ -39,58 +39,60 @@ from muster.pipeline.whatif.history import (
 LEAVES: Final = "leaves"
 SILENT: Final = "silent"
 SLOW: Final = "slow"
-"""Kinds of absences: it leaves; it is silent; it sends heartbeats, but neither joins nor syncs."""
+"""The kinds of absences. In LEAVES a process leaves. In SILENT it is silent. In SLOW it sends heartbeats, but does not
+join or sync.
+"""
 POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
-"""The reason with which Java's consumer leaves if its application does not poll."""
+"""The begin of the reason with which Java's consumer leaves if its application does not poll."""
 _REFUSED_WITHIN_MS: Final = 1_000
-"""Refusals are counted by the second."""
+"""Refusals are counted for each second, so their times are late by up to this."""
 _SLOW_MS: Final = 10_000
-"""A member that needs longer to join again is slow."""
+"""A member that takes longer than this to join again is slow."""
 _LATENCY_MS: Final = 100
-"""How long requests may take."""
+"""The longest time that a request takes."""
 _ENOUGH: Final = 5
 """This many reactions show how long members need at most."""
 _CLOCKS_DIFFER_MS: Final = 10
 _NEAR_MS: Final = 1_000
-"""A rebalance of a replay that begins this near to a real one is the same."""
+"""A rebalance of a replay that begins within this time of a real one counts as the same."""
 
 
 class Absence(NamedTuple):
-    """A time in which a process does not act as a member; `until_ms` is FAR if it never returns."""
+    """A time in which a process does not act as a member. `until_ms` is FAR if the process never returns."""
 
     kind: str
     from_ms: int
     until_ms: int
     rank: int
     polled_ms: int | None = None
-    """Of a process that left because it had not polled in time: its last poll."""
+    """The last poll of a process that left because it had not polled in time."""
 
 
 @dataclass(slots=True)
 class Process:
-    """One process, perhaps under several member ids one after the other."""
+    """A process. It may have had several member ids, one after the other."""
 
     index: int
     slot: str
-    """The group.instance.id that client id and host would make; a process in the same place has the same."""
+    """The group.instance.id that would be made of client id and host. Processes in the same place have the same."""
     start_ms: int | None
-    """None: it was a member when the history began."""
+    """When the process started; None: it was a member when the history began."""
     stays: list[Stay] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     replaces: Process | None = None
     """The process that it replaced."""
     joins_ms: list[int] = field(default_factory=list)
-    """When it joined in real rebalances."""
+    """The times at which the process joined in real rebalances."""
     reactions: list[tuple[int, int]] = field(default_factory=list)
-    """When a rebalance began, and the time until it joined again, in the order of time."""
+    """For each rebalance: when it began, and the time until the process joined again. They are in the order of time."""
 
     @property
     def end_ms(self) -> int:
-        """When it went for good; FAR: it did not."""
+        """When the process left for good; FAR: it did not."""
         return self.absences[-1].from_ms if self.absences and self.absences[-1].until_ms == FAR else FAR
 
     def offers(self, ms: int) -> Offers:
-        """What it offers at a time."""
+        """What the process offers at the time `ms`."""
         stay = self.stays[0]
         for later in self.stays[1:]:
             if later.joined_ms is not None and later.joined_ms <= ms:
@@ -99,7 +101,7 @@ class Process:
 
 
 class RealRound(NamedTuple):
-    """A real rebalance, with processes for member ids."""
+    """A real rebalance, with the indexes of processes in place of member ids."""
 
     round: Round
     joins: dict[int, int]
@@ -114,7 +116,7 @@ class Clients:
         self.processes: list[Process] = []
         self.by_member: dict[str, Process] = {}
         self.reactions: list[tuple[int, int]] = []
-        """The reactions of all processes."""
+        """The reactions of all processes (see `Process.reactions`)."""
         self._last_sign_ms: dict[str, int] = {}
         for one in history.rounds:
             for name, ms in (*one.joins.items(), *one.syncs.items()):
@@ -132,12 +134,13 @@ class Clients:
             process.absences.sort(key=lambda one: one.from_ms)
         self.sync_ms = self._usual_sync_ms()
         self.heartbeat_ms = self._usual_heartbeat_ms()
-        """How often its members send heartbeats, as far as is known."""
+        """The usual heartbeat interval of the members, as far as is known."""
 
     def near(self, ms: int) -> RealRound | None:
-        """The real rebalance that began then; None if there was none."""
+        """The real rebalance that began at about this time. It is None if no rebalance did."""
         began = self._began
-        # the last rebalance that began so far, and the first after that. Of several in one ms all but the last are over
+        # the last rebalance that began before, and the first that began after. If several began in one ms, all but the
+        # last are over
         at = bisect_right(began, ms)
         before_ms = ms - began[at - 1] if at else FAR
         after_ms = began[at] - ms if at < len(began) else FAR
@@ -146,7 +149,10 @@ class Clients:
         return self._real_rounds[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
 
     def reaction(self, process: Process, ms: int, rebalance_number: int) -> int | None:
-        """The time until a process joins again: as in its nearest rebalance, or as others; None: not known."""
+        """The time until a process joins again.
+
+        It is that of the nearest rebalance of the process, or else that of another process. None: not known.
+        """
         known = process.reactions
         if not known:
             if not self.reactions:
@@ -168,7 +174,7 @@ class Clients:
             before.absences.append(last._replace(until_ms=max(stay.joined_ms, last.from_ms)))
         before.stays.append(stay)
         self.by_member[stay.member_id] = before
-        # provisional, so that the next stay sees that this one is gone; _end corrects it
+        # this is provisional: the next stay must see that this one is gone. `_end` corrects it
         if stay.end is not None and stay.end_ms is not None:
             kind, since_ms, rank = _KINDS.get(stay.end, SILENT), stay.end_ms, stay.end_rank
             vanished_ms = self.vanished_ms(stay)
@@ -178,7 +184,10 @@ class Clients:
             before.absences.append(Absence(kind, since_ms, FAR, rank, polled_ms))
 
     def vanished_ms(self, stay: Stay) -> int | None:
-        """Since when a member was silent that expired, or a static one that returned; None of others."""
+        """Since when a member was silent that expired, or a static member that was replaced.
+
+        It is None for other members.
+        """
         if stay.end not in (EXPIRED, REPLACED) or stay.heard_ms is None or stay.end_ms is None:
             return None
         return min(self._silent_ms(stay, stay.heard_ms), stay.end_ms)
@@ -186,8 +195,9 @@ class Clients:
     def _silent_ms(self, stay: Stay, heard_ms: int) -> int:
         """Since when a member was silent.
 
-        Requests after its last sign of life may be a late SyncGroup, which is no sign of life. Or the clocks for
-        deadlines and for the log differ. If the last sign was only inferred, requests count.
+        A request after the last sign of life may be a late SyncGroup, which is no sign of life. Or the clock for
+        deadlines differs from the clock of the log. If the last sign of life was only inferred, requests count as signs
+        of life.
         """
         last_ms = self._last_sign_ms.get(stay.member_id, 0)
         is_told = self.history.source == EVENTS and stay.end == EXPIRED
@@ -196,7 +206,7 @@ class Clients:
         return max(heard_ms, last_ms)
 
     def _paused(self, stay: Stay) -> Process | None:
-        """The process that continues with this stay; None: it is a new one."""
+        """The process that continues with this stay; None: a new process begins."""
         if stay.joined_ms is None:
             return None
         if stay.instance_id is None:
@@ -262,22 +272,22 @@ class Clients:
                         process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
 
     def _end(self, stay: Stay) -> None:
-        """A member that was removed in a rebalance was slow since its start."""
+        """Correct the absence of a member that was removed in a rebalance: it was slow since the rebalance began."""
         if stay.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or stay.end_ms is None:
             return
         process = self.by_member[stay.member_id]
         at = bisect_right(self._began, stay.end_ms) - 1
-        while at > 0 and self._began[at] == stay.end_ms:  # its removal began this one
+        while at > 0 and self._began[at] == stay.end_ms:  # the removal of the member began this rebalance
             at -= 1
         for number, absence in enumerate(process.absences):
             if absence.kind == SLOW and absence.from_ms == stay.end_ms and at >= 0:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
 
     def _usual_heartbeat_ms(self) -> int:
-        """The heartbeat interval of the members.
+        """The usual heartbeat interval of the members.
 
-        It is the default, or a third of a session. Or it is the whole seconds in which all members always noticed a
-        rebalance.
+        It is the default, or a third of the session timeout if that is shorter. With enough events, it is the number of
+        whole seconds within which all members noticed rebalances, if that is shorter.
         """
         sessions = [stay.session_timeout_ms // 3 for stay in self.history.stays]
         most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)
@@ -288,7 +298,7 @@ class Clients:
         return min(most_ms, seconds * 1_000)
 
     def _usual_sync_ms(self) -> int:
-        """The usual time from the join phase to the assignment."""
+        """The usual time from the end of the join phase to the assignment."""
         took = sorted(
             one.ended_ms - one.joined_ms
             for one in self.history.rounds
@@ -298,7 +308,7 @@ class Clients:
 
 
 def polled_too_late(stay: Stay) -> bool:
-    """Did it leave, or was it removed, because its application did not poll in time?"""
+    """Did the member leave, or was it removed, because its application did not poll in time?"""
     return stay.end == JOIN_TIMEOUT or (stay.end == LEFT and (stay.reason or "").startswith(POLLED_TOO_LATE))
 
 
@@ -312,20 +322,20 @@ _KINDS: Final = {
 
 
 SILENT_MS: Final = 500
-"""A commit so shortly before the end of a member is not evaluated."""
+"""A last commit within this time before the end of a member shows nothing."""
 _SESSIONS: Final = 0.9
-"""A static member that was away for longer than this share of its session would hardly still be a member.
+"""A static member that was away for a longer share of its session would hardly still be a member.
 
-So it had nothing to commit.
+So it was not away, but had nothing to commit.
 """
 
 
 def add_last_commits(history: History, heard: Mapping[str, Sequence[int]]) -> None:
     """Complete a history with the last commits of members.
 
-    They show how long a static member was away before it returned. They also show who left because it had not polled in
-    time. `heard`: when members last committed in each of their stays, by their ids. A member that is not in it
-    committed up to its end.
+    They show how long a static member was away before it returned. They also show which members left because they had
+    not polled in time. `heard`: for each member id, the last commits in the stays of the member. A member that is
+    missing there committed up to its end.
     """
     slow: dict[tuple[str, str, str | None], list[Stay]] = defaultdict(list)
     back = {(one.member_id, one.joined_ms) for one in history.stays if one.remembers}
@@ -337,16 +347,16 @@ def add_last_commits(history: History, heard: Mapping[str, Sequence[int]]) -> No
         if heard_ms is None:
             continue
         silent_ms = end_ms - max(heard_ms, stay.joined_ms or 0)
-        # the records of KIP-848 groups say who is away
+        # in KIP-848 groups, the records say which members are away
         is_away = stay.end == REPLACED and history.protocol == CLASSIC
         if is_away and 0 < silent_ms < _SESSIONS * stay.session_timeout_ms:
             stay.heard_ms = end_ms - silent_ms
-        # a client whose rebalance timeout is its session has no time in which it must poll
+        # if a client's rebalance timeout equals its session timeout, the client has no time limit for polls
         has_polls = stay.rebalance_timeout_ms != stay.session_timeout_ms
         if stay.end == LEFT and not stay.reason and has_polls and is_slow(silent_ms, stay.rebalance_timeout_ms):
             slow[stay.client_id, stay.host, stay.instance_id].append(stay)
     for some in slow.values():
-        # a member that left by itself and is back under its id did not stop
+        # a member that left by itself, and is back under its id, did not stop on purpose
         if len(some) >= SLOW_TWICE or any(_is_back(one, back) for one in some):
             for stay in some:
                 stay.reason = POLLED_TOO_LATE

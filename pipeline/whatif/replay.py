@@ -1,8 +1,8 @@
 """A group's schedule, played on a new core in virtual time, with model members that act like real clients.
 
-Members join, sync, and join again when the group rebalances; the leader assigns. There are no heartbeats: a member says
-once when it will fall silent. If a rebalance begins when a real one did, each member needs its real time. Otherwise it
-needs its usual time.
+Members join, sync, and join again when the group rebalances; the leader assigns. No heartbeats are sent: each member
+sets once the time at which it falls silent. If a rebalance begins when a real one did, each member needs the time that
+it really needed. Otherwise it needs its usual time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 GONE: Final = (events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED)
-"""The kinds of events after which a member is no member any more."""
+"""The kinds of events after which a member is no longer in the group."""
 
 
 class _Tally(Protocol):
-    """The costs of either protocol."""
+    """The common methods of `Costs` and `EpochCosts`."""
 
     def gone(self, who: str, ms: int) -> None:
         """The member has left or was removed."""
 
     def back(self, who: str, ms: int) -> None:
-        """Another process is in its place."""
+        """Another process is in place of the member."""
 
 
 class _Named(Protocol):
@@ -50,7 +50,7 @@ _Actor = TypeVar("_Actor", bound=_Named)
 
 
 def gone(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> None:
-    """A member has left or was removed."""
+    """Handle an event after which a member is no longer in the group."""
     facts: dict[str, Any] = event.facts
     actor = members.pop(facts["member"].member, None)
     if actor is not None:
@@ -58,7 +58,10 @@ def gone(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> No
 
 
 def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> _Actor | None:
-    """Another process has the instance id of a member; the owner is the same. Returns the one that had it before."""
+    """Handle the event that another process has a member's instance id. The owner stays the same.
+
+    Returns the old actor.
+    """
     facts: dict[str, Any] = event.facts
     old = members.pop(facts["replaced"], None)
     if old is not None:
@@ -67,7 +70,7 @@ def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -
 
 
 def deletion(group_id: str) -> Command:
-    """DeleteGroups; nobody waits for its answer."""
+    """A DeleteGroups request whose answer is ignored."""
     return Command(DeleteGroupsRequest([group_id]), ignore, Client("", ""))
 
 
@@ -76,10 +79,10 @@ def ignore(_: object) -> None:
 
 
 AT_ONCE_MS: Final = 5
-"""The time of a member that waits for an answer and gets it."""
+"""The time that a member needs if it waits for an answer and gets it."""
 STEPS: Final = 10_000
 STEPS_FOR_EACH: Final = 100
-"""A replay stops after STEPS, and so many more for each fact and each member in a real rebalance."""
+"""A replay stops after STEPS. For each fact, and each member in a real rebalance, this many steps are added."""
 _DURING: Final = 1
 """The rank of what members do by themselves."""
 _NEVER_LOOK_MS: Final = 2**53
@@ -105,7 +108,7 @@ class Outcome(NamedTuple):
 
 
 class Replay:
-    """One schedule, played once."""
+    """A schedule that is played once."""
 
     def __init__(self, schedule: Schedule, book: AssignmentBook) -> None:
         history = schedule.clients.history
@@ -117,9 +120,9 @@ class Replay:
         self.costs = Costs(schedule.wanted())
         self.generations: list[Made] = []
         self.rebalance_number = 0
-        """Counts the rebalances: actions of an earlier one are dropped."""
+        """The number of rebalances so far. Actions that were planned in an earlier rebalance are dropped."""
         self.real_round: RealRound | None = None
-        """The real rebalance that is being replayed."""
+        """The real rebalance that is being replayed. It is None if no real rebalance began at this time."""
         self.counts: dict[str, Topic] = {}
         self.counts_id: tuple[tuple[str, int], ...] = ()
         self.actors: list[Actor] = [Actor(self, part) for part in schedule.parts]
@@ -137,7 +140,7 @@ class Replay:
         self._begin()
 
     def run(self) -> Outcome:
-        """Play it, from the first fact to the end of the history. Raises NoAssignment."""
+        """Play the schedule, from the first fact to the end of the history. Raises NoAssignment."""
         end_ms = self.clients.history.end_ms
         facts, queue, at, next_deadline = self.schedule.facts, self._queue, 0, self.core.next_deadline_ms
         left = STEPS + STEPS_FOR_EACH * (len(facts) + len(self.clients.history.rounds) * len(self.actors))
@@ -171,7 +174,7 @@ class Replay:
         return Outcome(self.generations, figures)
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Call `act(*what)` at a time."""
+        """Call `act(*what)` at the time `ms`."""
         self._order += 1
         heapq.heappush(self._queue, (max(ms, self.ms), _DURING, self._order, act, what))
 
@@ -180,7 +183,7 @@ class Replay:
         return classic_group(self.core.state, self.group_id)
 
     def send(self, command: Command) -> None:
-        """Send a request to the core, and handle its output."""
+        """Send a request to the core, and handle the core's output."""
         self._settle(self.core.handle(command, self.now))
 
     def _move_to(self, ms: int) -> None:
@@ -220,7 +223,7 @@ class Replay:
         self.real_round = self.clients.near(ms)
         group = self.group()
         if group is None or group.state != PREPARING:
-            return  # one join was enough
+            return  # one join was enough to complete the rebalance
         waits = event.facts["state"] == COMPLETING
         for member in group.members.values():
             if member.parked_join is None:
@@ -229,11 +232,11 @@ class Replay:
 
     @property
     def is_as_quick(self) -> bool:
-        """Members notice a rebalance as soon as they really did."""
+        """Whether members notice a rebalance as soon as they really did."""
         return self.schedule.setting.heartbeat_interval_ms is None
 
     def rejoin_ms(self, actor: Actor, waits: bool) -> int:
-        """When a member joins again; `waits`: it waits for an answer that makes it join."""
+        """When a member joins again. `waits`: whether it waits for an answer that makes it join."""
         ms, real_round = self.ms, self.real_round
         usual_ms = ms + (AT_ONCE_MS if waits else self._usual_ms(actor))
         if real_round is not None:
@@ -244,19 +247,22 @@ class Replay:
                 real_round.round.outcome == FAILED
                 or actor.stops_between(real_round.round.began_ms, real_round.round.ended_ms)
             ):
-                # it had not returned when this ended
+                # the member had not returned when the real rebalance ended
                 usual_ms = max(usual_ms, real_round.round.ended_ms + 1)
         return max(actor.when_not_slow(usual_ms), ms)
 
     def _usual_ms(self, actor: Actor) -> int:
-        """From the start of a rebalance until a member joins again."""
+        """The usual time from the start of a rebalance until a member joins again."""
         took_ms = self.clients.reaction(actor.process, self.ms, self.rebalance_number)
-        if took_ms is None:  # no member ever did: anywhere between two heartbeats
+        if took_ms is None:  # no member ever did: the time is anywhere between two heartbeats
             took_ms = (actor.process.index * 7_919 + self.rebalance_number * 104_729) % self.clients.heartbeat_ms
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
-        """The time until a member joins again; the time until it notices is scaled to the heartbeat interval."""
+        """The time until a member joins again, with the setting's heartbeat interval.
+
+        Only the time until the member notices the rebalance is scaled to the interval.
+        """
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms
@@ -277,7 +283,7 @@ class Replay:
         if old is not None:
             old.fenced()
 
-    # ---- facts from outside
+    # ---- facts from outside of the group
 
     def _leave(self, fact: Fact) -> None:
         actor = self.actors[fact.who]
@@ -292,7 +298,7 @@ class Replay:
             self._again(self.by_member[group.leader_id], changed=False)
 
     def _again(self, actor: Actor, *, changed: bool) -> None:
-        """A member joins again by itself, unless the group waits for it anyway."""
+        """Let a member join again by itself, unless the group waits for it anyway."""
         group = self.group()
         if group is None or actor.is_away or actor.member_id not in group.members:
             return

@@ -1,11 +1,9 @@
-"""What comes to a group from outside, under one setting: the facts that a replay plays. Pure.
+"""The facts that come to a group from outside under one setting. A replay plays them. Pure.
 
 Processes start, stop, fall silent and return; some join again by themselves; topics grow. A setting changes some of
-these facts.
-
-A deploy is a set of restarts that came together. In a restart a process stops, and another one with the same client id
-and host starts. Restarts at different places within GAP_MS of each other, of at least half of the group, are one
-deploy.
+these facts. A deploy is a set of restarts that happened together. In a restart a process stops, and another one with
+the same client id and host starts. Restarts at different places within GAP_MS of each other, of at least half of the
+group, are one deploy.
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Clie
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
 GAP_MS: Final = 600_000
-"""The longest time between two restarts of one deploy, and for one restart."""
+"""The longest time between two restarts of one deploy, and the longest time of one restart."""
 SETTLE_MS: Final = 1_000
-"""From the return of one batch to the stop of the next, if the history does not show it."""
+"""The time from the return of one batch until the next stops, if the history does not show it."""
 
 
 class Restart(NamedTuple):
-    """One process in place of another."""
+    """A process that starts in place of another one."""
 
     stop_ms: int
     start_ms: int
@@ -36,7 +34,7 @@ class Restart(NamedTuple):
 
 
 def deploys(clients: Clients) -> list[list[Restart]]:
-    """Each deploy as its restarts, in the order in which they stopped."""
+    """Each deploy as the list of its restarts, in the order in which the processes stopped."""
     found: list[list[Restart]] = []
     for restart in sorted(_restarts(clients), key=lambda one: (one.stop_ms, one.old.index)):
         last = found[-1] if found else None
@@ -48,9 +46,10 @@ def deploys(clients: Clients) -> list[list[Restart]]:
 
 
 def shifted(clients: Clients, at_a_time: int) -> tuple[dict[int, int], dict[int, int]]:
-    """When processes start and stop with so many at a time (0: all), by index, if a deploy changes it.
+    """When processes start and when they stop, by index, if deploys restart `at_a_time` members at once (0: all).
 
-    Each is away as long as it was. A deploy is not changed if a process would then start after its stop.
+    Only changed times are in the result. Each process is away as long as it really was. A deploy is not changed if a
+    process would then start after its stop.
     """
     starts: dict[int, int] = {}
     stops: dict[int, int] = {}
@@ -90,7 +89,7 @@ def _alive(clients: Clients, ms: int) -> int:
 
 
 def _settle_ms(deploy: list[Restart]) -> int:
-    """How long after a return the next one stopped."""
+    """The usual time from the return of one process to the stop of the next."""
     gaps = sorted(
         after.stop_ms - before.start_ms for before, after in pairwise(deploy) if after.stop_ms > before.start_ms
     )
@@ -116,7 +115,7 @@ USUAL_STRATEGY: Final = "range"
 
 
 class Act(Enum):
-    """What happens in a fact: with Act.LEAD the leader joins again, with Act.COUNTS topics get other partitions."""
+    """What happens in a fact. With Act.LEAD the leader joins again, and with Act.COUNTS topics get other partitions."""
 
     ASK = "ask"
     START = "start"
@@ -130,7 +129,7 @@ class Act(Enum):
 
 
 class Fact(NamedTuple):
-    """One fact. `who`: the index of a process; `value`: of Act.COUNTS the partition counts."""
+    """A fact of a schedule. `who`: the index of a process. `value`: the numbers of partitions, for Act.COUNTS."""
 
     ms: int
     rank: int
@@ -142,7 +141,7 @@ class Fact(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """One process under one setting."""
+    """A process under one setting."""
 
     process: Process
     instance_id: str | None
@@ -153,11 +152,11 @@ class Part:
 
     @property
     def end_ms(self) -> int:
-        """When it goes for good; FAR: it does not."""
+        """When the process leaves for good; FAR: it does not."""
         return self.absences[-1].from_ms if self.absences and self.absences[-1].until_ms == FAR else FAR
 
     def offers(self, ms: int, assignor: str | None) -> Offers:
-        """What it offers at a time."""
+        """What the process offers at the time `ms`."""
         offers = self.process.offers(ms)
         if assignor is None or not offers:
             return offers
@@ -166,7 +165,7 @@ class Part:
 
 @dataclass(slots=True)
 class Schedule:
-    """All facts under one setting, `facts` in their order."""
+    """All facts under one setting. `facts` are in the order in which they are played."""
 
     clients: Clients
     setting: Setting
@@ -183,7 +182,7 @@ class Schedule:
         return setting.protocol or self.clients.history.protocol
 
     def wanted(self) -> list[tuple[int, int]]:
-        """When a process wants to read, or is being restarted, as intervals in order."""
+        """The times in which a process wants to read, or is being restarted, as intervals in order."""
         spans = []
         for part in self.parts:
             start_ms, before = part.start_ms, part.process.replaces
@@ -203,9 +202,9 @@ class Schedule:
         return found
 
     def key(self) -> tuple[object, ...]:
-        """Two schedules of one history with equal keys are played alike."""
+        """A key of the schedule. Two schedules of one history with equal keys have the same replay."""
         parts = self.parts
-        # sessions matter for members that are silent for a while
+        # the session timeout matters only for a member that is silent for a while
         sessions = tuple(
             part.session_timeout_ms if any(one.kind != LEAVES for one in part.absences) else 0 for part in parts
         )
@@ -231,7 +230,7 @@ def plan(clients: Clients, setting: Setting) -> Schedule:
     """The schedule of a history under a setting."""
     history = clients.history
     if setting.protocol == CLASSIC != history.protocol and setting.assignor is None:
-        setting = replace(setting, assignor=USUAL_STRATEGY)  # no member had one
+        setting = replace(setting, assignor=USUAL_STRATEGY)  # no member had a strategy of its own
     starts, stops = shifted(clients, setting.deploy) if setting.deploy is not None else ({}, {})
     parts = []
     for process in clients.processes:
@@ -244,7 +243,7 @@ def plan(clients: Clients, setting: Setting) -> Schedule:
         if setting.rebalance_timeout_ms is not None:
             absences = [_with_patience(one, setting.rebalance_timeout_ms) for one in absences]
         if setting.static and stay.instance_id is None:
-            # a static member sends no LeaveGroup: it shall return
+            # a static member sends no LeaveGroup, because it is to return
             absences = [one._replace(kind=SILENT) if one.kind == LEAVES else one for one in absences]
         parts.append(
             Part(
@@ -261,7 +260,10 @@ def plan(clients: Clients, setting: Setting) -> Schedule:
 
 
 def _with_patience(absence: Absence, patience_ms: int) -> Absence:
-    """A member that left because it polled too late would have stayed, only slow, with a longer timeout."""
+    """The absence under a rebalance timeout of `patience_ms`.
+
+    A member that left because it polled too late would have stayed, only slow, with a longer timeout.
+    """
     if absence.polled_ms is None or absence.until_ms == FAR or absence.until_ms - absence.polled_ms > patience_ms:
         return absence
     return absence._replace(kind=SLOW)
@@ -296,6 +298,6 @@ def _absence(process: Process, absence: Absence) -> Iterator[Fact]:
         kind = Act.LEAVE if absence.kind == LEAVES else Act.VANISH
         yield Fact(absence.from_ms, absence.rank, 0, kind, process.index)
     back = next((one for one in process.stays if one.joined_ms == absence.until_ms), None)
-    # a process that was only slow joins again by itself then
+    # a process that was only slow joins again by itself at that time
     if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
         yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, Act.BACK, process.index)

@@ -1,9 +1,9 @@
-"""Settings of a what-if: what is changed. Read from text and JSON.
+"""The settings of a what-if, which are read from text and JSON.
 
 A setting is written as on a command line, `static,session.timeout.ms=45000`. Or it is a JSON object, `{"name":
-"patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all combinations. Keys
-are Kafka's own names where Kafka has one. A command line has short words too: `consumer` is `group.protocol=consumer`,
-`session=60s` a timeout, and `session` alone several ones.
+"patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all combinations. A key
+is Kafka's own name where Kafka has one. A command line has short words too. `consumer` means `group.protocol=consumer`,
+and `session=60s` a session timeout. `session` alone means several timeouts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from muster.pipeline.whatif.history import CLASSIC, CONSUMER
 AS_IT_WAS: Final = "as it was"
 """The name of the setting that changes nothing."""
 ALL_AT_ONCE: Final = 0
-"""`Setting.deploy`: all are restarted at once."""
+"""A value of `Setting.deploy`: all members are restarted at once."""
 _MAX_SETTINGS: Final = 200
-"""Settings in one grid."""
+"""The largest number of settings in one grid."""
 _LONGEST_MS: Final = 2**31 - 1
 
 
@@ -34,27 +34,31 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; None (False) means no change."""
+    """A setting of the what-if. None (or False) in a field means no change."""
 
     name: str = AS_IT_WAS
     assignor: str | None = None
-    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky; of a server: uniform or range."""
+    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky. On the server it is uniform or
+    range.
+    """
     static: bool = False
-    """Every member has a group.instance.id, made of client id and host, and does not leave when it stops (KIP-345)."""
+    """Every member has a group.instance.id, made of client id and host. It does not leave when it stops (KIP-345)."""
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
-    """Java's max.poll.interval.ms."""
+    """The rebalance timeout: Java's max.poll.interval.ms."""
     initial_delay_ms: int | None = None
-    """group.initial.rebalance.delay.ms of the server."""
+    """The setting group.initial.rebalance.delay.ms of the server."""
     heartbeat_interval_ms: int | None = None
-    """The time until a member notices a rebalance is scaled to this, from `Clients.heartbeat_ms`."""
+    """The new heartbeat interval. The time until a member notices a rebalance is scaled from `Clients.heartbeat_ms` to
+    it.
+    """
     deploy: int | None = None
-    """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
+    """In a deploy, this many members are restarted at once; ALL_AT_ONCE: all of them."""
     protocol: str | None = None
-    """CLASSIC or CONSUMER (KIP-848)."""
+    """The group protocol: CLASSIC or CONSUMER (KIP-848)."""
 
     def to_json(self) -> str:
-        """The changes as JSON."""
+        """The changed fields as JSON."""
         stated: dict[str, object] = {}
         for key, field in _FIELDS.items():
             value = getattr(self, field)
@@ -82,7 +86,10 @@ assert set(_FIELDS.values()) | {"name"} == {field.name for field in fields(Setti
 
 
 def parse(text: str) -> list[Setting]:
-    """The settings that a text means: JSON, or `key=value,…`, perhaps after a name and a colon. Raises BadSetting."""
+    """The settings that a text describes. Raises BadSetting.
+
+    The text is JSON, or `key=value,…`, perhaps after a name and a colon.
+    """
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
@@ -119,7 +126,7 @@ _QUESTIONS: Final[Mapping[str, tuple[str, Any]]] = {
     "poll": ("max.poll.interval.ms", [60_000, 300_000, 900_000]),
     "deploy": ("deploy", ["rolling:1", "all"]),
 }
-"""Short words for a setting, and the values that are tried if none is given."""
+"""The short words for settings, and the values that are tried if the user gives none."""
 _TIME: Final = re.compile(r"(\d{1,9}) *(ms|s|min|m|h)")
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000}
 _WITHOUT_UNIT_MS: Final = 1_000
@@ -130,7 +137,7 @@ ON_THE_SERVER: Final = ("uniform", "range")
 
 
 def _in_short(key: str, value: str | None) -> dict[str, Any]:
-    """A part of a text, as JSON would have it: `static`, `cooperative`, `session=60s`, `assignor`."""
+    """A part of a text (`static`, `cooperative`, `session=60s`, `assignor`) in the form of JSON."""
     if key in _PROTOCOLS and value is None:
         return {"group.protocol": key}
     name, usual = _QUESTIONS.get(key, (key, True))
@@ -159,7 +166,7 @@ def _unknown(key: str) -> str:
 
 
 def from_json(value: Any) -> list[Setting]:
-    """The settings of a JSON object or a list of them, each once. Raises BadSetting."""
+    """The settings in a JSON object, or in a list of objects. Each is there once. Raises BadSetting."""
     objects = value if isinstance(value, list) else [value]
     if not objects:
         raise BadSetting("the list of settings is empty; give one at least, or none instead of the list")
@@ -174,7 +181,7 @@ def from_json(value: Any) -> list[Setting]:
 
 
 def distinct(settings: Iterable[Setting]) -> list[Setting]:
-    """Each setting once, in their order. Raises BadSetting if two different ones have one name."""
+    """Each setting once, in their order. Raises BadSetting if two different settings have one name."""
     by_name: dict[str, Setting] = {}
     for setting in settings:
         known = by_name.setdefault(setting.name, setting)
@@ -252,7 +259,7 @@ def _deploy_text(at_a_time: int) -> str:
 
 
 def _name(filled: Mapping[str, Any]) -> str:
-    """The name that a person would give it."""
+    """The name that a person would give to a setting."""
     parts: list[str] = []
     if filled.get("protocol"):
         parts.append(f"{filled['protocol']} protocol")
@@ -295,9 +302,9 @@ DEFAULT_GRID: Final[Sequence[Setting]] = tuple(
             {"heartbeat.interval.ms": 1_000},
             {"max.poll.interval.ms": [300_000, 900_000]},
             {"deploy": ["rolling:1", "all"]},
-            # with a strategy that no server has, a group is a classic one: it needs no setting beside the strategies
+            # a group with a strategy that no server has is a classic group: it needs no setting beside the strategies
             {"group.protocol": ["consumer", "classic"]},
         ]
     )
 )
-"""The default settings."""
+"""The default settings of the what-if."""
