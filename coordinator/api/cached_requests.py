@@ -1,20 +1,19 @@
-"""Requests that a client repeats with a few other numbers. They are recognized by their bytes, without decoding.
+"""Requests that a client repeats with only some numbers changed: they are recognized by their bytes, without decoding.
 
-A `FrameTemplate` is made from one frame and knows where numbers may vary. Every other byte but the correlation id must
-be equal. A frame that matches would decode to the same message with those numbers. The module is pure, and knows no
-API.
+A `FrameTemplate` is made from one frame, and has the places of the numbers that may vary. Every other byte but the
+correlation id must be equal. A matching frame would decode to the same message with those numbers.
 
-Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
+Cached requests are requests that a connection sends again and again: heartbeats, and commits of the same partitions.
 
-Such a request differs from the request before it in its correlation id. A commit also differs in offsets and leader
-epochs. A request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later
-ones are recognized by their bytes. `tests/budget` counts both: a heartbeat takes a quarter of the instructions, a
+Such a request differs from the previous one in its correlation id. A commit also differs in offsets and leader epochs.
+A request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later requests
+are recognized by their bytes. `tests/budget` counts instructions: a cached heartbeat takes a quarter of them, a cached
 commit half.
 
 The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. It
-reports each handled request to the route, and offers the next one to a `CachedRequest`. The cached request answers, or
-returns `NOT_CACHED` and has changed nothing: then the request is decoded as any other. `Dispatcher(caches=False)`
-switches this off.
+reports each handled request to the route, and offers the next request to a `CachedRequest`. The cached request answers.
+Or it returns `NOT_CACHED` and has changed nothing: then the request is decoded as usual. `Dispatcher(caches=False)`
+switches caching off.
 
 **What may be skipped**, since equal bytes give equal results:
 - to decode the request and to build its message;
@@ -24,17 +23,17 @@ switches this off.
 
 **What may never be skipped**, whatever its cost:
 - the decision: the state machine decides about each request again, with the same rules (`GenerationMember.heartbeat`,
-  `SteadyMember.heartbeat`, `commit_prepared`). It leaves every unusual request to the usual path;
+  `SteadyMember.heartbeat`, `commit_prepared`). Unusual requests are decoded as usual;
 - permission: the version of the permissions is compared with the version when the request was cached;
-- the topics: a commit is cached for one image of them;
+- the topics: a commit is cached for one image of the topics;
 - leadership: the shard is asked each time whether it is active; records get the present leader epoch;
 - durability: answers wait for the log;
 - order: records use the same batches, and a connection has one request at a time;
-- the interceptor: a request that it wants takes the usual path;
-- the observer: it also gets cached requests.
+- the interceptor: a request that the interceptor wants is decoded as usual;
+- the observer: an observer also gets cached requests.
 
 `tests/coordinator/api/cached_requests/` proves equality. These tests play random histories on two nodes, one of them
-without the cache. They compare each byte of answers, log and state, and also test each condition above by itself.
+without the cache. The tests compare each byte of answers, log and state, and also test each condition by itself.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ Run = tuple[int, str]
 """Where numbers that may vary begin in the frame, and their types: `struct` codes, big-endian."""
 
 _ID_AT: Final = 4
-"""The correlation id stands behind API key and version."""
+"""The place of the correlation id in a frame: after API key and version."""
 _ID: Final = {1: "4s", 2: "2s2s"}
-"""The correlation id varies too. The id has as many pieces as a run has numbers."""
+"""The types of the correlation id, which varies too. The id has as many parts as a run has numbers."""
 _VARIED: Final = re.compile(b"\xff+")
 
 
@@ -81,8 +80,8 @@ class FrameTemplate:
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
     def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
-        """`runs`: one or more runs behind the header, in order, at least a byte apart. Raises ValueError unless all
-        runs have the same one or two codes.
+        """`runs`: one or more runs after the header, in order, at least a byte apart. Raises ValueError unless all runs
+        have the same one or two codes.
         """
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
@@ -113,7 +112,7 @@ def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
-    """Where two encodings differ, with all varying numbers 0 or -1. `codes`: by length in bytes. Raises ValueError."""
+    """The runs in which encodings with all numbers 0 and -1 differ. `codes`: by length in bytes. Raises ValueError."""
     if len(low) != len(high):
         raise ValueError("the encodings are not of one length")
     difference = int.from_bytes(low, "big") ^ int.from_bytes(high, "big")
@@ -127,39 +126,39 @@ def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
 
 
 NOT_CACHED: Final = b""
-"""Nothing was done: the request is to be handled as any other."""
+"""The result when nothing was done: the request must be handled as any other request."""
 MAX_BYTES: Final = 16 * 1024
-"""The limit of all cached requests of one kind on a connection. Names and metadata may have 32 KB each."""
+"""The limit, in bytes, for all cached requests of one kind on a connection. One name or metadata may have 32 KB."""
 MAX_CACHED: Final = 12
-"""The limit of their number. A connection usually has one member, or a few."""
+"""The most cached requests of one kind on a connection. A connection usually has one member, or a few."""
 MAX_ROWS: Final = 200
 """The most rows of a commit that is cached. The bytes of a larger commit would take too much memory."""
 _NUMBERS: Final = {12: "qi", 8: "q"}
-"""The fields that vary in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
+"""The types of the numbers in a commit's row: an offset and a leader epoch, or (below v6) an offset."""
 
 _EPOCHS: Final = slice(5, None, 3)
-"""The leader epochs among the parts of a frame."""
+"""The places of the leader epochs in the parts of a frame."""
 
 
 class CachedRequest(Protocol):
     """A repeated request, whose constant parts are known."""
 
     was_repeated: bool
-    """Whether the request has arrived again since it was cached."""
+    """Whether an equal request has arrived since this one was cached."""
 
     @property
     def error_counts(self) -> Mapping[int, int]:
         """The error counts of the answer, for an observer; unused when `RequestingConnection.open` answers."""
 
     def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
-        """Handle the frame if it is this request. Returns its answer, None (the answer follows later) or NOT_CACHED."""
+        """Handle the frame if it matches. Returns the answer, None (the answer follows later) or NOT_CACHED."""
 
 
 # ---- heartbeats
 
 
 class CachedHeartbeat:
-    """A heartbeat of a member. Only its correlation id varies."""
+    """A heartbeat of a member. Only the correlation id varies."""
 
     __slots__ = (
         "_after_id", "_authorizer", "_before_id", "_clock", "_head", "_member", "_permissions", "_response", "_route",
@@ -206,7 +205,7 @@ class CachedHeartbeat:
 def _cache_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """Returns None unless the sender is a permitted member of the group's generation."""
+    """The cached heartbeat. None unless the sender is a permitted member of the group's generation."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
     if not _may_read_group(node, context, request.group_id):
         return None
@@ -218,8 +217,8 @@ def _cache_heartbeat(
 def _cache_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """Returns None unless the sender is a permitted member that owns its target assignment, without any change."""
-    # imported here: the first heartbeat of a consumer group has loaded it
+    """The cached heartbeat. None unless the sender is permitted, owns its target assignment, and changes nothing."""
+    # imported late: the first heartbeat of a consumer group has loaded the module
     from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
 
     request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
@@ -236,7 +235,7 @@ def _cache_consumer_heartbeat(
 class CachedCommit(FrameTemplate):
     """A cached OffsetCommit. All topics and partitions of the request exist. The answer is already known.
 
-    This object is also the `Respond` of its request, and its own template. With one object more on each connection,
+    This object is also the `Respond` of the request, and the frame's template. With one more object on each connection,
     1,000 connections that commit in turn use 6 % more CPU (`bench.scenarios.commits`).
     """
 
@@ -265,7 +264,7 @@ class CachedCommit(FrameTemplate):
 
     @property
     def error_counts(self) -> dict[int, int]:
-        """No row has an error."""
+        """See `CachedRequest`. No row has an error."""
         return {0: len(self._commit.rows)}
 
     def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
@@ -303,8 +302,8 @@ class CachedCommit(FrameTemplate):
 
 
 def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> CachedCommit | None:
-    """Returns None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time.
-    Two encodings of the request, with all numbers 0 or -1, show where the numbers are.
+    """The cached commit. None when a commit has refused rows, tagged fields, or a retention time. Two encodings of the
+    request, with all numbers 0 and all numbers -1, show the places of the numbers.
     """
     served, version = route.api, route.version
     request: OffsetCommitRequest = served.decode_request(version, frame, body)
@@ -315,7 +314,7 @@ def _cache_commit(node: Node, route: Route, context: RequestContext, frame: byte
     if not 0 < count == len(runs) <= MAX_ROWS or len(encoded) != len(frame):
         return None
     template = FrameTemplate(frame, runs)
-    if template.match(encoded, 0) is None:  # the frame has bytes that the encoder does not write
+    if template.match(encoded, 0) is None:  # the client has encoded the request in another way than the encoder
         return None
     if not _may_read_group(node, context, request.group_id):
         return None
@@ -329,7 +328,7 @@ def _cache_commit(node: Node, route: Route, context: RequestContext, frame: byte
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:
-    """Give every row this offset and leader epoch. Returns the number of rows."""
+    """Set the offset and leader epoch of every row to `number`. Returns the number of rows."""
     rows = [row for topic in request.topics for row in topic.partitions]
     for row in rows:
         row.committed_offset = row.committed_leader_epoch = number
@@ -337,7 +336,7 @@ def _set_all(request: OffsetCommitRequest, number: int) -> int:
 
 
 def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
-    """Whether a request of a group may be cached, until `Authorizer.version` changes."""
+    """Whether the client may read the group, which holds until `Authorizer.version` changes."""
     return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)
 
 
@@ -345,18 +344,18 @@ class Cache(NamedTuple):
     """How the requests of one API are cached."""
 
     make: Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]
-    """Caches a request, if possible. The frame (bytes) is without its size; its body begins at the last argument."""
+    """Caches a request, if possible. The frame (bytes) is without its size. Last argument: the begin of the body."""
     key: Callable[[bytes, int, int], Hashable]
-    """What two requests in data[start:end] have in common if one may answer for the other."""
+    """A function of a frame in data[start:end]. Frames of one cached request have equal results."""
 
 
 def _all_but_id(data: bytes, start: int, end: int) -> bytes:
-    """The bytes behind the correlation id. Nothing of a heartbeat varies there."""
+    """The bytes after the correlation id, which are constant in a heartbeat."""
     return data[start + 8 : end]
 
 
 def _size(data: bytes, start: int, end: int) -> int:  # noqa: ARG001  # as any `Cache.key`
-    """The size of a commit, which is equal while only numbers vary."""
+    """The size of the frame, which is constant while only numbers vary."""
     return end - start
 
 
@@ -365,4 +364,4 @@ CACHES: Final[Mapping[int, Cache]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Cache(_cache_consumer_heartbeat, _all_but_id),
     ApiKey.OFFSET_COMMIT: Cache(_cache_commit, _size),
 }
-"""By API."""
+"""The APIs whose requests are cached."""

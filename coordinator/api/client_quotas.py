@@ -36,7 +36,7 @@ from muster.protocol.messages.metadata_records.client_quota_record import Entity
 
 _ROW_BYTES: Final = 10
 _NEW: Final = 16
-"""The size of a new HashMap. Kafka collects changes of quotas in a HashMap before it applies them."""
+"""The capacity of a new HashMap. Kafka collects changes of quotas in a HashMap before it applies the changes."""
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -54,7 +54,7 @@ MAX_NAME_BYTES: Final = 1_024
 WRITTEN_AT_ONCE: Final = 500
 """The most quotas that take effect in one iteration of the event loop."""
 MAX_PARTS: Final = 100
-"""The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
+"""The most parts of one entity, and the most changes of its quotas. Only three types and four quotas exist."""
 MAX_RESOLVED_HOSTS: Final = 20
 """The most host names of one request that are resolved."""
 _Answer = AlterClientQuotasResponseEntryData
@@ -64,7 +64,7 @@ _Answer = AlterClientQuotasResponseEntryData
 def handle_describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Job[DescribeClientQuotasResponse]:
-    """Answer with the selected quotas, or with all without a filter, in the order of Kafka's hash tables."""
+    """Answer with the selected quotas (without filter, all quotas) in the order of Kafka's hash tables."""
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         # the error has no message, as on Kafka
         return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
@@ -135,7 +135,7 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[entities.EntityFilte
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:
-    """Make the valid changes. For an entity that is named twice, the first changes count, but it has an error."""
+    """Make the valid changes. If an entity is named twice, the first changes count, but the answer has an error."""
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
@@ -251,7 +251,7 @@ def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Ans
 
 
 class _Hosts:
-    """Checks that hosts exist. Names are resolved in the thread, because this may take seconds."""
+    """Checks that hosts exist. Host names are resolved in a thread, because this may take seconds."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}

@@ -1,7 +1,7 @@
-"""What a handler knows about a request: its connection, principal and client, and the meaning of its version.
+"""What a handler knows about a request: the connection, the principal, the client, and the meaning of its version.
 
-This module may not reach the node, a shard or a socket. Only this module answers a handler's questions about a version.
-Each such function takes the request's version.
+This module may not use the node, a shard or a socket. Only this module decides what a version means; each such function
+takes the request's version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Throttle(Protocol):
         """Do not count the present request."""
 
     def max_fetch_bytes(self) -> int:
-        """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
+        """The limit for the answer to one Fetch, in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:
         """Count a Fetch answer of `size` bytes. Returns how many ms the client must wait for the answer."""
@@ -39,14 +39,14 @@ class Throttle(Protocol):
         """Count the partitions that the request creates or deletes. Raises `ApiError`."""
 
     def create(self, partitions: int) -> None:
-        """Count the partitions that are created because a client asked for their topic. Raises `ApiError`."""
+        """Count the partitions of a topic that is created because a client has named it. Raises `ApiError`."""
 
     def used(self, used_us: int) -> None:
         """Count the time that a job of the present request used."""
 
 
 class Channel:
-    """One connection, as the handlers see it: its listener, its peer and its end.
+    """One connection, as the handlers see it: the listener, the peer and the end of the connection.
 
     `listener`: Kafka's listener name. `endpoint`: this node's address in answers on this connection. `peer`: the
     client's address and port, for log lines. `host`: Kafka's clientHost, which is "/" and the address.
@@ -72,9 +72,9 @@ class Channel:
         self.authentication = authentication
         self.closed = False
         self.throttle: Throttle | None = None
-        """Counts the requests while quotas exist."""
+        """What counts the requests while quotas exist."""
         self.large_answer: Taken | None = None
-        """The memory of the answer that is being made, if it is large."""
+        """The memory of the answer that is being made, if this answer is large."""
         self.large_request: Decoded | None = None
         """The memory of the newest large request."""
         self.software_name = ""
@@ -83,17 +83,17 @@ class Channel:
         self._end: Callable[[CloseConnection], object] = _nothing
 
     def ended_by(self, end: Callable[[CloseConnection], object]) -> None:
-        """Set the callback that ends the connection. The connection itself sets it once."""
+        """Set the callback that ends the connection. The connection itself calls this method once."""
         self._end = end
 
     def end(self, reason: CloseConnection) -> None:
-        """End the connection, when a request cannot be refused in another way (Produce with acks=0). `respond` is still
+        """End the connection, if a request cannot be refused otherwise (Produce with acks=0). `respond` must still be
         called.
         """
         self._end(reason)
 
     def fault(self, error: Exception) -> None:
-        """Report a bug in a handler. It ends the connection, not the server."""
+        """Report a bug in a handler. The bug ends the connection, not the server."""
         log.error("a handler failed", peer=self.peer, exc_info=error)
         self._end(CloseConnection("its request met a fault in the server"))
 
@@ -111,7 +111,7 @@ class Channel:
         return cancel
 
     def answer_memory(self, unsent: Unsent) -> Taken:
-        """The memory of the answer that is being made, until it is handed over or the connection ends."""
+        """The memory of the answer that is being made, until the answer is handed over or the connection ends."""
         if self.large_answer is None:
             self.large_answer = Taken(unsent, self.host)
         return self.large_answer
@@ -123,7 +123,7 @@ class Channel:
             taken.release()
 
     def close(self) -> None:
-        """The connection has ended. The connection itself calls this method once."""
+        """Call the `on_close` callbacks. The connection itself calls this method once, at its end."""
         self.closed = True
         self._end = _nothing
         self.release_answer()
@@ -140,7 +140,7 @@ def _nothing(*_: object) -> None:
 
 
 class RequestContext:
-    """One kind of request on one connection. All its requests with the same API, version and client id share it."""
+    """One kind of request on one connection: requests with the same API, version and client id share this object."""
 
     __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener")
 
@@ -160,7 +160,7 @@ class RequestContext:
 
 
 def charge_of(context: RequestContext) -> Callable[[int], object] | None:
-    """A function that counts partitions to create or delete, and may refuse them. None means that no quota exists."""
+    """The function that counts partitions to create or delete, and may refuse them. None means that no quota exists."""
     throttle = context.channel.throttle
     return None if throttle is None else throttle.change
 
@@ -168,7 +168,7 @@ def charge_of(context: RequestContext) -> Callable[[int], object] | None:
 # ---- what depends on the version of a request and not on its message
 
 SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
-"""The special timestamps of ListOffsets, and the first version that has each."""
+"""The first version of ListOffsets that has each special timestamp."""
 
 
 def knows_timestamp(version: int, timestamp_ms: int) -> bool:
@@ -181,7 +181,7 @@ def _since(first: int) -> Callable[[int], bool]:
 
 
 add_partitions_comes_from_broker = _since(4)
-"""AddPartitionsToTxn is sent by brokers that verify what producers write, for many transactions at once (KIP-890)."""
+"""AddPartitionsToTxn is a broker's request, which verifies what producers write, for many transactions (KIP-890)."""
 end_txn_raises_epoch = _since(5)
 """EndTxn gives the producer the epoch of its next transaction (KIP-890)."""
 api_versions_names_software = _since(3)
@@ -195,13 +195,13 @@ describe_knows_group_not_found = _since(6)
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
 elections_have_one_error = _since(1)
-"""ElectLeaders can be refused as a whole. Before, each partition has the error (KIP-460)."""
+"""ElectLeaders has an error for the whole request. In older versions each partition has this error (KIP-460)."""
 produce_names_leader = _since(10)
 """With NOT_LEADER_OR_FOLLOWER, Produce says where the leader is (KIP-951)."""
 fetch_names_leader = _since(16)
 """With an error that means another leader, Fetch says where the leader is (KIP-951)."""
 fetch_knows_storage_error = _since(6)
-"""Fetch may answer KAFKA_STORAGE_ERROR; clients of older versions do not ask again then (KIP-112)."""
+"""Fetch may answer KAFKA_STORAGE_ERROR. With this error, clients of older versions do not try again (KIP-112)."""
 join_requires_known_member_id = _since(4)
 """JoinGroup gives a dynamic member without an id a new id with MEMBER_ID_REQUIRED (KIP-394)."""
 join_supports_skip_assignment = _since(9)
@@ -230,11 +230,11 @@ txn_commit_knows_abortable = _since(4)
 
 NO_TRANSACTION_VERSION: Final = 0
 NEW_TRANSACTIONS: Final = 2
-"""Kafka's TransactionVersion TV_0 and TV_2, as the requests of a producer show it."""
+"""Kafka's TransactionVersion TV_0 and TV_2, as a producer's requests show them."""
 
 
 def transaction_version(is_new: bool) -> int:
-    """The transaction version of a client that sends requests in the old form, or in the new one."""
+    """The transaction version of a client that sends requests in the new form, or in the old form."""
     return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION
 
 
@@ -246,5 +246,5 @@ _REFUSES_CHANGES: Final[Mapping[int, int]] = {
 
 
 def refuses_changes(api_key: int, version: int) -> bool:
-    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). If not, clients wait."""
+    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). Otherwise clients wait."""
     return version >= _REFUSES_CHANGES[api_key]

@@ -1,8 +1,8 @@
 """One memory limit for the large requests of all connections, from decoding to the answer. A decoded request takes many
-times its bytes: each of 250,000 elements is an object.
+times its bytes, because each of 250,000 elements is an object.
 
-Requests that do not fit wait, and are decoded when others were answered. Addresses are served in turn. Small requests
-are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup and SyncGroup
+Requests above the limit wait until others are answered. Clients' addresses are served in turn. Small requests are
+neither counted nor delayed. No request waits for a request that itself waits for other clients. JoinGroup and SyncGroup
 are counted until the group has their content. A Fetch with many partitions ends early when others need its memory.
 (Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
@@ -17,22 +17,22 @@ from typing import Final
 from muster.coordinator.system.clock import Clock
 
 MAX_BYTES: Final = 128 << 20
-"""The limit for all requests together. A larger request is decoded when no other request has memory."""
+"""The limit for all requests together, in bytes. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most 56 times its bytes: each 3 bytes may be an object with lists. Usual are 10 times."""
+"""A decoded request takes at most 56 times its bytes, as 3 bytes may be an object with lists. 10 times is usual."""
 MAX_OF_ONE: Final = 100 << 20
-"""The memory of one request at most. A request with 250,000 elements takes it."""
+"""The most memory of one request, in bytes. A request with 250,000 elements needs so much."""
 ROW_BYTES: Final = 400
-"""The memory that one partition of a waiting Fetch takes."""
+"""The memory that one partition of a waiting Fetch takes, in bytes."""
 PAUSE_MS: Final = 5
 """How often the memory is checked while requests wait."""
 AT_ONCE: Final = 10
-"""The most requests that begin in one iteration of the event loop. As many may end early."""
+"""The most requests that begin in one iteration of the event loop, and the most waits that end early."""
 
 
 class Decoded:
-    """The memory of one request. It counts until nothing refers to this object: perhaps after the end of the
-    connection, and in any thread.
+    """The memory of one request, which counts until no reference to this object exists. This may be after the end of
+    the connection, and in any thread.
     """
 
     __slots__ = ("_all", "_begin", "bytes", "host")
@@ -44,26 +44,26 @@ class Decoded:
         self.host = host
 
     def release(self) -> None:
-        """Release the memory: the request was answered, or the group holds its content. A second call has no effect."""
+        """Release the memory when the request is answered, or the group has its content. A second call does nothing."""
         size, self.bytes = self.bytes, 0
         if size and self._begin is None:
             self._all.released.append(size)
 
     def when_available(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when memory is available, perhaps at once. `leave` cancels this."""
+        """Call `begin` when memory is available, perhaps at once. `leave` cancels this call."""
         if self._begin is None:
             begin()
         else:
             self._begin = begin
 
     def leave(self) -> None:
-        """The connection has ended. A waiting request is not decoded. Others release their memory themselves."""
+        """Cancel a waiting request, because the connection has ended. Other requests release their memory later."""
         if self._begin is not None:
             self._begin = _nothing
             self.bytes = 0
 
     def begin(self) -> None:
-        """Memory is available: the request begins."""
+        """Begin the request, because memory is available."""
         begin, self._begin = self._begin, None
         if begin is not None:
             begin()
@@ -73,7 +73,7 @@ class Decoded:
 
 
 class DecodedRequests:
-    """See the module. `bytes`: the memory in use. `released`: released sizes that are not yet subtracted."""
+    """The memory of all large requests. `released`: released sizes that are not yet subtracted from `bytes`."""
 
     def __init__(self, clock: Clock, max_bytes: int = MAX_BYTES) -> None:
         self._clock = clock
@@ -83,12 +83,12 @@ class DecodedRequests:
         self._waiting: dict[str, deque[Decoded]] = {}
         """Waiting requests by address. The address that was served last is at the end."""
         self._parked: dict[Decoded, Callable[[], object]] = {}
-        """Requests that wait for others, oldest first, with the function that ends the wait early."""
+        """Requests that wait for other clients, oldest first, with the function that ends the wait early."""
         self._is_asked = False
 
     @property
     def bytes(self) -> int:
-        """The memory in use."""
+        """The memory in use, in bytes."""
         while self.released:
             self._bytes -= self.released.popleft()
         return self._bytes
@@ -105,7 +105,7 @@ class DecodedRequests:
         return decoded
 
     def count(self, rows: int, host: str) -> Decoded:
-        """Count the rows of a small request that begins to wait for others."""
+        """Count the rows of a small request that begins to wait for other clients."""
         decoded = Decoded(self, rows * ROW_BYTES, host)
         self._bytes += decoded.bytes
         return decoded

@@ -1,8 +1,8 @@
-"""From a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
+"""The way of a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
 
-A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
-`ConnectionRoute` of each, with its cached requests. A thread decodes large requests: it touches nothing that other code
-changes. This module knows no socket: each connection gives it a `Sink`.
+A `Route` has what is known of one (API, version, client id), and is shared by all connections. A connection has a
+`ConnectionRoute` for each `Route` that it uses, with the cached requests. A thread decodes large requests, and uses no
+data that other code changes. This module knows no socket: each connection gives it a `Sink`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ log = structlog.get_logger("muster.api")
 _MAX_CONNECTION_ROUTES: Final = 256
 """The most kinds of requests that one connection remembers."""
 _MAX_ROUTES: Final = 10_000
-"""The number of remembered routes is limited, because clients may change their id with each request or connection."""
+"""The most routes that are remembered, because clients may change their id with each request or connection."""
 _MAX_ROUTES_BYTES: Final = 4_000_000
-"""The limit in bytes for the client ids of these routes. Each id is kept three times."""
+"""The limit for the client ids of remembered routes, in bytes. Each client id is in memory three times."""
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
 _MAX_AWAITED: Final = 1_024
-"""The most requests of one kind that are awaited before the next request is cached."""
+"""The most equal requests that must arrive before the next attempt to cache one."""
 
 FEW_ELEMENTS: Final = 5_000
-"""The most elements of a request that is decoded at once, within some 5 ms. A larger request is decoded in the
+"""The most elements of a request that is decoded without a thread, within some 5 ms. A larger request is decoded in a
 thread.
 """
 
 
 class _Repeated:
-    """Requests that may be alike. `wanted`: after so many of them the next attempt to cache one is made."""
+    """Requests that may be equal. `wanted`: after this many such requests, the next attempt to cache one is made."""
 
     __slots__ = ("cached", "count", "wanted")
 
@@ -64,8 +64,8 @@ class _Repeated:
 class ConnectionRoute:
     """A route on one connection, with its cached requests.
 
-    A request is cached when one before was like it. Each cached request that was not repeated doubles the number of
-    requests before the next attempt. So clients that never repeat themselves cost next to nothing.
+    A request is cached when an equal one has arrived before. Each cached request that was not repeated doubles the
+    number of requests before the next attempt. So clients that never repeat themselves cost next to nothing.
     """
 
     __slots__ = ("_bytes", "_cache", "_repeated", "cached", "caches", "context", "route")
@@ -77,12 +77,12 @@ class ConnectionRoute:
         self._cache = CACHES.get(route.api.key)
         self.caches = caches and self._cache is not None
         self.cached: CachedRequest | None = None
-        """The one that answered last."""
+        """The cached request that answered last."""
         self._bytes = 0
         self._repeated: dict[Hashable, _Repeated] = {}
 
     def find(self, data: bytes, start: int, end: int) -> CachedRequest | None:
-        """The cached request that may answer this one, if it is another than `cached`."""
+        """The cached request that may answer this frame, if it is not `cached`."""
         if self._cache is None:
             return None
         repeated = self._repeated.get(self._cache.key(data, start, end))
@@ -92,7 +92,7 @@ class ConnectionRoute:
         return self.cached
 
     def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
-        """A request was handled without a cache. Returns the cached request for the next one."""
+        """Note that a request was handled without a cache. Returns the cached request to be tried next."""
         size = end - start
         if self._cache is None or size > MAX_BYTES:
             return self.cached
@@ -119,7 +119,7 @@ class ConnectionRoute:
 
 
 class ConnectionRequests:
-    """The requests of one connection, one at a time. `context` belongs to the present request, or to the last one."""
+    """The requests of one connection, one at a time. `context`: that of the present request, or of the last request."""
 
     __slots__ = (
         "_dispatcher",
@@ -147,7 +147,7 @@ class ConnectionRequests:
         """The sink of the answers; None when the connection has ended."""
         self.job_queue = dispatcher.node.job_queue
         self.note_response: NoteResponse | None = None
-        """For an observer: gets each response before it is encoded. None means that the request gets no answer."""
+        """An observer's function, which gets each response before it is encoded. It gets None if there is no answer."""
         self.cached: CachedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
@@ -224,7 +224,7 @@ class ConnectionRequests:
         return self._node.unsent
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
-        """Begin a request of this route. The returned exchange answers it later."""
+        """Begin a request of this route. The returned exchange answers the request later."""
         exchange = self.current = Exchange(self, route, correlation)
         return exchange
 
@@ -238,15 +238,15 @@ class ConnectionRequests:
         return self if self.sink is None else wrap(self, self.sink)
 
     def closed(self) -> None:
-        """The connection has ended. A parked exchange must not keep the connection's other objects in memory."""
+        """End all work, because the connection has ended. A parked exchange must not keep other objects in memory."""
         self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
 
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
-        """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits, as
-        always.
+        """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits until
+        then.
 
-        `max_elements` is 0 for a request with records: then the first attempt allows `FEW_ELEMENTS`.
+        `max_elements` 0 means `FEW_ELEMENTS` for a request with records: a second attempt follows if it has more.
         """
         route = exchange.route
         max_elements = max_elements or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)
@@ -282,7 +282,7 @@ class ConnectionRequests:
             else:
                 self._run(route, request, exchange.of_many_rows)
             if not route.frees_request:
-                decoded.release()  # the group holds the request by now
+                decoded.release()  # the group now has the content of the request
 
         self.is_reading = True
         if route.only_reads:
@@ -298,7 +298,7 @@ class ConnectionRequests:
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when other requests of `ONLY_READS` are answered: decoded, they take many times their bytes."""
+        """Call `begin` when other requests of `ONLY_READS` are answered, since decoded requests take much memory."""
         unsent = self._node.unsent
         taken = self.channel.answer_memory(unsent)
         if unsent.growing is not None or unsent.must_wait:
@@ -319,14 +319,14 @@ class ConnectionRequests:
         intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:
-        """A bug in a handler ends only the connection whose request has met the bug, and not the server."""
+        """End the connection of a request whose handler has a bug; the server goes on."""
         log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:
             self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _switch_route(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
-        """Find the route of another kind of request, and set `context`. None means that the request was answered."""
+        """Find the route of another kind of request, and set `context`. None means that the request is answered."""
         head = data[start : start + 4]
         known = self._routes.get(head)
         if known is None or not data.startswith(known.route.client_bytes, start + 8):
@@ -348,7 +348,7 @@ class ConnectionRequests:
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
-        """The route of a request that is new to this connection. None means that the request was answered."""
+        """The route of a request that is new to this connection. None means that the request is answered."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
         except frames.UnknownRequest as error:
@@ -393,9 +393,9 @@ class Dispatcher:
         caches: bool = True,
         intercept_point: InterceptPoint | None = None,
     ) -> None:
-        """`observer`: gets each request that was answered. `intercept_point`: for an interceptor that changes while the
-        server runs; otherwise `intercept` stays. `caches`: whether repeated requests are cached. Tests and `bench`
-        compare both.
+        """`observer`: gets each answered request. `intercept_point`: where the interceptor may change while the server
+        runs; otherwise `intercept` stays. `caches`: whether repeated requests are cached. Tests and `bench` compare
+        both.
         """
         self.node = node
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point
@@ -423,7 +423,7 @@ class Dispatcher:
         return ThrottledRequests(requests, sink, requests.channel, quotas, self.node.clock.machine)
 
     def route(self, head: bytes, client_bytes: bytes, key: int, version: int, client_id: str) -> Route:
-        """The route of one kind of request: see `Route`."""
+        """The shared `Route` of one kind of request."""
         route = self._routes.get(head + client_bytes)
         if route is None:
             route = Route(key, version, head, client_bytes, client_id)

@@ -1,7 +1,7 @@
-"""One request that is being answered (`Exchange`), and where tests inject faults, delays and refusals (`Intercept`).
+"""One request that is being answered (`Exchange`), and the place of tests' faults, delays and refusals (`Intercept`).
 
-An interceptor stands in place of the handler of a decoded request. Without an interceptor, this costs the read of one
-field. An answer is encoded at once, or in the thread if it is large.
+An interceptor replaces the handler of a decoded request. Without an interceptor, this costs the read of one field. A
+large answer is encoded in a thread, all other answers at once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from muster.protocol.messages.join_group import JoinGroupResponse
 log = structlog.get_logger("muster.api")
 
 Run = Callable[[Respond], object]
-"""Runs the handler, which gives its response to the argument, now or later. None means that no answer is sent."""
+"""A function that runs the handler. The handler gives its response to the argument, now or later; None is no answer."""
 InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
-"""A function (context, request, exchange, run) in place of the handler. The request has its newest shape and may be
-changed. The usual way is `run(exchange)`, now or later. The client gets what `exchange` is given (`Exchange`). The next
-request of the connection waits for that.
+"""A function (context, request, exchange, run) that replaces the handler. The request has its newest shape and may be
+changed. `run(exchange)`, now or later, calls the handler. The client gets what `exchange` gets (`Exchange`). The next
+request of the connection waits for this answer.
 """
 
 
 class Intercept:
     """An interceptor between the connections and the handlers.
 
-    `wants(context)` is called for each request, and may answer differently each time. A request that it wants is never
+    `wants(context)` is called for each request, and may change its answer. A request that `wants` accepts is never
     handled as a cached request. Other requests are handled as without an interceptor.
     """
 
@@ -74,7 +74,7 @@ class RequestingConnection(Protocol):
     current: Any
     """What answers the present request: an `Exchange` or a cached request."""
     sink: Any
-    """The `Sink` of its answers."""
+    """The `Sink` of the connection's answers."""
     job_queue: JobQueue
     channel: Channel
     note_response: NoteResponse | None
@@ -91,7 +91,7 @@ class RequestingConnection(Protocol):
 
 
 class Exchange:
-    """One request and its answer. It is the `Respond` of its handler."""
+    """One request and its answer. An exchange is the `Respond` of the handler."""
 
     __slots__ = ("_requests", "correlation", "large_request", "route")
 
@@ -100,11 +100,11 @@ class Exchange:
         self.route = route
         self.correlation = correlation
         self.large_request: tuple[Message | None, Decoded] | None = None
-        """A request that the thread decoded and frees (None: other code holds its parts), and its memory."""
+        """A request that a thread has decoded and will free (None: other code has its parts), and its memory."""
 
     def __call__(self, response: Message | None) -> None:
-        """Encode the response and hand it to the connection. Only the first call counts, and only before the connection
-        ends.
+        """Encode the response and hand it to the connection. Only the first call has an effect, and only before the
+        connection ends.
         """
         requests = self._requests
         if requests.current is not self:
@@ -133,14 +133,14 @@ class Exchange:
             requests.sink.answer(frame)
 
     def of_many_rows(self, response: Message | None) -> None:
-        """Answer a request that was itself large: an answer of many rows or long texts is encoded in the thread."""
+        """Answer a large request. An answer of many rows or long texts is encoded in the thread."""
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
             self._encode_in_thread(response)
         else:
             self(response)
 
-    # ---- for faults: answers that are not whole, or not the handler's
+    # ---- for faults: incomplete answers, and answers that are not the handler's
 
     @property
     def is_awaited(self) -> bool:
@@ -160,21 +160,21 @@ class Exchange:
             requests.sink.answer(frame)
 
     def cut(self, reason: CloseConnection) -> None:
-        """End the connection in place of an answer, after the bytes that were sent."""
+        """End the connection instead of an answer, after the bytes that were sent."""
         requests = self._requests
         if requests.current is self:
             requests.current = None
             requests.sink.fail(reason)
 
     def in_version(self, version: int) -> Exchange:
-        """Answer in another version of the API than the version of the request."""
+        """An exchange that answers in this version of the API, which may differ from the request's version."""
         route = self.route
         other = Route(route.api.key, version, route.head, route.client_bytes, route.client_id)
         return self._requests.open(other, self.correlation)
 
     def _encode_in_thread(self, response: Message) -> None:
-        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind other answers
-        that wait.
+        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind other waiting
+        answers.
         """
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.job_queue.worker
@@ -222,7 +222,7 @@ class Exchange:
         else:
             requests.sink.answer(frame)
         if taken is not None:
-            taken.release()  # from now on the connection counts the bytes that the peer does not read
+            taken.release()  # now the connection counts the bytes that the peer has not read
 
     def frame(self, response: Message) -> Answer | None:
         """The bytes of an answer. None means that the response cannot be encoded; then the connection was ended."""
@@ -233,7 +233,7 @@ class Exchange:
             return None
 
     def _frame(self, response: Message) -> Answer:
-        """The bytes of an answer. This function reads nothing that other code changes."""
+        """The bytes of an answer. This function reads no data that other code changes."""
         route = self.route
         if route.lowers:
             response = route.lower(response)
@@ -243,7 +243,7 @@ class Exchange:
         return route.frame(response, self.correlation)
 
     def _encoding_failed(self, error: Exception | None) -> None:
-        # a response that cannot be encoded is a bug, which must not hurt other answers of this iteration
+        # a response that cannot be encoded is a bug, which must not prevent other answers of this iteration
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)
         self._requests.sink.fail(CloseConnection("its answer could not be encoded", **facts))
@@ -254,7 +254,7 @@ def _nothing(_: object, __: object) -> None:
 
 
 def _has_many_rows(response: Message) -> bool:
-    """Whether the arrays of a message, with those inside them, have more rows or text than the event loop encodes."""
+    """Whether the arrays of a message, nested ones included, have more rows or text than the event loop encodes."""
     count = 0
     rows: list[Any] = [response]
     while rows and count <= MANY_ROWS:

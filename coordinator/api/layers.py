@@ -1,6 +1,6 @@
 """The layers between a connection and the handlers of its requests: the methods that neighbours call.
 
-This module also says how a request ends its connection. It knows no socket.
+This module also has the exception that ends a connection. It knows no socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CloseConnection(Exception):
 
 
 Answer = bytes | Sequence[bytes | memoryview]
-"""A whole frame, in one piece or in several parts. Parts are sent without joining them."""
+"""A whole frame, as one piece or as several parts, which are sent without joining."""
 
 
 class Sink(Protocol):
@@ -29,20 +29,20 @@ class Sink(Protocol):
         """Send the frame that answers the present request. None means that the request gets no answer."""
 
     def part(self, data: bytes) -> None:
-        """Send some bytes of the answer before the rest of it, for faults; see `api.exchange`."""
+        """Send the first bytes of an answer, for faults; see `api.exchange`."""
 
     def fail(self, reason: CloseConnection) -> None:
-        """End the connection: the present request cannot be answered."""
+        """End the connection, because the present request cannot be answered."""
 
     def mute(self, throttle_ms: int) -> None:
-        """After an answer: handle no request for `throttle_ms`."""
+        """Handle no request for `throttle_ms` after an answer."""
 
     def request_decoded(self) -> None:
-        """The bytes of the present large request are no longer needed."""
+        """Release the bytes of the present large request, which is decoded."""
 
 
 Wrap = Callable[[Any, Any], Any]
-"""Wraps the requests of a connection. The arguments are these requests and the sink of their answers."""
+"""A function (requests, sink of their answers) that wraps the requests of a connection."""
 
 
 class Requests(Protocol):
@@ -53,21 +53,21 @@ class Requests(Protocol):
         """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports their release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle the request in data[start:end]. Returns its answer, or None: then `Sink.answer` is called once, now or
+        """Handle the request in data[start:end]. Returns the answer. Or None: `Sink.answer` is called once, now or
         later.
 
         Raises `CloseConnection` when the frame is not a request that can be answered.
         """
 
     def closed(self) -> None:
-        """The connection has ended: no request needs an answer."""
+        """Forget all requests, because the connection has ended."""
 
     def wrapped(self, wrap: Wrap) -> Requests:
-        """Put `wrap(requests, sink)` before the requests of the API. Returns the object that handles requests now."""
+        """Put the layer `wrap(requests, sink)` before the requests. Returns the object that handles requests now."""
 
 
 class Layer:
-    """A layer between a connection and its requests: the `Requests` of one side, and the `Sink` of the other.
+    """A layer between a connection and its requests: `Requests` for the connection, and `Sink` for the requests.
 
     The layers are the observer (`api.observer`), the counting for quotas (`api.throttled`), and the gate before
     authentication (`net.authentication_gate`). This base passes everything through.
@@ -80,7 +80,7 @@ class Layer:
         self.sink = sink
         self._requests = open_requests(self)
 
-    # ---- the connection's calls
+    # ---- calls by the connection
 
     @property
     def is_reading(self) -> bool:
@@ -96,7 +96,7 @@ class Layer:
         self._requests = self._requests.wrapped(wrap)
         return self
 
-    # ---- the calls of the requests behind this layer
+    # ---- calls by the requests behind this layer
 
     def part(self, data: bytes) -> None:
         """See `Sink`."""

@@ -1,7 +1,7 @@
 """Functions for handlers of many rows: they ask shards in steps, limit the answer, and wait until changes are durable.
 
-A small request can ask for gigabytes, if it names a large thing thousands of times. Rows that do not fit are refused.
-The first row always fits. Each API has its `_ROW_BYTES`: the size of a row in an answer without its texts.
+A small request can ask for gigabytes, if it names a large topic or group thousands of times. Rows above the limit are
+refused, except the first row. Each API has its `_ROW_BYTES`: the size of a row in an answer without the row's texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.protocol.hashing import java_string_hash
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""How many requests are sent to shards before the first answer is awaited. They wait for the disk together."""
+"""How many requests are sent to shards before the first answer is awaited, so that one sync serves them all."""
 
 ROWS_AT_ONCE: Final = 500
 """The most rows of a request that one shard handles in one step, which takes some milliseconds."""
@@ -34,9 +34,9 @@ NAMES_AT_ONCE: Final = 100
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 MAX_ORDERED_NAMES: Final = 500
-"""The most names that are put in Kafka's order. More names keep their order, on which no client depends."""
+"""The most names that are put into Kafka's order. More names stay in the request's order: no client depends on it."""
 MAX_ORDERED_CHARACTERS: Final = 50_000
-"""The most characters of all these names together: to hash them takes some 5 ms."""
+"""The most characters of all these names together. Hashing so many takes some 5 ms."""
 _TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)
 
 
@@ -50,7 +50,7 @@ def ask_each(
     collect: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, and `pause()` after each."""
+    """Call `ask(row, token)` for each row, then, in the same order, `collect(row, answer)` and `pause()`."""
     left = iter(rows)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -69,7 +69,7 @@ def ask_each(
 def allowed_names(
     node: Node, context: RequestContext, operation: int, resource_type: int, names: Sequence[str]
 ) -> Job[Container[str]]:
-    """The names for which the authorizer allows the operation. Each step checks some of them."""
+    """The names for which the authorizer allows the operation. Each step checks some names."""
     if len(names) <= NAMES_AT_ONCE:
         return node.authorizer.allowed(context, operation, resource_type, names)
     allowed = set[str]()
@@ -92,7 +92,7 @@ def distinct(rows: Iterable[T]) -> Iterator[T]:
 
 def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:
     """Topics with their rows, in pieces that a shard handles in one step. A topic with too many rows is divided. The
-    flag of a piece says whether it continues the last topic of the piece before.
+    flag says whether a piece continues the last topic of the previous piece.
     """
     piece: list[T] = []
     left = ROWS_AT_ONCE
@@ -129,8 +129,8 @@ def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
 
 
 def pattern_error(text: str) -> str | None:
-    """Why a text is no regular expression. None means that it is valid."""
-    # imported here: this module loads RE2, which few servers need
+    """Why a text is not a regular expression. None means that the text is valid."""
+    # imported late: the module loads RE2, which few servers need
     from muster.coordinator.system.patterns import BadPattern, Pattern
 
     try:
@@ -141,7 +141,7 @@ def pattern_error(text: str) -> str | None:
 
 
 def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-    """Distinct names, in the iteration order of a Java HashSet to which they were added one after the other."""
+    """Distinct names, in the iteration order of a Java HashSet to which the names were added one by one."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) > MAX_ORDERED_NAMES or sum(map(len, distinct)) > MAX_ORDERED_CHARACTERS:
         return distinct
@@ -155,7 +155,7 @@ def by_coordinator(
     together.
 
     Within a partition, groups keep their order; with `is_set` they have the order of a HashSet. The partitions have the
-    order of a hash table of TopicPartition. Of two partitions in one bucket, the later one is first.
+    order of a hash table of TopicPartition. In one bucket later partitions are first.
     """
     of_partition: dict[int, list[str]] = {}
     for group_id in group_ids:
@@ -172,19 +172,19 @@ def by_coordinator(
 
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""The most bytes of one answer. Kafka has no limit, and no client asks for so much. (Fetch has `fetch.max.bytes`.)"""
+"""The most bytes of an answer, more than any client asks for. Kafka has no limit. (Fetch has `fetch.max.bytes`.)"""
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
-"""The error of a row that did not fit. A client does not send the same request again after this error."""
+"""The error of a row above the limit. After this error, a client does not send the same request again."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MAX_ANSWER_BYTES} bytes: ask for fewer at once"
 NO_LIMIT: Final = 1 << 62
 COUNTED_FROM_BYTES: Final = 64 * 1024
-"""The size from which on answers share one memory limit (`api.unsent`). A smaller answer is made at once."""
+"""Answers of at least this size share one memory limit (`api.unsent`). A smaller answer is made at once."""
 OBJECT_BYTES: Final = 100
-"""The memory of a row, besides the bytes that it has in the answer."""
+"""The memory of a row in bytes, in addition to the row's bytes in the answer."""
 
 
 class AnswerSize:
-    """How much an answer may still grow. A job adds the size of each row, and then yields `pause()`."""
+    """How many bytes an answer may still grow. A job adds the size of each row, and then yields `pause()`."""
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
@@ -192,7 +192,7 @@ class AnswerSize:
         """`max_bytes`: the limit; `NO_LIMIT` for an answer whose size is limited elsewhere."""
         self.left = max_bytes
         self.is_used_up = False
-        """Whether a row did not fit."""
+        """Whether a row was refused."""
         self._is_first = True
         self._node = node
         self._context = context
@@ -200,7 +200,7 @@ class AnswerSize:
         self._bytes = 0
 
     def add(self, size: int) -> bool:
-        """Add a row of about `size` bytes, if the answer may still grow so much. Returns whether the row was added."""
+        """Count a row of about `size` bytes, if the answer may still grow so much. Returns whether it may."""
         if size > self.left and not self._is_first:
             self.is_used_up = True
             return False
@@ -212,7 +212,7 @@ class AnswerSize:
         return True
 
     def pause(self) -> PendingResult | None:
-        """The value that a job yields after a row. A pending result completes when the answer may grow further."""
+        """What a job yields after a row: None, or a pending result that completes when the answer may grow further."""
         taken = self._taken
         if taken is None or taken.may_grow:
             return None
@@ -231,12 +231,12 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has passed when the request arrives. Changes are made at once, so only 0 or less has."""
+    """Whether the request's timeout has passed. Changes are made at once, so only a timeout of 0 or less has."""
     return timeout_ms <= 0
 
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
-    """Wait until the changes that `rows` of an answer report are durable. A row with an error reports no change.
+    """Wait until the changes are durable that the `rows` of an answer report. A row with an error reports no change.
 
     When the disk fails, each row of a change gets KAFKA_STORAGE_ERROR. The change is in force, but a power cut might
     undo it.

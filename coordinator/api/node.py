@@ -37,15 +37,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.api")
 
 Respond = Callable[[Message | None], None]
-"""Sends the answer of one request, in the newest shape. None is for a request without an answer (Produce with acks=0).
-"""
+"""A function that sends the answer of one request, in the newest shape. None if the client gets no answer (acks=0)."""
 
 
 PLAIN_ROWS: Final = 50
-"""**The rule of rows.** What clients send all the time is handled by plain functions. A request of at most `PLAIN_ROWS`
-rows is handled within the call of its handler. A request of more rows is a job, which calls the same functions for
-`PLAIN_ROWS` rows in each step. What administrators send is always a job (`in_steps`), and a small one ends within the
-call, too.
+"""**The rule of rows.** Requests that clients send all the time are handled by plain functions. A request of at most
+`PLAIN_ROWS` rows is handled within the call of its handler. A request of more rows is a job, which calls the same
+functions for `PLAIN_ROWS` rows in each step. Requests of administrators are always jobs (`in_steps`); a small job ends
+within the call, too.
 """
 
 Request = TypeVar("Request", bound=Message)
@@ -68,7 +67,7 @@ def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = Fal
     """A handler that answers with the result of a job (`coordinator.system.jobs`).
 
     `changes`: the job changes shared state, and is completed even after its client has disconnected. `forwarded`: the
-    same for requests that Kafka's brokers forward to their controller; all earlier decisions of any node come first.
+    same for requests that Kafka's brokers forward to the controller; all earlier decisions are applied before.
     """
     if job is None:
         return partial(in_steps, changes=changes, forwarded=forwarded)
@@ -83,20 +82,20 @@ def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = Fal
 
 
 class Controller(Protocol):
-    """Changes the set of brokers and the leaders of partitions (for instance `coordinator.server.nodes.cluster`)."""
+    """Changes the set of brokers and the leaders of partitions (see `coordinator.server.nodes.cluster`)."""
 
     def catching_up(self) -> Job[None]:
-        """Apply all decisions that other nodes have made until now. If that fails, the next write reports it."""
+        """Apply all decisions that other nodes have made until now. The next write reports a failure of this."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """Change a partition as `decide` says when the change is made. Leadership moves at once. Raises `ApiError`."""
+        """Change a partition by the record that `decide` then returns. Leadership moves at once. Raises `ApiError`."""
 
     def unregistering(self, broker_id: int) -> Job[None]:
         """Remove a broker from the cluster. Other brokers lead its partitions at once. Raises `ApiError`."""
 
 
 class _Staying:
-    """Takes the place of a client in a job that is completed even after the client has disconnected."""
+    """The owner of a job that is completed even after the client has disconnected."""
 
     __slots__ = ("channel", "fault")
     closed = False
@@ -111,7 +110,7 @@ class _Staying:
 
 
 class _Nobody:
-    """Takes the place of a client for work that no client waits for."""
+    """The owner of work that no client waits for."""
 
     closed = False
 
@@ -127,7 +126,7 @@ def _nothing(_: object) -> None:
 
 
 class Node:
-    """This node, as handlers see it."""
+    """The objects of this node that handlers use."""
 
     __slots__ = (
         "_most_sessions",
@@ -167,9 +166,9 @@ class Node:
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`job_queue`: None is a queue without a thread. `unsent`: the memory limit of answers; None is no
-        limit. `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of
-        16 bytes. `draw_uuid_text`: returns the end of a member id. Tests that want known ids may give these two.
+        """`job_queue`: None is a queue without a thread. `unsent`: the memory limit of answers; None is no limit.
+        `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of 16
+        bytes. `draw_uuid_text`: returns the end of a member id. Tests may replace these two.
         """
         self.clock = clock
         self.topics = topics
@@ -184,7 +183,7 @@ class Node:
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids. None means that no quota has existed since the start."""
         self.serves_consumer_groups: bool | None = None
-        """Whether the node serves the new group protocol (KIP-848). None means that no request has asked yet."""
+        """Whether the node serves the consumer protocol (KIP-848). None means that no request has asked yet."""
         self.delegation_tokens: DelegationTokens | None = None
         """The delegation tokens. None means that no `delegation.token.secret.key` is configured."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
@@ -194,7 +193,7 @@ class Node:
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
 
     def forget_sessions(self) -> None:
-        """Forget all fetch sessions, at a start."""
+        """Forget all fetch sessions, at a start of the node."""
         self.sessions = FetchSessions(self._most_sessions, self._draw_session_id)
 
     def _draw_session_id(self) -> int:
@@ -210,7 +209,7 @@ class Node:
         self.job_queue.run_behind(job, _nothing, _NOBODY)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """`run` for a job that changes shared state. It is completed even after its client has disconnected."""
+        """`run` for a job that changes shared state. The job is completed even after its client has disconnected."""
         self.job_queue.run(job, respond, _Staying(context.channel))
 
     def run_forwarded(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:

@@ -1,4 +1,4 @@
-"""An observer gets each request that was answered, also cached ones. Only the requests of an observed connection are
+"""An observer gets each answered request, also cached requests. Only the requests of an observed connection are
 wrapped: without an observer nothing is measured or counted.
 """
 
@@ -22,17 +22,17 @@ class AnsweredRequest(NamedTuple):
     api_key: int
     api_version: int
     error_counts: Mapping[int, int]
-    """How often each error code is in the answer, with 0 (no error). It is empty for a request without an answer."""
+    """How often each error code, also 0 (no error), is in the answer. Empty for a request without an answer."""
     request_bytes: int
-    """Size of header and body, without the size field."""
+    """The size of header and body in bytes, without the size field."""
     response_bytes: int
-    """Size of the whole frame; 0 for a request without an answer."""
+    """The size of the whole frame in bytes; 0 for a request without an answer."""
     began_us: int
-    """When its handling began, after the requests before it on its connection. All three times are monotonic."""
+    """When the request's handling began, after earlier requests of the connection. All three times are monotonic."""
     handled_us: int
-    """When its handler returned. After that the request waited for other members, for the disk, or for a time."""
+    """When the handler returned. After this the request waited for other members, for the disk, or for a time."""
     answered_us: int
-    """When its answer was handed to the connection."""
+    """When the answer was handed to the connection."""
     throttle_ms: int = 0
 
 
@@ -40,7 +40,7 @@ class RequestObserver(Protocol):
     """Gets the answered requests. An observer must be quick and must not fail."""
 
     def observe(self, request: AnsweredRequest) -> None:
-        """A request was answered."""
+        """Take an answered request."""
 
 
 class ObservedRequests(Layer):
@@ -76,7 +76,7 @@ class ObservedRequests(Layer):
         return answer
 
     def answer(self, answer: Answer | None) -> None:
-        """The present request is answered."""
+        """Observe the present request, and hand its answer to the connection."""
         self._report(answer)
         self.sink.answer(answer)
 
@@ -98,7 +98,7 @@ class ObservedRequests(Layer):
 
 
 def error_counts(api_key: int, response: Any) -> dict[int, int]:
-    """How often each error code is in a response, in the shape of its version: AbstractResponse.errorCounts."""
+    """How often each error code is in a response of the request's version: Kafka's AbstractResponse.errorCounts."""
     counts: dict[int, int] = {}
     _count(response, counts)
     if api_key == ApiKey.METADATA or (api_key == ApiKey.FIND_COORDINATOR and response.coordinators):

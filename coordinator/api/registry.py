@@ -1,7 +1,7 @@
-"""The APIs that this node serves (`SERVED`), and what is known of a request before its body is decoded (`Route`).
+"""The APIs that this node serves (`SERVED`), and the facts about a request before its body is decoded (`Route`).
 
-An API outside of the table is neither advertised nor served. Version ranges are exactly those of Kafka 4.3.0. A
-handler's module is imported at the first request for it. So a start does not load rarely used APIs.
+An API outside of `SERVED` is neither advertised nor served. Version ranges are exactly those of Kafka 4.3.0. A
+handler's module is imported at the first request of its API. So a start does not load rarely used APIs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.message import MalformedMessage, Message
 
-if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
+if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
     from muster.coordinator.api import client_quotas  # noqa: F401
     from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
@@ -31,13 +31,13 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
     from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
-"""handle_x(node, context, request, respond) returns its response, in the newest shape, and does not call `respond`. Or
-the handler returns None, and calls `respond` once, now or later.
+"""A function (node, context, request, respond). It returns the response, in the newest shape, and does not call
+`respond`. Or it returns None, and calls `respond` once, now or later.
 """
 
 
 class ServedApi(NamedTuple):
-    """One API: the advertised versions, the first version that is really served, and the module of its handler."""
+    """One API: the advertised versions, the first version that is really served, and the module of the handler."""
 
     key: int
     min_version: int
@@ -55,7 +55,7 @@ def _api(key: int, min_version: int, max_version: int, module: str, served_from:
 
 
 _TABLE = (
-    # Produce 0-2 is advertised without being served, as by Kafka: old clients infer support for compression from it.
+    # As on Kafka, Produce 0-2 is advertised without being served: old clients then know that compression is supported.
     _api(0, 0, 13, "records.produce", served_from=3),
     _api(1, 4, 18, "records.fetch"),
     _api(2, 1, 11, "records.offsets"),
@@ -116,13 +116,13 @@ _TABLE = (
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
-"""The table by API key, in ascending order, as ApiVersions lists it."""
+"""The served APIs by API key, in ascending order, as in the answer to ApiVersions."""
 
 _loaded: dict[int, Handler] = {}
 
 
 def handler(api_key: int) -> Handler:
-    """The handler of a served API: `handle_` and the API's name in snake case. The first call imports its module."""
+    """The handler of a served API: `handle_` and the API's name in snake case. The first call imports the module."""
     if api_key not in _loaded:
         name = re.sub("([A-Z])", r"_\1", api(api_key).name).lower()
         _loaded[api_key] = lazy(f"muster.coordinator.api.{SERVED[api_key].module}", f"handle{name}")
@@ -134,15 +134,15 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 NO_LIMIT: Final = 1 << 31
 """A size that no request has."""
 LARGE_BYTES: Final = 256 * 1024
-"""The thread decodes a request of more bytes, and encodes an answer with more bytes of member metadata."""
+"""A thread decodes requests of more bytes, and encodes answers with more bytes of member metadata."""
 RECORDS_LARGE_BYTES: Final = 1024 * 1024
-"""`LARGE_BYTES` of a request with records: nearly all its bytes are records, which are not decoded."""
+"""`LARGE_BYTES` for a request with records: nearly all bytes are records, which are not decoded."""
 
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
-"""Requests whose parts the group keeps."""
+"""Requests whose parts stay in the state of the group."""
 
 GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
-"""Small requests whose answers may be large."""
+"""APIs with small requests and possibly large answers."""
 
 ONLY_READS: Final = frozenset(
     {
@@ -153,13 +153,13 @@ ONLY_READS: Final = frozenset(
         ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )  # fmt: skip
-"""Requests that never wait for another one. Large requests of these kinds are decoded and answered one at a time."""
+"""Requests that never wait for another request. Large requests of these APIs are decoded and answered one at a time."""
 
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
-"""Size and response header."""
+"""Packs the size of a frame and the response header."""
 COPIED_BELOW: Final = 16 << 10
-"""An answer with records of fewer bytes is sent in one piece: a copy costs less than a second piece."""
+"""A smaller answer with records is sent in one piece, because a copy costs less than a second piece."""
 
 
 class Route:
@@ -218,7 +218,7 @@ class Route:
             raise CloseConnection(f"malformed request: {error}", **self.facts()) from error
 
     def malformed(self, data: bytes, body: int, end: int) -> CloseConnection:
-        """Decode a malformed request again, to report the error and its place."""
+        """The exception for a malformed request, which is decoded again to find the error's place."""
         try:
             self.api.decode_request(self.version, data, body, end)
         except MalformedMessage as error:
@@ -232,7 +232,7 @@ class Route:
         return lowered
 
     def frame(self, response: Message, correlation: bytes) -> Answer:
-        """The bytes of a converted answer. Large parts and records are not copied."""
+        """The frame of a converted response. Large parts and records are not copied."""
         body = self.encode(response)
         if type(body) is bytes and len(body) < frames.JOIN_BELOW:
             return self._put_head(len(body) + self._response_header_size, correlation) + body

@@ -1,6 +1,6 @@
-"""The requests of one connection while quotas exist. Each request is counted. A client above its quota has to wait.
+"""The requests of one connection while quotas exist. Each request is counted, and a client above its quota has to wait.
 
-As on Kafka the answer leaves at once and has the time to wait (`throttle_time_ms`). Until then no request of the
+As on Kafka the answer leaves at once, with the time to wait (`throttle_time_ms`). Until then no request of the
 connection is handled. Without quotas, connections do not have this layer.
 """
 
@@ -27,7 +27,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class ThrottledRequests(Layer):
-    """`throttle_ms`: the time to wait in the last answer."""
+    """The layer that counts requests. `throttle_ms`: the time to wait in the last answer."""
 
     __slots__ = (
         "_api_key", "_begun_us", "_channel", "_clock", "_is_counted", "_is_inside", "_quotas", "_sensors",
@@ -39,7 +39,7 @@ class ThrottledRequests(Layer):
         super().__init__(sink, lambda _: requests)
         self.throttle_ms = 0
         self.fetch_ms = -1
-        """The throttle time that the handler of a Fetch was given. -1 means that the handler has not asked."""
+        """The throttle time that the handler of a Fetch got. -1 means that the handler has not asked for it."""
         self._channel = channel
         self._quotas = quotas
         self._clock = clock
@@ -49,7 +49,7 @@ class ThrottledRequests(Layer):
         self._is_inside = False
         self._is_counted = False
         self._waits_ms = 0, 0
-        """How long a change of topics has to wait, and since when."""
+        """How many ms the client has to wait because of a change of topics, and since when."""
         self._sensors: dict[tuple[int, str], tuple[int, Sensor]] = {}
         requests.sink = self
         channel.throttle = self
@@ -79,12 +79,12 @@ class ThrottledRequests(Layer):
         return None
 
     def closed(self) -> None:
-        """The connection has ended."""
+        """See `Requests`."""
         self._requests.closed()
         self._channel.throttle = None
 
     def wrapped(self, _: Callable[[Any, Any], Any]) -> Any:
-        """These requests are already wrapped."""
+        """Return this object, which already wraps the requests."""
         return self
 
     @property
@@ -102,7 +102,7 @@ class ThrottledRequests(Layer):
         self._requests.note_response = note
 
     def answer(self, answer: Answer | None) -> None:
-        """The present request is answered."""
+        """Count the present request, and send its answer with the throttle time."""
         if self._is_inside:
             self._end_inside()
         throttle_ms = self._count(answer)
@@ -145,7 +145,7 @@ class ThrottledRequests(Layer):
         return throttle_ms
 
     def change(self, partitions: int) -> None:
-        """See `context.Throttle`. If the version does not know the error, the client waits after the answer instead."""
+        """See `context.Throttle`. A client of a version without this error waits after the answer instead."""
         self._change(partitions, is_strict=refuses_changes(self._api_key, self._version))
 
     def create(self, partitions: int) -> None:
@@ -156,7 +156,7 @@ class ThrottledRequests(Layer):
             self._waits_ms = 0, 0
 
     def exempt(self) -> None:
-        """See `context.Throttle`: a broker's request is not counted, as on Kafka."""
+        """See `context.Throttle`. As on Kafka, a broker's request is not counted."""
         self._is_counted = False
 
     def _change(self, partitions: int, *, is_strict: bool) -> None:
@@ -183,7 +183,7 @@ class ThrottledRequests(Layer):
         self._used_us += self._clock.mono_us() - self._begun_us
 
     def _count(self, answer: Answer | None) -> int:
-        """Count the present request. Returns how long its client has to wait."""
+        """Count the present request. Returns how many ms its client has to wait."""
         if not self._is_counted:
             return 0
         self._is_counted = False
@@ -224,7 +224,7 @@ class ThrottledRequests(Layer):
 
 
 def meter(owner: Any, used_us: int) -> None:
-    """A job of a request has used `used_us` (`JobQueue.meter`)."""
+    """Count the time that a job of a request has used, for `JobQueue.meter`."""
     throttle = getattr(owner, "throttle", None)
     if throttle is not None:
         throttle.used(used_us)
@@ -239,7 +239,7 @@ def _record(sensor: Sensor, value: float, now_ms: int) -> int:
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The answer with this `throttle_time_ms`. If the field is not the first one, the answer is encoded again."""
+    """The answer with this `throttle_time_ms`. If this is not the answer's first field, the answer is encoded again."""
     served = api(key)
     where = _place(key, version)
     if where is None:
@@ -260,7 +260,7 @@ def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int)
 
 @lru_cache(maxsize=1_000)
 def _place(key: int, version: int) -> int | None:
-    """Where `throttle_time_ms` is in the frame. -1: it is not the first field. None: the answer has no such field."""
+    """The place of `throttle_time_ms` in the frame. -1: other fields precede it. None: the answer has no such field."""
     served = api(key)
     made: list[bytes] = []
     for value in (0, -1):

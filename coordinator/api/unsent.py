@@ -1,5 +1,5 @@
-"""One memory limit for the answers of all connections, from making them until they are read
-(`muster.queued.max.response.bytes`). It decides how large a further answer may be, and which connection ends.
+"""One memory limit for the answers of all connections, until clients have read them
+(`muster.queued.max.response.bytes`). This module decides how large a further answer may be, and which connection ends.
 
 Connections report what they could not send. Fetch asks this module before it reads. Other requests wait while they make
 a large answer (`api.many_rows`). The memory of requests (`net.request_memory`) has its own limit and rules.
@@ -16,25 +16,25 @@ from muster.coordinator.system.memory import expect_block
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
-"""One answer takes at most a quarter of the remaining memory. So memory remains for the next answer."""
+"""One answer takes at most a quarter of the remaining memory, so that memory remains for the next answer."""
 SHORT_BELOW: Final = 8
-"""Memory is short for Fetch when less than an eighth of it remains."""
+"""Memory is short for Fetch when less than an eighth of the limit remains."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
 NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for its
-memory, the time is `WAITED_FOR_MS`. For the next connections it is `NEXT_MS`, because hundreds may be slow.
+"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for memory,
+the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections, because hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
-"""How much of the memory, but at most half of it, unread answers leave to the next waiting answer."""
+"""How many bytes, but at most half of the limit, unread answers leave to the next waiting answer."""
 WAITED_MS: Final = 15_000
-"""When other answers have waited longer than this, each check closes the connection that reads most slowly."""
+"""If other answers have waited longer than this, each check closes the connection that reads most slowly."""
 GIVEN_UP_AT_ONCE: Final = 1_000
 """The most answers without a waiting client that are skipped in one iteration of the event loop."""
 PAUSE_MS: Final = 20
-"""The pause between two answers that have waited: the first must reach its connection, which counts its bytes."""
+"""The pause between two waiting answers. The first answer must reach its connection, which counts the bytes."""
 
 
 class Reader(Protocol):
@@ -42,19 +42,19 @@ class Reader(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes are in memory for the connection."""
+        """How many bytes of answers are in memory for the connection."""
 
     @property
     def unread_bytes(self) -> int:
         """`unsent_bytes`, and the bytes that the operating system has not delivered yet."""
 
     def close_stalled(self) -> None:
-        """Close the connection: others need the memory."""
+        """Close the connection, because other connections need the memory."""
 
 
 class _Held:
-    """`began_ms`, `began_unread`: when the peer began to read slowly, and how much was unread. `since_ms`, `unread`:
-    the same for the last check that saw progress.
+    """A slow reader. `began_ms`, `began_unread`: when the peer began to read slowly, and the bytes that were unread.
+    `since_ms`, `unread`: the same at the last check that saw progress.
     """
 
     __slots__ = ("began_ms", "began_unread", "bytes", "since_ms", "unread")
@@ -66,7 +66,7 @@ class _Held:
 
 
 class Taken:
-    """The memory of one answer while it is made. After that, its connection counts the unread bytes."""
+    """The memory of one answer while the answer is made. Later the connection counts the unread bytes."""
 
     __slots__ = ("_resume", "_unsent", "bytes", "host")
 
@@ -77,7 +77,7 @@ class Taken:
         self.bytes = 0
 
     def set(self, size: int) -> None:
-        """The answer now has `size` bytes. 0 means that it was handed over or given up."""
+        """Note that the answer now has `size` bytes. 0: the answer was handed over or given up."""
         expect_block(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
@@ -88,12 +88,12 @@ class Taken:
         return self._unsent.may_grow(self)
 
     def when_it_may(self, resume: Callable[[], object]) -> None:
-        """Call back when the answer may grow."""
+        """Call `resume` when the answer may grow."""
         self._resume = resume
         self._unsent.wait(self.host, self.goes_on)
 
     def goes_on(self) -> bool:
-        """From now on, until `release`, the answer may exceed its share. False means that it was given up."""
+        """Let the answer exceed its share until `release`. Returns False if the answer was given up."""
         resume, self._resume = self._resume, None
         if resume is None:
             return False
@@ -102,7 +102,7 @@ class Taken:
         return True
 
     def release(self) -> None:
-        """The answer was handed over, or given up."""
+        """Note that the answer was handed over, or given up."""
         self.set(0)
         self._resume = None
         if self._unsent.growing is self:
@@ -111,7 +111,7 @@ class Taken:
 
 
 class Unsent:
-    """See the module. `bytes`: the bytes of answers that are being made, and of unread answers."""
+    """The memory of all answers. `bytes`: the bytes of answers that are being made, and of unread answers."""
 
     def __init__(self, clock: Clock, most_bytes: int = -1) -> None:
         """`most_bytes`: the limit. A number that is not positive means no limit."""
@@ -123,7 +123,7 @@ class Unsent:
         self.growing: Taken | None = None
         """The answer that may exceed its share."""
         self._waiting: dict[str, deque[tuple[int, Callable[[], bool]]]] = {}
-        """Waiting answers by address: since when, and what to call. The address that was served last is at the end."""
+        """Waiting answers by address: since when, and the function to call. The last served address is at the end."""
         self._short_since_ms: int | None = None
         self._ended_ms = -STALLED_MS
         self._timer: Timer | None = None
@@ -132,7 +132,7 @@ class Unsent:
     # ---- connections
 
     def hold(self, reader: Reader) -> None:
-        """`reader` cannot read more for now."""
+        """Note that `reader` cannot take more bytes now."""
         held = self._held.get(reader)
         if held is None:
             held = self._held[reader] = _Held(reader.unread_bytes, self._clock.mono_ms())
@@ -141,7 +141,7 @@ class Unsent:
             self._arm()
 
     def release(self, reader: Reader) -> None:
-        """`reader` has read all, or has ended. The call has no effect if the reader was not held."""
+        """Note that `reader` has read all bytes, or has ended. Without an earlier `hold` this has no effect."""
         held = self._held.pop(reader, None)
         if held is not None:
             self._count(held, 0)
@@ -169,7 +169,7 @@ class Unsent:
 
     def may_grow(self, taken: Taken) -> bool:
         """Whether an answer has at most its share, or is the one answer that may exceed the share."""
-        # one half is for answers that are being made, the other half for unread answers
+        # answers that are being made may have one half, unread answers the other half
         made = self.bytes - self._held_bytes
         return taken is self.growing or taken.bytes * SHARE <= min(self._most - self.bytes, self._most // 2 - made)
 
@@ -184,19 +184,19 @@ class Unsent:
 
     @property
     def _is_full(self) -> bool:
-        """Whether the unread answers are so many bytes that the next large answer has to wait."""
+        """Whether unread answers have so many bytes that the next large answer has to wait."""
         return self._held_bytes > max(self._most - KEPT_BYTES, self._most // 2)
 
     def wait(self, host: str, go_on: Callable[[], bool]) -> None:
-        """Call `go_on` when unread answers leave enough memory and no answer exceeds its share. Addresses are served in
-        turn. `go_on` returns whether a client still waits for its answer.
+        """Call `go_on` when unread answers leave enough memory, and no answer exceeds its share. Addresses are served
+        in turn. `go_on` returns whether the client still waits for the answer.
         """
         self._waiting.setdefault(host, deque()).append((self._clock.mono_ms(), go_on))
         self.serve_later()
         self._arm()
 
     def serve_later(self) -> None:
-        """The state has changed: serve the waiting answers in a separate iteration of the event loop."""
+        """Serve the waiting answers in a later iteration of the event loop, because memory may be available."""
         if self._waiting and self._pause is None:
             self._pause = self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
 
@@ -254,7 +254,7 @@ class Unsent:
         since = [queue[0][0] for queue in self._waiting.values()]
         if self._short_since_ms is not None:
             since.append(self._short_since_ms)
-        # while an answer grows, the others wait for it and not for a slow reader
+        # if memory is not short, answers wait for the growing answer, not for a slow reader
         return now_ms - min(since) if since and (self._is_full or self._short_since_ms is not None) else 0
 
     def _rate(self, reader: Reader, now_ms: int) -> float:

@@ -39,7 +39,7 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
-    """The table of `registry`, and Kafka's features. INVALID_REQUEST for a client with an invalid name or version."""
+    """Answer with the APIs of `registry` and Kafka's features. INVALID_REQUEST: the client's name or version is bad."""
     if api_versions_names_software(context.api_version):
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

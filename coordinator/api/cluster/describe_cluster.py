@@ -1,6 +1,6 @@
 """DescribeCluster (KIP-700, KIP-919), DescribeQuorum (KIP-595) and DescribeLogDirs (KIP-113, KIP-827).
 
-The controller, which keeps the metadata log, is the leader of the quorum and its one voter. Other brokers observe.
+The controller, which keeps the metadata log, is the quorum's leader and only voter. Other brokers are observers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def may_describe_cluster(node: Node, context: RequestContext) -> bool:
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """List the brokers. Fenced brokers only on request (KIP-1073). A broker's listener does not list controllers."""
+    """List the brokers; fenced brokers only if requested (KIP-1073). A broker's listener does not list controllers."""
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
@@ -109,7 +109,7 @@ def _partition(node: Node) -> describe_quorum.DescribeQuorumResponsePartitionDat
     states = {
         broker.broker_id: describe_quorum.ReplicaState(
             broker.broker_id,
-            ZERO_UUID,  # no directory id, as for voters that are configured (KIP-853)
+            ZERO_UUID,  # without directory id, as for statically configured voters (KIP-853)
             end,
             *((-1, -1) if broker.fenced else (now_ms, now_ms)),
         )
@@ -131,7 +131,7 @@ def _partition(node: Node) -> describe_quorum.DescribeQuorumResponsePartitionDat
 def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: describe_log_dirs.DescribeLogDirsRequest
 ) -> Job[describe_log_dirs.DescribeLogDirsResponse]:
-    """The one data directory, with the named partitions (null: all) that this broker leads or has a replica of."""
+    """Describe the one data directory, with the named partitions (null: all) that have a replica on this broker."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return describe_log_dirs.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
@@ -139,7 +139,7 @@ def handle_describe_log_dirs(
         wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
     else:
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
-    # a topic that is named twice has one row, and each of its partitions has one row
+    # a topic that is named twice has one row, and so has each partition
     found: dict[str, dict[int, describe_log_dirs.DescribeLogDirsPartition]] = {}
     answer_size = AnswerSize(node, context, NO_LIMIT)
     for name, indexes in wanted:

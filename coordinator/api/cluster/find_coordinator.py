@@ -25,8 +25,8 @@ def handle_find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
 ) -> None:
     """Answer one row per key, in order: the leader of the key's partition of __consumer_offsets or __transaction_state.
-    The first request for a transactional id creates that topic. A coordinator that is loading or offline is named, too,
-    and answers later requests with an error. Share groups are not served: their keys are invalid.
+    The first request for a transactional id creates __transaction_state. The answer also names a coordinator that is
+    loading or offline: later requests get its error. Share groups are not served: their keys are invalid.
     """
     job = _finding(node, context, request)
     if request.key_type == _TRANSACTION_KEY:

@@ -1,7 +1,7 @@
-"""Who leads and who replicates: ElectLeaders (KIP-183, KIP-460), AlterPartitionReassignments and
-ListPartitionReassignments (KIP-455, KIP-860), and UnregisterBroker (KIP-631).
+"""Leaders and replicas: ElectLeaders (KIP-183, KIP-460), AlterPartitionReassignments and ListPartitionReassignments
+(KIP-455, KIP-860), and UnregisterBroker (KIP-631).
 
-The brokers share the logs, so no data is copied. A reassignment is complete at once; none is ever in progress.
+The brokers share the logs, so no data is copied. A reassignment is complete at once, and never in progress.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ UNCLEAN: Final = 1
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Elect the leaders of the named partitions. Without names (all), the answer leaves out partitions that need no
-    election.
+    """Elect the leaders of the named partitions, or of all. In the latter case the answer has only partitions that
+    needed an election.
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -168,7 +168,7 @@ def handle_alter_partition_reassignments(
 def _refuse_reassignments(
     request: AlterPartitionReassignmentsRequest, code: int, message: str | None
 ) -> Job[list[ReassignableTopicResponse]]:
-    """The error of the whole request, in the row of each partition (AlterPartitionReassignmentsRequest)."""
+    """The answer with one error in the row of each partition (AlterPartitionReassignmentsRequest)."""
     topics: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         rows: list[ReassignablePartitionResponse] = []
@@ -220,7 +220,7 @@ def handle_list_partition_reassignments(
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:
-    """Other brokers lead the partitions of the removed broker. The answer leaves when this change is durable."""
+    """Remove a broker. Other brokers lead its partitions. The answer leaves when this change is durable."""
     if not may_alter_cluster(node, context):
         return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answer = UnregisterBrokerResponse(error_message=None)

@@ -96,7 +96,7 @@ class _NamedTopics:
         """The rows of topics that this request created."""
 
     def describe(self) -> Job[None]:
-        """Find the topics. If the request names one topic by its id, names are ignored, as on Kafka."""
+        """Find the topics. As on Kafka, names are ignored if the request names any topic by id."""
         ids: dict[tuple[str | None, bytes], None] = {}
         both: dict[tuple[str | None, bytes], None] = {}
         for topic in self._wanted:
@@ -122,7 +122,7 @@ class _NamedTopics:
             yield self._answer_size.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
-        """Count the partitions to create. If they are too many, none is created, as with Kafka's controller."""
+        """Count the partitions to create. If they exceed the limit of Kafka's controller, no topic is created."""
         topics, new = self._node.topics, 0
         for name, _ in meant:
             new += name is not None and name not in topics.by_name and name_fault(name) is None
@@ -174,7 +174,7 @@ class _NamedTopics:
 
 
 def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
-    """Refuse every row: versions 10 and 11 have a field for topic ids that may not be used."""
+    """Refuse every row, because versions 10 and 11 have a field for topic ids that clients must not use."""
     rows = []
     for topic in wanted:
         rows.append(
@@ -195,7 +195,7 @@ def _present(node: Node, context: RequestContext, topic: Topic, with_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
     cluster = node.cluster
-    leaders = cluster.leaders.get(topic.name, ())  # None if the topic was deleted meanwhile
+    leaders = cluster.leaders.get(topic.name, ())  # no leaders if the topic was deleted meanwhile
     for index, ((leader_id, epoch), state) in enumerate(zip(leaders, topic.state.partitions, strict=False)):
         replicas = state.replicas
         if leader_id == NO_BROKER or not topic.is_online(index):
@@ -205,7 +205,7 @@ def _present(node: Node, context: RequestContext, topic: Topic, with_operations:
             error_code, unavailable = 0, cluster.unavailable(replicas)
             if not (cluster.is_whole or cluster.is_alive(leader_id)):
                 # The leader was found dead a moment ago, and another broker will soon lead the partition. Clients ask
-                # again. They never learn the id of a broker that the answer does not list.
+                # again. No row has the id of a broker that the answer does not list.
                 error_code, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_BROKER
             rows.append(
                 MetadataResponsePartition(error_code, index, leader_id, epoch, replicas, state.isr, unavailable)

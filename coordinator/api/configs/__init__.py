@@ -1,1 +1,1 @@
-"""Handlers of the configs of topics, brokers, groups, client metrics and loggers."""
+"""Handlers of APIs about the configs of topics, brokers, groups, client metrics and loggers."""

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs: change the configs of topics, brokers, groups, client metrics and loggers
 (KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848).
 
-Checks have Kafka's order: first the checks of the broker that is asked, then those of the controller. The controller
-checks the values first, and then whether the topic exists.
+Checks have Kafka's order: first the checks of the broker that has the request, then those of the controller. The
+controller first checks the values, and then whether the topic exists.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MAX_CHANGES: Final = 10_000
 MAX_BROKER_PROPERTIES: Final = 1_000
 """The most properties of a broker. Kafka accepts any name, and answers that describe the broker list all properties."""
 MAX_BROKER_CHARACTERS: Final = 1_000_000
-"""The most characters of the names and values of these properties together."""
+"""The most characters in all names and values of a broker's properties together."""
 MAX_RESOURCES: Final = 100_000
-"""The most groups and client metrics with configs. Muster knows of them only by their configs."""
+"""The most groups and client metrics with configs. Such a resource exists only because it has configs."""
 MAX_RESOURCE_CHARACTERS: Final = 16_000_000
-"""The most characters of their names and configs together, which are in memory. ListConfigResources lists all names."""
+"""The most characters in names and configs of groups and client metrics together, which are all in memory."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
@@ -81,7 +81,7 @@ def handle_incremental_alter_configs(
 def handle_alter_configs(
     node: Node, context: RequestContext, request: full.AlterConfigsRequest
 ) -> Job[full.AlterConfigsResponse]:
-    """Replace all configs of a resource by the given ones."""
+    """Replace all configs of a resource by those of the request."""
 
     def alter(row: full.AlterConfigsResource) -> Job[None]:
         kind, name = row.resource_type, row.resource_name
@@ -106,7 +106,7 @@ def _alter_all(
     answer: Callable[[int, str | None, int, str], Answer],
     validate_only: bool,
 ) -> Job[list[Answer]]:
-    """The answers, one for each resource. All changes of one resource take effect, or none."""
+    """The answers, one for each resource. Either all changes of a resource take effect, or no change does."""
     answers: list[Answer] = []
     times = yield from counting((row.resource_type, row.resource_name) for row in rows)
     changes = 0

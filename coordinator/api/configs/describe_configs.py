@@ -51,12 +51,12 @@ _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.G
 def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:
-    """Answer a DescribeConfigs: each resource has a row of its own."""
+    """Answer a DescribeConfigs with one row for each resource."""
     answer_size = AnswerSize(node, context)
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
     for row in request.resources:
-        # a resource that is named several times is looked up once, but has a row each time, as on Kafka
+        # as on Kafka, a resource that is named several times has as many rows, but is looked up once
         asked = row.resource_type, row.resource_name, frozenset(row.configuration_keys or ())
         found = known.get(asked)
         if found is None:
@@ -143,7 +143,7 @@ def _topic_entries(node: Node, name: str) -> list[Entry]:
 def _described(
     entries: Iterable[Entry], keys: Collection[str] | None, with_synonyms: bool, documentation: Mapping[str, str]
 ) -> list[DescribeConfigsResourceResult]:
-    """The rows of the entries that the request names (None: all), with synonyms and documentation where requested."""
+    """The rows of the named entries (None: all entries), with synonyms and documentation if requested."""
     return [
         DescribeConfigsResourceResult(
             entry.name,

@@ -1,6 +1,6 @@
 """The resources that have configs: their kinds and names, and the operations on their configs (KIP-339).
 
-The levels of broker loggers are such configs, too (KIP-412).
+The levels of broker loggers are configs, too (KIP-412).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 """The operations of AlterConfigOp.OpType."""
 Changes = dict[str, str | None]
-"""Config name -> its new text. None removes the config."""
+"""The new texts of configs, by name. None removes the config."""
 
 
 class Kind:
@@ -44,12 +44,11 @@ _AUTHORIZED_AS: Final = {
     Kind.TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     Kind.GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
 }
-"""The resource whose permissions count, and the error for a client that lacks them. Other kinds count as the cluster.
-"""
+"""The type of resource whose permissions count, and the error without permission. Other kinds count as the cluster."""
 
 
 def check_authorized(node: Node, context: RequestContext, operation: int, kind: int, name: str) -> None:
-    """Check whether the client may do `operation` to the configs of a resource. Raises `ApiError`."""
+    """Raise `ApiError` unless the client may do `operation` to the configs of a resource."""
     resource_type, error_code = _AUTHORIZED_AS.get(kind, (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     resource = CLUSTER_NAME if resource_type == ResourceType.CLUSTER else name
     if not node.authorizer.allows(context, operation, resource_type, resource):
@@ -57,7 +56,7 @@ def check_authorized(node: Node, context: RequestContext, operation: int, kind: 
 
 
 def node_number(name: str) -> int | None:
-    """The number that Java's Integer.parseInt reads in a name. None means that the name is not a number."""
+    """The number that Java's Integer.parseInt reads in a name. None means that the name has no number."""
     if not _INTEGER.fullmatch(name):
         return None
     number = int(name)
@@ -65,26 +64,26 @@ def node_number(name: str) -> int | None:
 
 
 def check_described_broker(name: str, node_id: int) -> None:
-    """Check whether a broker may be described under this name, which is not empty. Raises `ApiError`."""
+    """Raise `ApiError` unless this name (not "") is the id of this broker, whose configs may be described."""
     other = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
     _check_number("Broker", name, node_id, other)
 
 
 def check_described_loggers(name: str, node_id: int) -> None:
-    """Check whether the loggers of a broker may be described under this name. Raises `ApiError`."""
+    """Raise `ApiError` unless this name is the id of this broker, whose loggers may be described."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_number("Broker", name, node_id, f"Unexpected broker id, expected {node_id} but received {name}")
 
 
 def check_altered_broker(name: str, node_id: int) -> None:
-    """Check whether a broker, or all brokers, may be configured under this name. Raises `ApiError`."""
+    """Raise `ApiError` unless this name is the id of this broker, or "" for all brokers."""
     if name:
         _check_number("Node", name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
 def check_altered_loggers(name: str, node_id: int) -> None:
-    """Check whether the loggers of a broker may be configured under this name. Raises `ApiError`."""
+    """Raise `ApiError` unless this name is the id of this broker, whose loggers may be configured."""
     _check_number("Node", name, node_id, f"Unexpected node id. Expected {node_id}, but received {name}")
 
 
@@ -97,7 +96,7 @@ def _check_number(what: str, name: str, node_id: int, other: str) -> None:
 
 
 def applied(kind: int, configs: Sequence[AlterableConfig], present: Mapping[str, str]) -> Changes:
-    """The changes that the operations make to the present configs of a resource. Raises `ApiError`."""
+    """The changes that these operations make to the present configs of a resource. Raises `ApiError`."""
     return {config.name: _changed(kind, config, present) for config in configs}
 
 
@@ -119,7 +118,7 @@ def _changed(kind: int, config: AlterableConfig, present: Mapping[str, str]) -> 
 
 
 def broker_after(configs: Sequence[AlterableConfig], present: Mapping[str, str]) -> dict[str, str]:
-    """All configs of a broker after the operations, as the broker that is asked computes them. Raises `ApiError`."""
+    """All configs of a broker after these operations, as the receiving broker computes them. Raises `ApiError`."""
     after = dict(present)
     for config in configs:
         name, text, operation = config.name, config.value or "", config.config_operation

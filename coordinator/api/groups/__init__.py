@@ -1,1 +1,1 @@
-"""Handlers of groups: membership, committed offsets, and the administration of groups."""
+"""Handlers of APIs about groups: membership, committed offsets, and administration."""

@@ -26,10 +26,10 @@ _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """Describe groups by their shards. Groups that the client may not describe stand first, as on Kafka."""
+    """Let the groups' shards describe them. As on Kafka, groups that the client may not describe are first."""
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
-    # before v6 an unknown group is no error, and has operations like any other group
+    # before v6 an unknown group is not an error, and has operations like other groups
     strict = describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
@@ -50,7 +50,7 @@ def handle_describe_groups(
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
-    # a group that is named several times is asked for once, but has a row each time, as on Kafka
+    # as on Kafka, a group that is named several times has as many rows, but its shard is asked once
     yield from ask_each(filter(allowed, distinct(request.groups)), ask, collect, answer_size.pause)
     named: set[str] = set()
     rows: list[DescribedGroup] = []
@@ -92,7 +92,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     """Ask every shard. A loading shard fails the request. A shard that is offline or led elsewhere is skipped."""
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
-    # every shard would apply each filter again; with very many filters, the rows are selected here
+    # with very many filters, the handler selects the rows: otherwise every shard would apply each filter
     states: set[str] = set()
     kinds: set[str] = set()
     asked = request
@@ -135,7 +135,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 def handle_delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> Job[DeleteGroupsResponse]:
-    """Delete groups. A group that is named twice has one result, as on Kafka."""
+    """Delete groups. As on Kafka, a group that is named twice has one result."""
     results: list[DeletableGroupResult] = []
     refused: list[DeletableGroupResult] = []
     allowed: list[str] = []

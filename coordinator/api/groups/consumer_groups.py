@@ -39,7 +39,7 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
 MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
-"""The most bytes of a group in an answer, also of the only group."""
+"""The most bytes of a group in an answer, even if it is the only group."""
 _ROW_BYTES: Final = 40
 FEW_NAMES: Final = 500
 """The most names of a heartbeat that are checked in one step."""
@@ -48,7 +48,7 @@ FEW_NAMES: Final = 500
 def handle_consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
 ) -> None:
-    """A member joins, sends a heartbeat, or leaves. A member that names topics must be allowed to describe them."""
+    """Let a member join, send a heartbeat, or leave. The client must be allowed to describe the topics it names."""
     if not _is_served(node):
         respond(refuse(request, ErrorCode.UNSUPPORTED_VERSION))
         return
@@ -92,7 +92,7 @@ def _check_in_steps(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Job[tuple[int, str | None]]:
     """The error of a client without permission (or 0), and why its pattern is invalid. A long list of names is replaced
-    by each name once, in ascending order. Of too many names, one above the limit remains.
+    by each name once, in ascending order. If there are too many names, the limit plus one remain.
     """
     names, request.subscribed_topic_names = request.subscribed_topic_names, None
     refusal = _refusal(node, context, request)
@@ -102,7 +102,7 @@ def _check_in_steps(
             refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
     if refusal or not request.subscribed_topic_regex:
         return refusal, None
-    yield None  # one pattern takes up to 10 ms: many requests need several iterations of the event loop
+    yield None  # one pattern takes up to 10 ms, so many requests need several iterations of the event loop
     return 0, pattern_error(request.subscribed_topic_regex)
 
 
@@ -132,7 +132,7 @@ def _refusal(
     if names:
         distinct = distinct_names(names)
         if distinct is None:
-            return 0  # the group itself refuses so many topics, whatever their names
+            return 0  # the group refuses so many topics, whatever their names
         allowed = authorizer.allowed(
             context, Operation.DESCRIBE, ResourceType.TOPIC, [*distinct], log_denied=log_denied
         )
@@ -142,7 +142,7 @@ def _refusal(
 
 
 def _is_served(node: Node) -> bool:
-    """Whether the configuration enables this protocol (that property is deprecated since Kafka 4.3)."""
+    """Whether the configuration enables this protocol (the property is deprecated since Kafka 4.3)."""
     served = node.serves_consumer_groups
     if served is None:  # the property cannot change while the broker runs
         protocols = node.config.value(PROTOCOLS)
@@ -154,7 +154,7 @@ def _is_served(node: Node) -> bool:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Describe groups by their shards. Kafka's order: refused groups, "", the groups of each coordinator."""
+    """Let the groups' shards describe them. In Kafka's order: refused groups, "", the groups of each coordinator."""
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]

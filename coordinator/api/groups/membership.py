@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members join a group, stay in it and leave it.
 
-Each handler checks permissions and hands the request to the shard of the group. The shard decides.
+Each handler checks permissions, and gives the request to the shard of the group, which decides.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from muster.protocol.messages.sync_group import SyncGroupRequest
 MAX_PROTOCOLS: Final = 1_000
 """The most protocols of a JoinGroup. Clients have a handful, and each protocol is checked for each member."""
 MANY_PROTOCOLS: Final = 50
-"""A JoinGroup with more protocols is done as a job, because many members may join at the same time."""
+"""A job gives a JoinGroup with more protocols to the group, because many members may join at the same time."""
 _READ: Final = Operation.READ
 _GROUP: Final = ResourceType.GROUP
 
 
 def handle_join_group(node: Node, context: RequestContext, request: JoinGroupRequest, respond: Respond) -> None:
-    """A member joins the group or its next generation (key 11). The answer leaves when the rebalance is complete."""
+    """Let a member join the group or its next generation (key 11). The answer leaves at the end of the join phase."""
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -48,7 +48,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         request,
         respond,
         context.client,
-        # only a member without an id can get a new one
+        # only a client without member id can get a new id
         "" if request.member_id else node.draw_uuid_text(),
         join_requires_known_member_id(version),
         join_supports_skip_assignment(version),
@@ -60,22 +60,22 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
 
 
 def _joining(node: Node, group_id: str, command: JoinCommand) -> Job[None]:
-    """A JoinGroup of many protocols reaches its group when the event loop has time for large work."""
+    """Give a JoinGroup with many protocols to its group, when the job queue has time for large work."""
     yield None
     node.routing.shard(group_id).runtime.submit(command)
 
 
 def answered_by_the_group(_: None) -> None:
-    """The group answers when the rebalance is complete."""
+    """Do nothing: the group answers at the end of the join phase."""
 
 
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
-    """The leader sends the assignment, or a member asks for its part (key 14). The answers leave when it exists."""
+    """Take the leader's assignment, or a member's request for its part (key 14). Answers wait for the assignment."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif unnamed and sync_names_protocol(context.api_version):
-        # only the version shows that this is an older client; Kafka checks the version before the group
+        # only the version shows an older client; Kafka checks the version before the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
         node.routing.shard(request.group_id).runtime.submit(Command(request, respond, context.client))
@@ -84,7 +84,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
 def handle_heartbeat(
     node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond
 ) -> Message | None:
-    """A member sends a sign of life (key 12). This is the most frequent request: it makes few calls and objects."""
+    """Answer a heartbeat of a member (key 12). This is the most frequent request, so it makes few calls and objects."""
     group_id = request.group_id
     if node.authorizer.allows(context, _READ, _GROUP, group_id):
         return node.routing.shard(group_id).heartbeat(request, respond, context.client)
@@ -92,7 +92,7 @@ def handle_heartbeat(
 
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
-    """Members leave, by member id or by instance id (key 13)."""
+    """Remove members that leave, by member id or by instance id (key 13)."""
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.members) > ROWS_AT_ONCE:
@@ -102,7 +102,7 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
 
 
 def _leave_in_steps(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
-    """Very many members leave. An error of the group ends the request."""
+    """Remove very many members, some in each step. An error of the whole group ends the request."""
     rows: list[MemberResponse] = []
     for start in range(0, len(request.members), ROWS_AT_ONCE):
         later = PendingResult()

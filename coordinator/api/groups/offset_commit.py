@@ -1,7 +1,7 @@
 """OffsetCommit (key 8) and OffsetDelete (key 47): committed offsets of a group, for partitions that exist.
 
-Rows of unknown topics and partitions are refused here, by the image of the topics. The shard of the group gets the
-other rows. If no row is left, OffsetCommit does not ask the group, as on Kafka. OffsetDelete refuses topics to which a
+The handlers refuse rows of unknown topics and partitions, by the image of the topics. The shard of the group gets the
+other rows. As on Kafka, OffsetCommit does not ask the group if no row remains. OffsetDelete refuses topics to which a
 member subscribes.
 """
 
@@ -50,8 +50,8 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     elements = len(request.topics)
     for topic in request.topics:
         elements += len(topic.partitions)
-    # Not `PLAIN_ROWS`: up to `ROWS_AT_ONCE` rows are one command and one batch, which the group decides at once.
-    # Consumers of hundreds of partitions commit all the time, and the shard handles these rows in some milliseconds.
+    # The limit is not `PLAIN_ROWS`: up to `ROWS_AT_ONCE` rows are one command and one batch. Consumers of hundreds of
+    # partitions commit all the time, and the shard handles these rows in some milliseconds.
     if elements > ROWS_AT_ONCE:
         node.run(context, respond, _commit_in_pieces(node, context, request))
     else:
@@ -62,7 +62,7 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
     """Commit the rows of a request that a shard can handle in one step."""
     known, refused = existing_rows(node, context, request.topics)
     if not known:
-        # the group is not asked, so the request is no sign of life of the member
+        # the group is not asked, so the request does not count as a heartbeat
         respond(OffsetCommitResponse(topics=refused))
         return
     if refused:
@@ -74,7 +74,7 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:
-    """A commit of many rows, some in each step. All pieces together may not be larger than one batch."""
+    """Commit many rows, some in each step. All pieces together must not be larger than one batch."""
     pieces: list[OffsetCommitRequest] = []
     size = 0
     for _, topics in in_pieces(request.topics, "partitions"):
@@ -106,7 +106,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
 def existing_rows(
     node: Node, context: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The rows of existing partitions, with name and id of their topic; and the refused rows with their errors."""
+    """The rows of existing partitions, with the name and id of each topic; and the refused rows with their errors."""
     known: list[OffsetCommitRequestTopic] = []
     refused: _Refused = {}
     by_id = offsets_by_topic_id(context.api_version)
@@ -135,7 +135,7 @@ def existing_rows(
 
 
 def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_allowed: bool) -> TopicImage | int:
-    """The topic, or the error of all its rows. Only a client that may read a topic learns whether it exists."""
+    """The topic, or the error of all its rows. Only a client that may read the topic learns whether it exists."""
     if by_id and not topic.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not is_allowed:
@@ -158,7 +158,7 @@ def _refuse(
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
-    """A `Respond` that puts the refused rows before the shard's. Each topic has one row, as on Kafka."""
+    """A `Respond` that puts the refused rows before the shard's rows. As on Kafka, each topic has one row."""
 
     def merge(response: Message | None) -> None:
         assert isinstance(response, OffsetCommitResponse)
@@ -173,7 +173,7 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
 
 @in_steps
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
-    """Refuse unknown partitions by row. The group is asked even without other rows: its own errors count first."""
+    """Delete offsets. Rows of unknown partitions are refused. The group is always asked: its errors count first."""
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: dict[str, OffsetDeleteResponseTopic] = {}
@@ -194,7 +194,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
                 rows.append(topic)
             yield None
     if refused:
-        # with refused rows each topic has one row, with its refused partitions first
+        # with refused rows, each topic has one row, in which refused partitions are first
         for topic in rows:
             add_topic(refused, topic.name, topic)
         rows = [*refused.values()]

@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): the committed offsets of one or several groups, for named partitions or for all.
+"""OffsetFetch (key 9): the committed offsets of groups, for named partitions or for all partitions.
 
 The shard of each group is asked, one group after the other. Topic ids (v10) become names in the request and ids again
 in the answer.
@@ -28,7 +28,7 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
-"""The memory of a row, without its texts. On the wire a row has about 20 bytes."""
+"""The memory of a row, in bytes, without its texts. In a frame a row has about 20 bytes."""
 
 
 class _Group:
@@ -37,17 +37,17 @@ class _Group:
     def __init__(self, asked: OffsetFetchRequestGroup) -> None:
         self.asked = asked
         self.is_all = asked.topics is None
-        """The request wants all committed offsets of the group."""
+        """Whether the request wants all committed offsets of the group."""
         self.topics: list[OffsetFetchResponseTopics] = []
         self.refused: list[OffsetFetchResponseTopics] = []
-        """Refused topics, which stand last in the row, with an error."""
+        """Refused topics with an error, which are the last topics of the row."""
         self.row = OffsetFetchResponseGroup(asked.group_id, self.topics, 0)
         self.size = 0
         """The size of the row, if all offsets are requested."""
 
 
 class _Piece(NamedTuple):
-    """Topics (None: all) of one step. `goes_on`: this piece continues the last topic of the piece before."""
+    """The topics (None: all) of one step. `goes_on`: this piece continues the last topic of the previous piece."""
 
     group: _Group
     topics: Sequence[OffsetFetchRequestTopics] | None
@@ -56,7 +56,7 @@ class _Piece(NamedTuple):
 
 @in_steps
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
-    """Answer with one row per group, in the order of the request. A group's error stands in its row."""
+    """Answer with one row per group, in the request's order. The error of a group is in its row."""
     return _Fetch(node, context, request).run()
 
 
@@ -70,7 +70,7 @@ class _Fetch:
         self._by_id = offsets_by_topic_id(context.api_version)
         self._room = AnswerSize(node, context)
         self._groups: list[_Group] = []
-        """The groups in the order of the rows. A group may stand there several times."""
+        """The groups in the order of the rows. A group may be in this list several times."""
 
     def run(self) -> Job[OffsetFetchResponse]:
         allowed: dict[_Group, None] = {}
@@ -143,8 +143,8 @@ class _Fetch:
                 continue
             counted.add(group)
             answer.append(row)
-            # The group's own rows stand first, then the refused ones (KafkaApis.fetchOffsetsForGroup). A group with an
-            # error has the same order, because version 1 has no other field for the error.
+            # The rows of the group are first, then the refused rows (KafkaApis.fetchOffsetsForGroup). A group with an
+            # error has the same order, because version 1 has errors only in rows.
             if group.refused:
                 row.topics = [*row.topics, *group.refused]
             for topic in row.topics:
@@ -154,7 +154,7 @@ class _Fetch:
 
 
 def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:
-    """All topics with committed offsets of a group, if they are more than one step fetches."""
+    """All topics with committed offsets of a group, if they have more rows than one step fetches; else None."""
     committed = node.routing.shard(group_id).committed(group_id)
     if sum(map(len, committed.values())) <= ROWS_AT_ONCE:
         return None
@@ -162,7 +162,7 @@ def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None
 
 
 def _join(rows: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], goes_on: bool) -> None:
-    """Append rows. The partitions of a topic that was divided are joined again."""
+    """Append the rows `more` to `rows`, and join the partitions of a divided topic."""
     if goes_on and rows and more and rows[-1].name == more[0].name:
         add_partitions(rows[-1], more[0].partitions)
         more = more[1:]
@@ -179,7 +179,7 @@ def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
 def _sort_out(
     node: Node, context: RequestContext, asked: Sequence[OffsetFetchRequestTopics]
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """The topics that the client may fetch, by name, and the refused topics. Names of unknown topics are allowed."""
+    """The topics that the client may fetch, with names, and the refused topics. A named topic need not exist."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     by_id = offsets_by_topic_id(context.api_version)
@@ -207,8 +207,8 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
 def _still_there(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The rows whose offsets still exist. They were listed before they were fetched, so some may be deleted since. (A
-    negative offset is no sign: clients may commit it.)
+    """The rows whose offsets still exist. The list of topics is older than the rows, so offsets may have been deleted.
+    (A negative offset does not show this: clients may commit such an offset.)
     """
     for topic in rows:
         there = committed.get(topic.name, ())
@@ -219,7 +219,7 @@ def _still_there(
 def _seen(
     node: Node, context: RequestContext, by_id: bool, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics of a group that the client may describe. With topic ids, deleted topics are left out."""
+    """The topics of a group that the client may describe. In requests with topic ids, deleted topics are left out."""
     allowed = _may_describe(node, context, rows)
     seen = [topic for topic in rows if topic.name in allowed]
     if by_id:

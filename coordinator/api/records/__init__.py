@@ -1,1 +1,1 @@
-"""Handlers of records: producing, fetching, offsets, producers, deletion of records."""
+"""Handlers of APIs about records: produce, fetch, offsets, producers, deletion of records."""

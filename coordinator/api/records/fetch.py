@@ -29,17 +29,17 @@ READ_COMMITTED = 1
 _ANSWER_BYTES = 20
 _TOPIC_BYTES = 2
 _PARTITION_BYTES = 39
-"""The bytes around the records of an answer."""
+"""The bytes of an answer besides the records: of the answer, of each topic, of each partition."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
-    """Answer at once if enough records exist, if an error exists, or if no wait is possible. Else park the request."""
+    """Answer at once if records suffice, if a row has an error, or if no wait is possible. Else park the request."""
     taken = Taken(node.unsent)
 
     def answer(response: Message | None) -> None:
         if node.job_queue.is_large and not context.channel.closed:
             context.channel.release_answer()
-            context.channel.large_answer = taken  # the memory of the answer is released when it was encoded
+            context.channel.large_answer = taken  # the memory of the answer is released when the answer was encoded
             respond(response)
             return
         try:
@@ -114,7 +114,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         if later_ones:
             yield from wait.watching(later_ones)
             if request.topics:
-                yield OffloadedWork(lambda: take_apart(request))  # `fetch` has its rows
+                yield OffloadedWork(lambda: take_apart(request))  # `fetch` has the rows of the request
         yield later
     finally:
         for no_more in fetches:
@@ -127,7 +127,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """Count the memory of a waiting Fetch, until the result is called. The wait ends when memory is needed."""
+    """Count the memory of a waiting Fetch, until the returned function is called. The wait ends if memory is needed."""
     requests = node.decoded_requests
     decoded = context.channel.large_request
     if decoded is not None and decoded.bytes:
@@ -143,7 +143,7 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
-    """Whether a broker asks for a replica. Consumers have replica id -1 or -2, before version 15 in another field."""
+    """Whether a broker asks for a replica. Consumers have replica id -1 or -2 (before version 15 in another field)."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
@@ -178,7 +178,7 @@ def _answer(
     if throttle is not None:
         size = yield from _size_of(fetch, results, context.api_version)
         if throttle.fetched(size):
-            return FetchResponse(session_id=session_id)  # the records that were read are not sent, and are read again
+            return FetchResponse(session_id=session_id)  # the records are not sent; the client will ask again
     if fetch.wants_session and may_have_session(len(results)):
         in_session = [row for row, _ in results]
         session_id = node.sessions.create(in_session, by_id, node.clock.now().mono_ms)
@@ -201,7 +201,7 @@ def _answer(
 
 
 def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]], version: int) -> Job[int]:
-    """About how many bytes the answer will have. A quota counts them before the answer is sent."""
+    """About how many bytes the answer will have. A quota counts these bytes before the answer is sent."""
     by_id = fetch_by_topic_id(version)
     size = _ANSWER_BYTES
     last: tuple[str, bytes] | None = None
@@ -220,7 +220,7 @@ def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionDat
 def _changed_rows(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
-    """The rows of an answer in a session. The first answer has all rows, a later one the changed rows."""
+    """The rows of an answer in a session. The first answer has all rows, later answers have the changed rows."""
     changed = []
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None

@@ -1,7 +1,6 @@
-"""Reading the rows of a Fetch request: the partition of each row, its records, and the refusals.
+"""Reads the rows of a Fetch request: the partition of each row, the records, and the refusals.
 
-The limits of the request hold. The first records found are returned whatever their size. After that nothing exceeds the
-limits (KIP-74).
+The first batch is returned whatever its size. All further batches must be within the limits of the request (KIP-74).
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class FetchTerms(NamedTuple):
-    """What a Fetch request asks for in all its rows."""
+    """The fields of a Fetch request that count for all rows."""
 
     version: int
     max_bytes: int
     committed: bool
-    """Read only records of committed transactions, and records outside of transactions (read_committed)."""
+    """Whether to read only records of committed transactions, and records outside of transactions (read_committed)."""
     from_follower: bool
-    """The request is from a broker that wants a replica. No partition has such a replica, so no partition is read."""
+    """Whether a broker asks for a replica. No partition has such a replica, so no partition is read."""
 
 
 class RowsRead:
     """The rows and their data, the bytes of records, and the partitions that may have more records later.
 
-    Rows of unknown topics and partitions stand last, as on Kafka. Of these, rows of unknown topic ids stand first.
-    `failed`: an existing partition could not be read; this is reported without waiting. `absent`: segments, by base
-    offset, that the local replica does not have yet. The answer is as if their records did not exist.
+    As on Kafka, rows of unknown topics and partitions are last. Among these, rows of unknown topic ids are first.
+    `failed`: an existing partition could not be read, so the answer must not wait. `absent`: segments, by base offset,
+    that the local replica does not have yet. The answer is as if these segments had no records.
     """
 
     __slots__ = ("absent", "bytes", "failed", "partitions", "results")
@@ -65,7 +64,7 @@ def read_rows(
     node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
 ) -> Job[RowsRead]:
     """Read every row, in order. All rows together get at most `max_bytes` of records; only the first batch may exceed
-    this.
+    this limit.
 
     With little memory for answers, fewer records are read, or none. `taken` counts the bytes that were read.
     """
@@ -108,7 +107,7 @@ def read_rows(
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
-    """The topic of a row. For a deleted id of a session it is the topic that now has the name. Raises `ApiError`."""
+    """The topic of a row. If a session's topic id is deleted, the topic that now has the name. Raises `ApiError`."""
     name, topic_id, index = row.key
     topics = node.topics
     if by_id:
@@ -154,7 +153,7 @@ def _read(
         log_start_offset=log.start_offset,
         aborted_transactions=None,
     )
-    # every answer has this field, but nothing is loaded for readers that do not need it
+    # every answer has this field, but producers are loaded only for read_committed
     knows_producers = terms.committed or log.knows_producers
     data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
     if row.last_fetched_epoch >= 0:
@@ -169,14 +168,14 @@ def _read(
     up_to = data.last_stable_offset if terms.committed else data.high_watermark
     try:
         data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
-        # Kafka drops a first batch that does not fit. Kafka also drops the aborted transactions of that batch.
+        # Kafka drops a first batch above the limit, and also this batch's aborted transactions.
         has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
         if terms.committed and not has_dropped:
             aborted = partition.aborted_in_memory(row.fetch_offset, records)
             if aborted is None:
                 aborted = yield from partition.aborted(row.fetch_offset, records)
-            # The log's objects have the encoded fields. Making the protocol's objects would take as long as finding
-            # these.
+            # The log's objects have the fields that are encoded. To make the protocol's objects would take as long as
+            # the search.
             data.aborted_transactions = cast(list[AbortedTransaction], aborted)
     except SegmentAbsent as found:
         absent.append((log, found.base_offset))

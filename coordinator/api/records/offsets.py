@@ -54,7 +54,7 @@ def led_here(node: Node, topic: Topic, index: int) -> Partition:
 
 
 def named_here(node: Node, name: str, index: int) -> Partition:
-    """`led_here` by the topic's name. UNKNOWN_TOPIC_OR_PARTITION also means that no such topic exists."""
+    """`led_here` for the name of a topic. UNKNOWN_TOPIC_OR_PARTITION: the topic or the partition does not exist."""
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -72,7 +72,7 @@ READ_COMMITTED = 1
 
 @in_steps
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
-    """Answer a ListOffsets. A partition that is named twice is refused. Refused topics stand last."""
+    """Answer a ListOffsets. A partition that is named twice is refused. Refused topics are last."""
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -120,7 +120,7 @@ def _answer(
 
 
 def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
-    """Return (timestamp, offset, leader epoch). A value that does not exist is -1."""
+    """Return (timestamp, offset, leader epoch). A missing value is -1."""
     log = partition.log
     if committed:
         yield from partition.loading_producers()
@@ -135,7 +135,7 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple
     try:
         found = yield from look
     except OSError as error:
-        # retention or compaction removed a segment meanwhile; the client asks again and gets the new state
+        # retention or compaction has removed a segment meanwhile; when the client asks again, it gets the new state
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
     if found is None or found.offset >= end:
         return -1, -1, -1
@@ -146,7 +146,7 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple
 def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:
-    """Answer an OffsetForLeaderEpoch. Topics that the client may not describe stand last, as on Kafka."""
+    """Answer an OffsetForLeaderEpoch. As on Kafka, topics that the client may not describe are last."""
     allows = node.authorizer.allows
     is_broker = allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     topics: list[OffsetForLeaderTopicResult] = []
@@ -222,7 +222,7 @@ _ROW_BYTES = 40
 def handle_describe_producers(
     node: Node, context: RequestContext, request: describe_producers.DescribeProducersRequest
 ) -> Job[describe_producers.DescribeProducersResponse]:
-    """Answer each partition by itself."""
+    """Answer a DescribeProducers. Each partition has its own error."""
     room = AnswerSize(node, context)
     topics = []
     for topic in request.topics:

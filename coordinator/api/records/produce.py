@@ -1,8 +1,8 @@
-"""Produce: append the batches of clients to partitions, and answer when they are as safe as `acks` asks (KIP-98,
+"""Produce: append clients' batches to partitions, and answer when the batches are as safe as `acks` asks (KIP-98,
 KIP-467).
 
-As on Kafka, the first batches of all rows are checked first, and then each row. Only then all accepted batches are
-appended. With acks=0 a client gets no answer: a refusal can only end its connection. The client then asks for metadata
+As on Kafka, the first batches of all rows are checked first, and then each row. After this all accepted batches are
+appended. With acks=0 a client gets no answer: a refusal can only end the connection. The client then asks for metadata
 again.
 
 `_Produce.run` handles a request of at most `PLAIN_ROWS` rows within its call. A request of more rows is a job
@@ -66,7 +66,7 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest,
 
 
 class _Row:
-    """A row of a request. Only the last row of a partition is appended, if the row is accepted."""
+    """A row of a request. Of several rows of a partition, the last accepted one is appended."""
 
     __slots__ = (
         "answer", "checked", "header", "log_start_offset", "partition", "produce", "records", "topic", "wanted",
@@ -83,9 +83,9 @@ class _Row:
         self.partition: Partition | None = None
         self.log_start_offset = NO_OFFSET
         self.wanted: Wanted | None = None
-        """The question to the transaction coordinator, if the row needs one."""
+        """The partition's part of the question to the transaction coordinator, if the row needs one."""
         self.checked: Checked | None = None
-        """The batch to store, once the records were checked."""
+        """The batch for the log, when the records were checked."""
 
     def flushed(self, failure: LogOffline | None) -> None:
         if failure is not None:
@@ -94,11 +94,11 @@ class _Row:
 
 
 _Key = tuple[str, bytes]
-"""How a request names a topic: name and id. One of the two is empty."""
+"""Name and id of a topic, as the request has them. One of the two is empty."""
 
 
 class _Produce:
-    """One request in progress: its rows, and the appends that its answer waits for."""
+    """One request in progress: the rows, and the appends that the answer waits for."""
 
     __slots__ = (
         "_accepted", "_all_done", "_answers", "_context", "_has_moved", "_headers", "_is_transactional",
@@ -113,16 +113,16 @@ class _Produce:
         self._now = node.clock.now()
         self._unpacking = Unpacking()
         self._headers: list[BatchHeader | None] = []
-        """The headers of the first batches of rows that were read and not checked yet."""
+        """The headers of the first batches of rows that were read, but not checked yet."""
         self._is_transactional = False
-        """Whether one of these batches is in a transaction."""
+        """Whether one of the first batches is in a transaction."""
         self._answers: dict[_Key, dict[int, PartitionProduceResponse]] = {}
         """One answer for each partition, however often the request names it."""
         self._accepted: dict[tuple[_Key, int], _Row] = {}
         self._pending = 1
-        """The number of appends that are not durable yet, plus one while the request itself is being read."""
+        """The number of appends that are not durable yet, plus one while the request is being handled."""
         self._all_done: PendingResult | None = None
-        """The pending result of a job that waits for the appends. Without such a job, the answer is sent."""
+        """The pending result of a job that waits for the appends. None: without a job, `one_done` sends the answer."""
         self._has_moved = False
         """Whether another node leads one of the partitions."""
 
@@ -219,7 +219,7 @@ class _Produce:
                 self._is_transactional = True
 
     def _check_transactional_id(self) -> None:
-        """Check that the client may write with its transactional id. Raises `ApiError`, also without such an id."""
+        """Raise `ApiError` unless the request has a transactional id with which the client may write."""
         transactional_id = self._request.transactional_id
         if transactional_id is None or not self._node.authorizer.allows(
             self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
@@ -227,7 +227,7 @@ class _Produce:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def _find(self, data: TopicProduceData) -> Topic | int:
-        """The topic, or the error of all its rows. Only a client that may write to a topic learns whether it exists."""
+        """The topic, or the error of its rows. Only a client that may write to the topic learns whether it exists."""
         topics, context = self._node.topics, self._context
         if produce_by_topic_id(context.api_version):
             topic = topics.by_id.get(data.topic_id)
@@ -241,8 +241,8 @@ class _Produce:
         return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _check(self, data: TopicProduceData, topic: Topic | int, rows: Sequence[PartitionProduceData]) -> None:
-        """Accept or refuse rows of a topic. If a partition is named twice, its last row counts. But the answer is the
-        refusal, if any of these rows is refused, as on Kafka.
+        """Accept or refuse rows of a topic. If a partition is named twice, its last row is appended. But as on Kafka
+        the answer is a refusal, if one of these rows is refused.
         """
         key = data.name, data.topic_id
         answers = self._answers.setdefault(key, {})
@@ -273,8 +273,8 @@ class _Produce:
     # ---- transactions
 
     def _verification(self) -> Verification | None:
-        """The question to the transaction coordinator, if it must be asked. Raises `ApiError` for batches of two
-        producers.
+        """The question to the transaction coordinator; None if no partition needs it. Raises `ApiError` for batches of
+        two producers.
         """
         knows, now_ms = produce_knows(self._context.api_version), self._now.wall_ms
         producer: Producer | None = None
@@ -308,7 +308,7 @@ class _Produce:
     # ---- one append
 
     def _append(self, row: _Row) -> bool:
-        """Append a batch, or put the refusal into the answer. False: nothing was done, and `_prepare` comes first."""
+        """Append a batch, or put the refusal into the answer. False: nothing was done, since `_prepare` is needed."""
         header, checked, wanted = row.header, row.checked, row.wanted
         guard: Any = None
         if wanted is not None:
@@ -329,7 +329,7 @@ class _Produce:
                 return False
             appended = partition.append(checked.batch, checked.header, self._now, guard)
         except MoreThanAllowed:
-            return False  # the batch is large, though its compressed size is small
+            return False  # the compressed batch is small, but the uncompressed one is large
         except (ApiError, LogError) as error:
             self._fail(row, error)
             return True
@@ -356,7 +356,7 @@ class _Produce:
             yield from partition.loading_producers()
 
     def _partition_of(self, row: _Row) -> Partition:
-        """The partition of a row, if the request may append to it here. Raises `ApiError`."""
+        """The partition of a row. Raises `ApiError` if the request may not append to this partition on this node."""
         if self._request.acks not in ACKS:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         topic, partition = row.topic, row.partition
@@ -375,7 +375,7 @@ class _Produce:
     # ---- the answer
 
     def one_done(self) -> None:
-        """An append is durable, or has failed. The answer leaves after the last append."""
+        """Note that an append is durable, or has failed. The answer leaves after the last append."""
         self._pending -= 1
         if not self._pending:
             if self._all_done is None:
@@ -384,7 +384,7 @@ class _Produce:
                 self._all_done(None)
 
     def _response(self) -> ProduceResponse | None:
-        self._accepted = {}  # rows refer to this object: no cycle stays after the request
+        self._accepted = {}  # rows refer to this object, so this breaks a cycle of references
         if self._request.acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
@@ -394,7 +394,7 @@ class _Produce:
         return with_leaders(self._node, self._context, response) if self._has_moved else response
 
     def _end_connection_on_error(self) -> None:
-        """End the connection if a row was refused: the client expects no answer (KafkaApis.handleProduceRequest)."""
+        """End the connection if a row was refused, as the client expects no answer (KafkaApis.handleProduceRequest)."""
         failed = [(key, row) for key, rows in self._answers.items() for row in rows.values() if row.error_code]
         if failed:
             (name, topic_id), row = failed[0]

@@ -1,4 +1,4 @@
-"""The answer of a Produce for a partition: refusals, and where the leader is."""
+"""The answer of a Produce for a partition: refusals, and leaders of partitions that this node does not lead."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_leaders(node: Node, context: RequestContext, response: ProduceResponse)
 
 
 def refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse:
-    """The answer for a partition that got no append."""
+    """The answer for a partition to which no batch was appended."""
     answer = PartitionProduceResponse(index)
     fail(answer, error)
     return answer

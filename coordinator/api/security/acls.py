@@ -1,6 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls: clients read and change access control entries (KIP-140, KIP-290).
 
-This module also writes the audit log: a line for each refused request, as Kafka's `kafka.authorizer.logger`. The log
+This module also writes the audit log: a line for each refused request, as in Kafka's `kafka.authorizer.logger`. The log
 limits how often similar lines are written (`system.logging.rate_limit`).
 """
 
@@ -71,7 +71,7 @@ NOT_ALLOWED: Final = Refusal(
 def authorizer_for(
     node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
 ) -> StandardAuthorizer | Refusal:
-    """The authorizer whose entries the client may see or change, or why it may not. The client needs `operation` on the
+    """The authorizer whose entries the client may see or change, or the refusal. The client needs `operation` on the
     cluster.
 
     `disabled`: the error text for a server without an authorizer.
@@ -98,7 +98,7 @@ def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
 
 
 def closes_on_code_0(context: RequestContext, given: Acl | AclFilter) -> bool:
-    """Close the connection when a code is 0, as Kafka does (IllegalArgumentException). No client may send 0."""
+    """Close the connection if a code is 0, as Kafka does (IllegalArgumentException). No client may send 0."""
     if UNKNOWN not in (given.resource_type, given.pattern_type, given.operation, given.permission_type):
         return False
     context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))
@@ -143,9 +143,9 @@ def handle_describe_acls(
 MAX_CREATED: Final = 10_000
 """The most entries that one request creates (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_ACLS: Final = 20_000
-"""The most entries of a cluster, so that an answer with all entries is small. Kafka has no limit."""
+"""The most entries in a cluster, so that an answer with all entries is small. Kafka has no limit."""
 MAX_NAME_BYTES: Final = 1_024
-"""The longest name of a resource, a principal and a host. Muster looks up each prefix of a resource name."""
+"""The longest name of a resource, a principal or a host, in bytes. Muster looks up each prefix of a resource name."""
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
 """The most entries that take effect in one iteration of the event loop."""
@@ -203,7 +203,7 @@ def _has_filter_codes(row: AclCreation) -> bool:
 
 
 def _whole_request(rows: Sequence[AclCreation], *, has_filter_codes: bool) -> Refusal | None:
-    """Why no entry of the request can be created: too many entries, or codes that only filters may have."""
+    """Why no entry of the request can be created: too many entries, or a code that only filters may have."""
     if has_filter_codes:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MAX_CREATED else None
@@ -334,7 +334,7 @@ def _filter_fault(wanted: AclFilter) -> str | None:
 def _delete(
     node: Node, authorizer: StandardAuthorizer, chosen: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
-    """Delete the chosen entries in one batch of the metadata log. Other requests may have deleted some meanwhile."""
+    """Delete the chosen entries in one batch of the metadata log. Other requests may have deleted some of them."""
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in chosen for acl_id in ids.get(acl, ())]
     if not records:

@@ -47,7 +47,7 @@ MAX_RENEWERS: Final = 100
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of an owner or a renewer, in bytes."""
 MAX_CHARACTERS: Final = 16_000_000
-"""The most characters of all names in all tokens: they are in memory, and one answer may list all tokens."""
+"""The most characters of all names in all tokens. Tokens are in memory, and one answer may list all of them."""
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
@@ -173,7 +173,7 @@ def handle_expire_delegation_token(
 def _token_of(
     node: Node, context: RequestContext, hmac: bytes, answer: Changed
 ) -> tuple[DelegationTokens, DelegationTokenRecord] | None:
-    """All tokens, and the token to change. None means that `answer` has the error."""
+    """All tokens, and the token to change. None means that `answer` has an error."""
     if not _may_ask(context):
         answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
         return None
@@ -209,7 +209,7 @@ def _write(node: Node, record: Message, answer: CreateDelegationTokenResponse | 
 def handle_describe_delegation_token(
     node: Node, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> Job[DescribeDelegationTokenResponse]:
-    """The tokens of these owners, or of all owners, as far as the client may see them."""
+    """Answer with the tokens of the named owners, or of all owners, that the client may see."""
     if not _may_ask(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     tokens: DelegationTokens | None = node.delegation_tokens

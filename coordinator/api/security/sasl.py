@@ -83,7 +83,7 @@ def handle_sasl_authenticate(
     sasl = authentication.sasl
     assert sasl is not None
     try:
-        # this limit counts for the first authentication; a later token may be as large as any request
+        # this limit is for the first authentication; a later token may be as large as any request
         if len(request.auth_bytes) > sasl.max_receive_bytes:
             raise AuthenticationFailed
         token = exchange.evaluate(bytes(request.auth_bytes))
@@ -112,12 +112,12 @@ def handle_sasl_authenticate(
 
 
 def complete(authentication: Authentication, exchange: Exchange, wall_ms: int) -> None:
-    """The exchange is complete: the client is authenticated until it has to re-authenticate."""
+    """End a successful exchange. The client is authenticated until the time at which it has to re-authenticate."""
     authentication.exchange = None
     sasl = authentication.sasl
     lifetime_ms = None if sasl is None else sasl.max_reauth_ms.get(authentication.mechanism) or None
     if exchange.expires_ms is not None:
-        # a token that expired within the allowed clock skew is valid for this moment only
+        # a token that expired within the allowed clock skew is valid only at this moment
         left_ms = max(exchange.expires_ms - wall_ms, 0)
         lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
     authentication.lifetime_ms = lifetime_ms

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials: the SCRAM users in the metadata log (KIP-554).
 
-The client salts a password itself, so the server gets no password. The stored credentials can verify a password. No
-answer shows them.
+The client salts a password, so the server gets no password. The stored credentials can verify a password. No answer
+shows credentials.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from muster.protocol.messages.metadata_records.remove_user_scram_credential_reco
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 MAX_CREDENTIALS: Final = 100_000
-"""The most credentials: they are kept in memory."""
+"""The most credentials in a cluster, because all credentials are in memory."""
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, in bytes."""
 MAX_SALT_BYTES: Final = 1_024
@@ -57,7 +57,7 @@ _ROW_BYTES: Final = 30
 def handle_describe_user_scram_credentials(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Job[DescribeUserScramCredentialsResponse]:
-    """The mechanisms and iterations of each named user, or of all users when the request names none."""
+    """Answer with the mechanisms and iterations of the named users, or of all users if the request names no user."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         # the answer has no names, as on Kafka
@@ -73,10 +73,10 @@ def handle_describe_user_scram_credentials(
         yield None
     if size > MAX_ANSWER_BYTES and not request.users:
         return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
-    # Each requested name is in the answer, in its order. Error texts are included as far as they fit.
+    # Each requested name is in the answer, in the request's order. Error texts above the limit are left out.
     answer_size = AnswerSize(node, context, max(MAX_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
-    while times:  # this frees the rows in steps too
+    while times:  # this also frees the rows in steps
         name, count = times.popitem()
         yield answer_size.pause()
         found = [(kind, credentials[name, kind]) for kind in BY_TYPE if (name, kind) in credentials]
@@ -98,7 +98,7 @@ def handle_describe_user_scram_credentials(
 def handle_alter_user_scram_credentials(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Job[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials. A user that is named twice is not changed. As on Kafka the first error counts."""
+    """Set and remove credentials. A user that is named twice is not changed. As on Kafka, its first error counts."""
     is_allowed = node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     changes: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, _Fault] = {}
@@ -127,7 +127,7 @@ def handle_alter_user_scram_credentials(
             done.append(AlterUserScramCredentialsResult(name, 0, None))
     results: list[AlterUserScramCredentialsResult] = []
     for name in in_hash_order(refused):
-        code, what = refused.pop(name)  # this frees the rows in steps too
+        code, what = refused.pop(name)  # this also frees the rows in steps
         results.append(AlterUserScramCredentialsResult(name, code, what))
         yield None
     yield from until_durable(node, done)
@@ -135,7 +135,7 @@ def handle_alter_user_scram_credentials(
 
 
 _Fault = tuple[int, str | None]
-"""An error and its text. (An exception would keep the frame that raised it in memory.)"""
+"""An error and its text. (An exception would keep its stack frame in memory.)"""
 _NOT_ALLOWED: Final[_Fault | None] = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     error_message(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
@@ -145,7 +145,7 @@ _BAD: Final = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 def _fault(node: Node, row: ScramCredentialDeletion | ScramCredentialUpsertion, more: int) -> _Fault | None:
-    """The checks of Kafka's ScramControlManager."""
+    """The error that Kafka's ScramControlManager finds in a row, or None."""
     if not row.name:
         return _BAD, "Username must not be empty"
     if row.mechanism not in BY_TYPE:

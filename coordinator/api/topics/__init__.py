@@ -1,1 +1,1 @@
-"""Handlers of topics: create, enlarge, delete and describe them."""
+"""Handlers of APIs that create, enlarge, delete and describe topics."""

@@ -37,7 +37,7 @@ _PLACES: Final = {
     name: "transactional ids" if TRANSACTION_STATE_TOPIC in (name, EVENTS_OF.get(name)) else "groups"
     for name in (*EVENTS_OF, *EVENTS_OF.values())
 }
-"""Topics whose partitions cannot be increased, and what these partitions hold."""
+"""Topics whose number of partitions cannot be increased, and what is placed in these partitions."""
 
 
 @in_steps(forwarded=True)
@@ -74,7 +74,7 @@ def handle_create_topics(
             row = yield from _create(node, context, topic, request.validate_only)
             rows.append(row)
             yield from new_configs.fill_in(row, topic)
-    # rows that the controller would not get stand last, in the order of hash tables
+    # rows that Kafka's controller would not get are last, in the order of hash tables
     for name in in_hash_order(twice):
         rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
@@ -149,7 +149,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
 
 
 def _broker_refusal(node: Node, context: RequestContext, name: str) -> ApiError | None:
-    """Why Kafka would not ask its controller for a topic of this name. None means that Kafka would."""
+    """Why Kafka's broker refuses a topic of this name without asking the controller. None means that it asks."""
     if name == METADATA_TOPIC:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if not may_create_topic(node.authorizer, context, name):
@@ -165,7 +165,7 @@ def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:
-    """Enlarge the topics with a valid row, but no topic that is named twice. The rows have Kafka's hash order."""
+    """Enlarge the topics with a valid row, but no topic that is named twice. The answer has Kafka's hash order."""
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:

@@ -27,7 +27,7 @@ _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neith
 def handle_delete_topics(
     node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> Job[DeleteTopicsResponse]:
-    """Delete the topics with a valid row. A topic that is named twice, also by name and by id, is not deleted."""
+    """Delete the topics with a valid row. A topic that is named twice, or by name and by id, is not deleted."""
     wanted = chain(((t.name, t.topic_id) for t in request.topics), ((name, ZERO_UUID) for name in request.topic_names))
     refusal = _refusal(node, context, request)
     rows: list[DeletableTopicResult] = []
@@ -55,7 +55,7 @@ def handle_delete_topics(
 def _count(
     wanted: Iterable[tuple[str | None, bytes]], rows: list[DeletableTopicResult]
 ) -> Job[tuple[Counter[str], Counter[bytes]]]:
-    """How often each name and each id is in the request. Rows with both or neither are refused in `rows`."""
+    """How often each name and each id is in the request. `rows` gets refusals of rows with both, or with neither."""
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in wanted:
@@ -80,7 +80,7 @@ def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) 
 def _row(
     node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
 ) -> Job[DeletableTopicResult]:
-    """Delete a topic by its name, or by its id when the name is None. A topic that is also in `ids` is refused."""
+    """Delete a topic by name, or by id when the name is None. A named topic whose id is in `ids` is refused."""
     answer = DeletableTopicResult(name, topic_id)
     try:
         if count > 1:
@@ -100,7 +100,7 @@ def _row(
 
 
 def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResult) -> Topic:
-    """The topic to delete. The answer gets its name if the client may describe it. Raises `ApiError`."""
+    """The topic to delete. If the client may describe the topic, `answer` gets the topic's name. Raises `ApiError`."""
     topic = node.topics.by_id.get(answer.topic_id)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, _NO_ID)
@@ -111,7 +111,7 @@ def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResul
 
 
 def _find_by_name(node: Node, context: RequestContext, name: str) -> Topic:
-    """The topic to delete. Only a client that may describe it learns whether it exists. Raises `ApiError`."""
+    """The topic to delete. Only a client that may describe the topic learns whether it exists. Raises `ApiError`."""
     if not _may(node, context, Operation.DESCRIBE, name):
         raise _not_allowed()
     topic = node.topics.by_name.get(name)
@@ -128,7 +128,7 @@ def _not_allowed() -> ApiError:
 
 
 def _may(node: Node, context: RequestContext, operation: int, name: str) -> bool:
-    """Whether the client may do this to the topic. Permission to delete any topic of the cluster is enough."""
+    """Whether the client may do `operation` to this topic, by permission for the topic or for the cluster."""
     allows = node.authorizer.allows
     return allows(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or allows(
         context, operation, ResourceType.TOPIC, name

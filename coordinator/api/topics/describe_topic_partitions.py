@@ -26,7 +26,7 @@ from muster.protocol.messages.describe_topic_partitions import (
 )
 
 _SORTED_AT_ONCE: Final = 100
-"""The most names of topics that one step sorts: the authorizer is asked about each name."""
+"""The most topic names that one step sorts. The authorizer is asked about each name."""
 _ROW_BYTES: Final = 40
 
 
@@ -34,7 +34,7 @@ _ROW_BYTES: Final = 40
 def handle_describe_topic_partitions(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:
-    """The named topics (none: all) in the order of names, from the cursor up to the limit of partitions."""
+    """Answer with the named topics (or all) by name, from the cursor up to the limit of partitions."""
     cursor = request.cursor
     asked: dict[str, None] = {}
     for wanted in request.topics:
@@ -71,7 +71,7 @@ def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPar
 def _sorted(
     node: Node, context: RequestContext, names: Iterable[str], first: str
 ) -> Job[tuple[list[list[str]], list[str]]]:
-    """The names from `first` on, in sorted runs to merge; and the names that the client may not describe."""
+    """The names from `first` on, in sorted lists to be merged; and the names that the client may not describe."""
     left, runs = iter(names), list[list[str]]()
     refused: list[str] = []
     while some := [*islice(left, _SORTED_AT_ONCE)]:

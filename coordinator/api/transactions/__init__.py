@@ -1,1 +1,1 @@
-"""The APIs of transactions."""
+"""Handlers of APIs about transactions."""

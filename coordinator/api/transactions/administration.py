@@ -1,6 +1,6 @@
 """Requests of administrators about transactions: DescribeTransactions, ListTransactions, WriteTxnMarkers (KIP-664).
 
-On Kafka, brokers send WriteTxnMarkers. Here an administrator sends it to end a hanging transaction
+On Kafka, brokers send WriteTxnMarkers. In Muster only an administrator sends it, to end a hanging transaction
 (`kafka-transactions.sh abort`).
 """
 
@@ -84,7 +84,7 @@ def handle_describe_transactions(
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:
-    """Ask every shard that is not offline. A loading shard fails the request. List ids that the client may describe."""
+    """List ids that the client may describe, of all shards that are not offline. A loading shard fails the request."""
     filters, unknown = yield from _filters(request)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     states: list[Any] = []
@@ -123,7 +123,7 @@ def handle_list_transactions(
 
 
 def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequest, list[str]]]:
-    """The request to each shard, short for any number of filters, and the requested states that do not exist."""
+    """The request to each shard, always with few filters, and the requested states that do not exist."""
     states: dict[str, None] = {}
     for name in request.state_filters:
         states[name] = None
@@ -138,15 +138,15 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
     for producer_id in request.producer_id_filters:
         producer_ids.add(producer_id)
         yield None
-    # one unknown state represents all of them: no id is in such a state
+    # one unknown state stands for all unknown states: no id is in such a state
     asked = ListTransactionsRequest([*known, *unknown[:1]], (), request.duration_filter)
     asked.producer_id_filters = cast("Any", frozenset(producer_ids))
     return asked, unknown
 
 
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
-    """The rows whose ids match a pattern. Raises ValueError for a pattern that is invalid, or takes too long."""
-    # imported here: this module loads RE2, which few servers need
+    """The rows whose ids match a pattern. Raises ValueError if the pattern is invalid, or takes too long."""
+    # imported late: the module loads RE2, which few servers need
     from muster.coordinator.system.patterns import Pattern
 
     pattern = Pattern(text)
@@ -167,7 +167,7 @@ def _allowed(
 
 
 AT_ONCE: Final = 500
-"""How many markers are written before the first is awaited. Markers of one partition are reported without a pause."""
+"""How many markers are written before the first is awaited. A partition's markers are reported without a pause."""
 
 
 @in_steps(changes=True)
@@ -209,14 +209,14 @@ def handle_write_txn_markers(
 
 
 class _UnderWay:
-    """Markers that are written but not durable yet."""
+    """Markers that are written, but not durable yet."""
 
     def __init__(self) -> None:
         self.count = 0
         self._ended: PendingResult | None = None
 
     def noting(self, row: write_txn_markers.WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
-        """Count one more marker. The returned function gets the error for its row."""
+        """Count one more marker. The returned function takes the error for the marker's row."""
         self.count += 1
 
         def note(error_code: int) -> None:
@@ -235,7 +235,7 @@ class _UnderWay:
 
 
 def _some_cannot_be_written(node: Node, request: write_txn_markers.WriteTxnMarkersRequest) -> Job[bool]:
-    """Whether a marker of an existing partition has a negative producer id or epoch. Then none is written."""
+    """Whether a marker of an existing partition has a negative producer id or epoch. Then no marker is written."""
     known = node.topics.image.by_name
     for marker in request.markers:
         if marker.producer_id < 0 or marker.producer_epoch < 0:

@@ -4,8 +4,8 @@ AddOffsetsToTxn (25) and EndTxn (26).
 A producer id with an epoch identifies duplicates of a producer (KIP-98, KIP-360). With a transactional id, the shard of
 that id decides. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
 
-A partition that does not exist, or that the client may not write to, refuses its whole transaction. The shard is not
-asked then, and never about topics without partitions. As on Kafka, an answer names such topics only where the whole
+If a partition does not exist, or the client may not write to it, the whole transaction is refused. Then the shard is
+not asked, and never about topics without partitions. As on Kafka, an answer names such topics only if the whole
 transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
 """
 
@@ -42,14 +42,14 @@ from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 UNKNOWN = -1
-"""No producer id, and no epoch."""
+"""The value for "no producer id" and for "no epoch"."""
 
 
 @in_steps
 def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> Job[InitProducerIdResponse]:
-    """A new producer id in epoch 0, whatever id the producer had before. With a transactional id, its shard answers."""
+    """Answer with a new producer id in epoch 0, whatever the old id was. With a transactional id, its shard answers."""
     try:
         _check(node, context, request)
         if request.transactional_id is None:
@@ -61,7 +61,7 @@ def handle_init_producer_id(
             return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
     except ApiError as error:
         return InitProducerIdResponse(error_code=error.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
-    # the block of ids that has this id must never be allocated again
+    # the block of ids with this id must never be allocated again
     yield from until_durable(node, [response])
     return response
 
@@ -97,7 +97,7 @@ _AT_ONCE: Final = 100
 def handle_add_partitions_to_txn(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Job[AddPartitionsToTxnResponse]:
-    """Ask the shard of each transactional id. Each partition has a row in the answer."""
+    """Let the shard of each transactional id add the partitions. Each partition has a row in the answer."""
     by_broker = add_partitions_comes_from_broker(context.api_version)
     if by_broker and not node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -180,7 +180,7 @@ def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:
 
 
 def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, by_broker: bool) -> Job[bool]:
-    """Set the errors of partitions that cannot be in a transaction. Returns whether such partitions exist."""
+    """Set the errors of partitions that cannot be in a transaction. Returns whether there are such partitions."""
     is_some_refused = False
     # only brokers may add internal topics
     names = [name for name in partitions if by_broker or name not in INTERNAL_TOPICS]
@@ -209,7 +209,7 @@ def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, 
 def _refused(
     transaction: AddPartitionsToTxnTransaction, partitions: _Partitions, error_code: int
 ) -> Job[AddPartitionsToTxnResult]:
-    """The row of a refused transaction. Partitions without an error of their own get `error_code`."""
+    """The row of a refused transaction. Partitions without an error get `error_code`."""
     topics = []
     for name, rows in partitions.items():
         results = []
@@ -253,7 +253,7 @@ def handle_add_offsets_to_txn(
 
 
 def handle_end_txn(node: Node, context: RequestContext, request: EndTxnRequest, respond: Respond) -> None:
-    """End a transaction: the shard of the transactional id decides."""
+    """Let the shard of the transactional id end the transaction."""
     transactional_id = request.transactional_id
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         respond(EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))

@@ -1,9 +1,9 @@
 """TxnOffsetCommit (key 28): offsets of a group that are committed together with the transaction of their producer.
 
-The group's partition of __consumer_offsets must be in the transaction: the transaction coordinator is asked. For newer
-clients, this request adds the partition. Then the group's shard decides, as for OffsetCommit.
+The transaction coordinator is asked whether the group's partition of __consumer_offsets is in the transaction. For
+newer clients, the coordinator adds the partition. Then the group's shard decides, as for OffsetCommit.
 
-A request of at most `PLAIN_ROWS` rows is handled within its call. More rows need a job. The shard gets them in pieces.
+A request of at most `PLAIN_ROWS` rows is handled within its call. A job gives more rows to the shard, in pieces.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Commit:
     __slots__ = ("_answers", "_context", "_is_whole", "_node", "_producer", "_request", "_respond", "_shard", "_wanted")
 
     _wanted: Wanted
-    """The partition about which the coordinator is asked: the group's partition of __consumer_offsets."""
+    """The group's partition of __consumer_offsets, for the question to the transaction coordinator."""
 
     def __init__(self, node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond) -> None:
         self._node = node
@@ -81,15 +81,15 @@ class _Commit:
         self._shard: GroupShard = node.routing.shard(request.group_id)
         self._answers: _Topics = {}
         self._is_whole = True
-        """Whether the answer is the response of the shard: no row is refused here, and no topic is named twice."""
+        """Whether the shard's response is the answer, because no row is refused before, and no topic is named twice."""
 
-    # ---- at once
+    # ---- requests that are handled within their call
 
     def run(self) -> TxnOffsetCommitResponse | None:
         request, shard = self._request, self._shard
         known = request.topics = self._existing(request.topics)
         if not known:
-            # the group is not asked, so that no partition is added to the transaction
+            # without rows the group is not asked, and no partition is added to the transaction
             return self._response()
         if not request.group_id:
             self._answer(same_for_all(request, ErrorCode.INVALID_GROUP_ID))
@@ -122,7 +122,7 @@ class _Commit:
     # ---- in steps
 
     def in_steps(self) -> Job[TxnOffsetCommitResponse]:
-        """`run` for a request of many rows. All rows are in one transaction, and the coordinator is asked once."""
+        """`run` for a request of many rows. All rows are in one transaction, so the coordinator is asked once."""
         request, shard = self._request, self._shard
         pieces: list[TxnOffsetCommitRequest] = []
         size = 0
@@ -163,7 +163,7 @@ class _Commit:
     # ---- both
 
     def _existing(self, topics: Sequence[TxnOffsetCommitRequestTopic]) -> list[TxnOffsetCommitRequestTopic]:
-        """The rows of existing partitions that the client may commit. The answer gets the other rows, with errors."""
+        """The rows of existing partitions that the client may commit. The answer gets all other rows, with errors."""
         known: list[TxnOffsetCommitRequestTopic] = []
         names = [topic.name for topic in topics]
         if len(names) > 1 and len(set(names)) < len(names):

@@ -1,9 +1,9 @@
 """Before a transaction's first records reach a partition, the transaction coordinator says whether the partition is in
-the transaction (KIP-890). Otherwise late records could open a transaction that no client ends.
+the transaction (KIP-890). Without this question, late records could open a transaction that no client ends.
 
-Older clients have added the partition themselves, and the coordinator verifies this. For newer clients the partition is
-added now. The coordinator answers when the addition is durable. Produce and TxnOffsetCommit use this module. It has the
-errors for each version of both requests.
+Older clients have added the partition with AddPartitionsToTxn, and the coordinator verifies this. For newer clients the
+coordinator adds the partition, and answers when the addition is durable. Produce and TxnOffsetCommit use this module,
+which has the errors for each version of both requests.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from muster.protocol.errors import ErrorCode, error_name
 
 
 class Knows(NamedTuple):
-    """What a client knows of KIP-890, by the version of its request."""
+    """Which parts of KIP-890 a client knows, by the version of its request."""
 
     adds: bool
-    """The client relies on the server to add the partitions that it writes to: from Produce 12, TxnOffsetCommit 5 on.
-    """
+    """The server must add the partitions that the client writes to: from Produce 12, TxnOffsetCommit 5 on."""
     knows_abortable: bool
-    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Others get INVALID_TXN_STATE."""
+    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Else it gets INVALID_TXN_STATE."""
 
 
 @cache
@@ -57,11 +56,11 @@ NOT_LOADED: Final = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """The verdict for a log whose producers have to be loaded first."""
 
 Verdict = VerificationGuard | ApiError | LogError | None
-"""A guard to append with, or the refusal. None: the transaction is open in the log, so no question is needed."""
+"""A guard for the append, or the refusal. None: the transaction is open in the log, so no question is needed."""
 
 
 class Wanted:
-    """A partition for a batch of a transaction. `sequence`: the batch's, or -1 for a coordinator's batch."""
+    """A partition to which a batch of a transaction is to be appended. `sequence`: -1 for a coordinator's batch."""
 
     __slots__ = ("log", "partition", "sequence", "topic", "verdict")
 
@@ -74,7 +73,7 @@ class Wanted:
 
 
 def verdict_of(log: UnifiedLog, producer: Producer, sequence: int, knows: Knows, now_ms: int) -> Verdict:
-    """What the log itself says about a batch of a transaction. A guard may be used once the coordinator has agreed."""
+    """The verdict from the log about a batch of a transaction. A guard may be used when the coordinator has agreed."""
     if not log.knows_producers:
         return NOT_LOADED
     producer_id, epoch = producer
@@ -85,8 +84,8 @@ def verdict_of(log: UnifiedLog, producer: Producer, sequence: int, knows: Knows,
 
 
 class Verification:
-    """The question of one request to the transaction coordinator, about partitions in whose logs the transaction is not
-    open. `done()` is called when each partition has its verdict.
+    """The question of one request to the transaction coordinator, about partitions whose logs do not have the open
+    transaction. `done()` is called when each partition has its verdict.
     """
 
     __slots__ = ("_context", "_done", "_knows", "_node", "_producer", "_transactional_id", "_waits", "_wanted")
@@ -95,8 +94,8 @@ class Verification:
         self, node: Node, context: RequestContext, transactional_id: str, producer: Producer, knows: Knows,
         wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
     ) -> None:  # fmt: skip
-        """`waits`: whether the coordinator is asked again for a while when the former transaction is just ending. So it
-        is for clients whose partitions are added. Without `waits`, clients get the error at once.
+        """`waits`: whether the coordinator is asked again for a while, if the former transaction is still ending. This
+        is so only for clients whose partitions are added. Other clients get the error at once.
         """
         self._node = node
         self._context = context
@@ -108,7 +107,7 @@ class Verification:
         self._waits = waits and knows.adds
 
     def ask(self) -> None:
-        """Ask once for all partitions of at most `PLAIN_ROWS`. Their verdicts are new."""
+        """Ask once for all partitions, which are at most `PLAIN_ROWS`. Their verdicts have just been made."""
         topics: dict[str, list[int]] = {}
         is_plain = self._knows.adds or self._verifies_all
         for one in self._wanted:
@@ -125,7 +124,7 @@ class Verification:
             self._done()
 
     def __call__(self, response: PartitionErrors) -> None:
-        """The coordinator has answered."""
+        """Take the coordinator's answer."""
         try:
             if response.errors:
                 self._enter(response)
@@ -177,7 +176,7 @@ class Verification:
         return self._node.topics.settings.transaction_partition_verification_enable
 
     def _ask(self, topics: Mapping[str, Sequence[int]], answer: Callable[[Any], object]) -> None:
-        """Ask the transaction coordinator. `answer` gets its `PartitionErrors`."""
+        """Ask the transaction coordinator. `answer` gets the `PartitionErrors`."""
         transactional_id, adds, transactions = self._transactional_id, self._knows.adds, self._node.transactions
         asked = PartitionsAsked(transactional_id, *self._producer, not adds, topics)
         if transactional_id and transactions.routing.ready:
@@ -188,7 +187,7 @@ class Verification:
             answer(PartitionErrors(asked, {(topic, index): error for topic in topics for index in topics[topic]}))
 
     def _enter(self, response: PartitionErrors) -> None:
-        """Enter the errors of the coordinator, as errors that the client's version knows."""
+        """Make verdicts of the coordinator's errors: errors that the client's version knows."""
         errors = response.errors
         for one in self._wanted if errors else ():
             error = errors.get((one.topic, one.partition))
@@ -201,7 +200,7 @@ class Verification:
             one.verdict = ApiError(error)
 
     def _is_ending(self) -> bool:
-        """Whether to ask again, because the former transaction is just ending."""
+        """Whether to ask again, because the former transaction is still ending."""
         return self._waits and any(
             isinstance(one.verdict, ApiError) and one.verdict.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             for one in self._wanted
@@ -229,7 +228,7 @@ _TRY_AGAIN: Final = (
 
 
 def as_produce_error(error: ApiError | LogError, knows: Knows) -> ApiError | LogError:
-    """The error for a producer. A coordinator's error that it may not know becomes an error that makes it retry."""
+    """The error for a producer. A coordinator's error that producers may not know becomes one with which they retry."""
     code = error.error_code
     if code == ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")
