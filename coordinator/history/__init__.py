@@ -1,1 +1,1 @@
-"""The history of groups and transactional ids: the topic `__group_events` and its like, and their readers."""
+"""The history of groups and transactional ids: `__group_events` and `__transaction_events`, and their readers."""

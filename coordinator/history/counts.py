@@ -1,9 +1,9 @@
-"""Events that are made of several: counts of one second, and unstable members. Pure.
+"""Events that stand for several others: counts of one second, and reports of unstable members. Pure.
 
-Counts keep clients from filling a disk. One event for each cause and client counts refused requests. One event for each
-group, producer and outcome counts transactions: a busy producer ends a hundred transactions a second. For the event
-`group_restless` only members that left are remembered, for a while. The rules are those of the pipeline's verdicts
-(`groups/common/events.py`), as far as they apply while events still come.
+Without counts, clients could fill a disk. One event for each error and client counts refused requests. One event for
+each group, producer and outcome counts transactions, because a busy producer ends a hundred transactions a second. For
+the event `group_restless` only members that left are remembered, for a while. The rules are those of the pipeline's
+verdicts (`groups/common/events.py`), as far as they need no later events.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from muster.coordinator.history.event_writer import record_key
 
 SECOND_MS: Final = 1_000
 MAX_KINDS: Final = 100
-"""How many different refusals of one second get their own event. Further ones are counted together, without names."""
+"""How many different refusals of one second get their own event. Further refusals are one event without names."""
 
 MAX_BYTES: Final = 16 * 1024
-"""The limit for the names of all these refusals, in bytes of JSON."""
+"""The limit for the names in all refusals of one second, in bytes of JSON."""
 LONGEST: Final = 249
-"""The limit for a name in characters: that of a topic's name. A longer name is cut and ends with CUT."""
+"""The longest name in characters, as for names of topics. A longer name is cut and ends with CUT."""
 CUT: Final = "…"
 
 FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
-"""The facts of a counted refusal of a group, in this order."""
+"""The facts of a counted refusal of a group, in the order of the event."""
 Facts = dict[str, Any]
 
 
 class RefusalCounts:
-    """The refusals of the present second."""
+    """Counts the refusals of the present second."""
 
     __slots__ = ("_bytes_left", "_counts", "_facts", "_others", "began_ms")
 
@@ -46,7 +46,7 @@ class RefusalCounts:
         self._others = [0, 0]
         """The number of further refusals, and the time of the first. Each value of `_counts` has the same form."""
         self.began_ms: int | None = None
-        """The time of the first refusal (wall ms). None before the first."""
+        """The time of the first refusal (wall ms). None before this refusal."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a REQUEST_REFUSED of a group."""
@@ -55,7 +55,7 @@ class RefusalCounts:
         self.count(event.group_id, counted, wall_ms)
 
     def count(self, name: str, facts: Sequence[str | int | None], wall_ms: int) -> None:
-        """Count one event `name` with these facts."""
+        """Count one refusal of the group or id `name` with these facts."""
         if self.began_ms is None:
             self.began_ms = wall_ms
         kind = (cut(name), *(cut(one) if isinstance(one, str) else one for one in facts))
@@ -72,7 +72,7 @@ class RefusalCounts:
             self._others = [others + 1, first_ms if others else wall_ms]
 
     def take(self) -> Iterator[tuple[str | None, int, Facts]]:
-        """Reset all counts. Yields name, time of the first refusal (wall ms), and facts of each event to write."""
+        """Reset all counts. Yields, for each event: name, time of the first refusal (wall ms), facts."""
         counts, (others, others_ms) = self._counts, self._others
         self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MAX_BYTES, None
         for (name, *facts), (count, first_ms) in counts.items():
@@ -83,7 +83,7 @@ class RefusalCounts:
 
 
 def cut(name: str) -> str:
-    """A name, or the beginning of a long one."""
+    """A name, or the beginning of a long name."""
     return name if len(name) <= LONGEST else name[:LONGEST] + CUT
 
 
@@ -93,29 +93,29 @@ def is_cut(name: str) -> bool:
 
 
 def key_of(name: str | None) -> bytes | None:
-    """The key of an event from `take`. None for an event of several names, or with a name that was cut."""
+    """The record key of an event from `take`. None if the event has no name, or its name was cut."""
     return None if name is None or is_cut(name) else record_key(name)
 
 
 COMMITTED: Final = "transactions_committed"
-"""producer_id, first_epoch, last_epoch, transactions (how many), offsets (how many in total): of one second."""
+"""producer_id, first_epoch, last_epoch, transactions and offsets (how many of each in one second)."""
 ABORTED: Final = "transactions_aborted"
 """The facts of COMMITTED, for aborted transactions."""
 COUNTED_ENDS: Final = {events.TRANSACTION_COMMITTED: COMMITTED, events.TRANSACTION_ABORTED: ABORTED}
-"""The kinds that are counted, and the kind of the event with the count."""
+"""The kinds of events that are counted, and for each the kind of the event with the count."""
 MAX_TRANSACTION_COUNTS: Final = 500
-"""When there are this many different counts, they are written at once."""
+"""With this many different counts, all counts are written at once."""
 
 
 class TransactionCounts:
-    """The ends of transactions in the present second, counted."""
+    """Counts the ends of transactions in the present second."""
 
     __slots__ = ("_counts", "began_ms")
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self.began_ms: int | None = None
-        """The time of the first end (wall ms). None before the first."""
+        """The time of the first end (wall ms). None before this end."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a TRANSACTION_COMMITTED or TRANSACTION_ABORTED."""
@@ -131,11 +131,11 @@ class TransactionCounts:
 
     @property
     def is_full(self) -> bool:
-        """Whether the number of kept counts has reached its limit."""
+        """Whether there are `MAX_TRANSACTION_COUNTS` different counts."""
         return len(self._counts) >= MAX_TRANSACTION_COUNTS
 
     def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
-        """Reset all counts. Yields kind, group, time of the first end (wall ms), and facts of each event to write."""
+        """Reset all counts. Yields, for each event: kind, group, time of the first end (wall ms), facts."""
         counts, self._counts, self.began_ms = self._counts, {}, None
         for (kind, group_id, producer_id), (first, last, transactions, offsets, first_ms) in counts.items():
             facts = {
@@ -148,7 +148,7 @@ class TransactionCounts:
 GROUP_RESTLESS: Final = "group_restless"
 """what, members, times, since, text."""
 MAX_PLACES: Final = 1_000
-"""How many processes that have left are remembered in one partition. The oldest are forgotten first."""
+"""How many processes that have left are remembered for one partition. The oldest are forgotten first."""
 _LEAVING: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 MEMBER_KINDS: Final = _LEAVING | {events.MEMBER_JOINED}
 """The kinds of events that `UnstableMembers` takes."""
@@ -159,18 +159,18 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Place:
-    """A place at which processes join and leave, one after the other."""
+    """One instance id, or one client id and host, with which processes join and leave, one after the other."""
 
     name: str
     since_ms: int
-    """The time of the first event in the present series."""
+    """The time (wall ms) of the first leave in the present series."""
     left_ms: int
     returned_ms: int | None = None
     times: int = 1
     slow: int = 0
     died: int = 0
     reported: int = 0
-    """The number of times at the last report."""
+    """The number of leaves at the last report."""
 
     @property
     def last_ms(self) -> int:
@@ -178,14 +178,14 @@ class _Place:
 
 
 class UnstableMembers:
-    """The unstable members in the groups of one partition."""
+    """Finds unstable members in the groups of one partition."""
 
     def __init__(self) -> None:
         self._places: OrderedDict[_Key, _Place] = OrderedDict()
-        """The place of the latest leave is the last."""
+        """The places, in the order of their latest leaves."""
 
     def add(self, event: Event, wall_ms: int) -> Event | None:
-        """Take an event of MEMBER_KINDS. Returns the reports of unstable members that it causes."""
+        """Take an event of MEMBER_KINDS. Returns the report of unstable members that this event causes, or None."""
         facts: dict[str, Any] = event.facts
         member: MemberFacts = facts["member"]
         key = _key(event.group_id, member)

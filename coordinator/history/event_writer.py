@@ -1,6 +1,6 @@
 """The writer of one partition of a history (`__group_events`, `__transaction_events`): it appends rows in batches.
 
-No answer waits for the disk. While the log has failed, or is not on this node yet, some rows wait until it can be
+No answer waits for the disk. If the log has failed, or is not on this node yet, `MAX_KEPT` rows wait until it can be
 opened. Further rows are lost, with one log line.
 """
 
@@ -20,7 +20,7 @@ from muster.coordinator.system.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """The settings of the history from the configuration."""
+    """The broker properties of the history; a field's name is the property's with "." as "_"."""
 
     muster_group_events_enable: bool = True
     """Whether events of groups are written to __group_events."""
@@ -31,11 +31,11 @@ class HistorySettings:
 log = structlog.get_logger("muster.events")
 
 SYNC_MS: Final = 1_000
-"""How long appended rows may wait for the disk: a power cut may lose that much."""
+"""How long appended rows may wait for the disk. A power cut may lose the events of this time."""
 REOPEN_MS: Final = 10_000
-"""How long after a failure the log is not opened."""
+"""After a failure the log is not opened again within this time."""
 MAX_KEPT: Final = 1_000
-"""How many rows wait for a log that has failed, or has not come to this node yet."""
+"""How many rows wait for a log that has failed, or is not on this node yet."""
 ROWS_BYTES: Final = 256 * 1024
 """How many bytes are gathered into one batch."""
 
@@ -54,12 +54,12 @@ class EventLog(Protocol):
 
 
 class EventWriter:
-    """See the module."""
+    """The writer of one partition."""
 
     def __init__(
         self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None
     ) -> None:
-        """`open_log` returns the partition's log and its leader epoch. It opens a failed log again."""
+        """`open_log` returns the partition's log and its leader epoch. A failed log is opened again."""
         self._place = {"partition": partition} if topic is None else {"topic": topic, "partition": partition}
         self._open_log = open_log
         self._clock = clock
@@ -71,14 +71,14 @@ class EventWriter:
         self._sync_is_due = False
 
     def renew(self) -> None:
-        """Note that the log may be opened again. Rows that wait are written now, else the next event opens the log."""
+        """Let the log be opened again: now if rows wait, else with the next event."""
         self._log = None
         self._closed_until_ms = 0
         if self._kept:
             self.append([], self._clock.now())
 
     def hand_over(self, finish: Callable[[], object]) -> list[Row]:
-        """Note that another process leads the partition now. Returns the rows which that process has to write. `finish`
+        """Note that another process now leads the partition, and return the rows that this process must write. `finish`
         writes the last events.
         """
         self._log = None
@@ -88,7 +88,7 @@ class EventWriter:
         return kept
 
     def write(self, rows: Sequence[Row], now: Now) -> None:
-        """Append rows, in batches of about ROWS_BYTES at most."""
+        """Append rows in batches of at most about ROWS_BYTES."""
         some: list[Row] = []
         size = 0
         for row in rows:
@@ -150,5 +150,5 @@ class EventWriter:
 
 
 def record_key(name: str) -> bytes:
-    """The key of the events of a group or a transactional id."""
+    """The record key of the events of a group or a transactional id."""
     return name.encode("utf-8", "surrogatepass")

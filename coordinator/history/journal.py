@@ -1,8 +1,8 @@
 """The writer of one partition of `__group_events`, for the events of one shard's groups as they happen.
 
-Events are appended before an answer that shows them leaves, at the latest with the iteration of the event loop. So a
-killed process loses no event that a client has seen. Rows of small events are made at once. Those of large groups are
-made a few pieces at a time, and later events wait for them.
+Events are appended before an answer shows their effects, at the latest at the end of the event loop's iteration. So a
+killed process loses no event whose effect a client has seen. Rows of small events are made at once. Rows of large
+groups are made a few pieces at a time, and later events wait for these rows.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ PIECES_AT_ONCE: Final = 10
 """How many pieces of events (`schema.pieces`) one iteration of the event loop makes: some 5 ms."""
 
 A_SHORT_ONE: Final = 0.01
-"""The least number of pieces that an event counts for, so that few events wait for a large one."""
+"""Even the shortest event counts for this part of a piece, since many short events take time too."""
 BYTES_AS_A_PIECE: Final = 64 * 1024
-"""This many bytes of an event about one member count as a piece. Most of them are metadata, which is encoded fast."""
+"""This many bytes of a short event count as one piece. Most of these bytes are metadata, which is encoded fast."""
 MAX_ROWS_WAITING: Final = 100_000
-"""The limit for the members in all waiting events. So a group that rebalances without end does not fill the memory."""
+"""The most members in all waiting events, so that a group that always rebalances does not fill the memory."""
 
 
 class PendingRows:
-    """See the module. `lost(event, why)` is called for events that cannot be written."""
+    """Makes the rows of events. `lost(event, why)` is called for events that cannot be written."""
 
     def __init__(self, lost: Callable[[Event, str], object]) -> None:
         self.rows: list[Row] = []
-        """The rows that are finished and not yet taken."""
+        """The finished rows, which the caller removes."""
         self._lost = lost
         self._waiting: deque[tuple[Event, int]] = deque()
         self._rows_waiting = 0
@@ -50,15 +50,15 @@ class PendingRows:
         self._done: list[bytes] = []
         self._size = 0
         self._left = float(PIECES_AT_ONCE)
-        """Pieces that may still be made in this iteration of the event loop."""
+        """How many pieces may still be made in this iteration of the event loop."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether `go_on` has something to do."""
+        """Whether events wait for `go_on`."""
         return bool(self._waiting)
 
     def add(self, event: Event, wall_ms: int) -> None:
-        """Add an event. Its rows are ready at once unless the event is large, or a large event is being made."""
+        """Add an event. Its row is ready at once, unless the event or an earlier waiting event is large."""
         if not self._waiting and self._left > 0 and self._make_short(event, wall_ms):
             return
         rows = _rows(event)
@@ -71,7 +71,7 @@ class PendingRows:
             self._go_on()
 
     def go_on(self) -> None:
-        """A new iteration: make as many pieces as are allowed at once. The last event may exceed that a little."""
+        """Make the pieces of one iteration of the event loop, `PIECES_AT_ONCE` or a few more."""
         self._left = float(PIECES_AT_ONCE)
         self._go_on()
 
@@ -98,7 +98,7 @@ class PendingRows:
             self._left -= len(made)
 
     def _make_short(self, event: Event, wall_ms: int) -> bool:
-        """Whether the event is short, and done: its row is made, or the event is lost."""
+        """Make the row of a short event, or report that it is lost. Returns False for a long event, without effect."""
         try:
             value = schema.short_json(event, wall_ms)
         except schema.TooLarge as error:
@@ -135,11 +135,11 @@ def _rows(event: Event) -> int:
 SHARD_LOADED: Final = "shard_loaded"
 """partition, groups, records, took_ms. The event belongs to no group."""
 REQUESTS_REFUSED: Final = "requests_refused"
-"""api, error, error_code, client_id, host, instance, count: of one second."""
+"""api, error, error_code, client_id, host, instance, count (in one second)."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED, for an instance id that has another member, or an epoch that is not the group's."""
+"""The facts of REQUESTS_REFUSED: the instance id has another member, or the member epoch is wrong."""
 PRODUCER_FENCED: Final = "producer_fenced"
-"""As REQUESTS_REFUSED, for offsets of a transaction whose transactional id now belongs to a newer producer."""
+"""The facts of REQUESTS_REFUSED: a TxnOffsetCommit of a producer whose transactional id has a newer producer."""
 _FENCED: Final = {
     ErrorCode.FENCED_INSTANCE_ID: MEMBER_FENCED,
     ErrorCode.FENCED_MEMBER_EPOCH: MEMBER_FENCED,
@@ -149,7 +149,7 @@ _FENCED: Final = {
 
 
 class Journal:
-    """See the module."""
+    """The writer of the events of one shard's groups."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Journal:
             self._on_unstable(event_of_group)
 
     def flush(self) -> None:
-        """Write all events, because an answer is about to show them. Harmless without events."""
+        """Write all finished events, because an answer is about to show their effects."""
         if self._pending.rows:
             self._write()
 
@@ -209,17 +209,17 @@ class Journal:
         self.writer.write(rows, self._clock.now())
 
     def _log_lost(self, event: Event, why: str) -> None:
-        # A group may have any number of members.
+        # This can happen, because a group may have any number of members.
         log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """The shard has loaded its state from the log."""
+        """Write that the shard has loaded its state from the log."""
         facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
         self.writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
-        """Note that another process leads the partition now. Returns the rows which that process has to write."""
+        """Note that another process now leads the partition, and return the rows that this process must write."""
         return self.writer.hand_over(self.close)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class Journal:
         self._refused.add(event, now.wall_ms)
 
     def _write_refused(self) -> None:
-        if self._refused.began_ms is None:  # the journal was closed meanwhile
+        if self._refused.began_ms is None:  # the journal was closed before
             return
         rows: list[Row] = []
         for group_id, first_ms, facts in self._refused.take():
@@ -255,7 +255,7 @@ class Journal:
             self._write_ended()
 
     def _write_ended(self) -> None:
-        if self._ended.began_ms is None:  # the counts were written meanwhile
+        if self._ended.began_ms is None:  # the counts are already written
             return
         rows = [
             (record_key(group_id), plain_json(kind, group_id, first_ms, facts))

@@ -1,4 +1,4 @@
-"""The partitions of each member, from the assignments of a group of consumers, in steps. Pure."""
+"""Reads the partitions of each member from the assignments of a group of consumers, in steps. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from muster.protocol.consumer import decode_assignment
 from muster.protocol.message import MalformedMessage
 
 BYTES_A_STEP: Final = 8 * 1024
-"""Bytes of assignments that are decoded in one step: some half a millisecond."""
+"""How many bytes of assignments are decoded in one step, which takes half a millisecond."""
 LEAST: Final = 128
-"""How many bytes a member counts for in addition to its assignment."""
+"""Each member counts for this many bytes in addition to its assignment."""
 
 Owned = Mapping[str, Sequence[int]]
 """The partitions that one member owns, by topic."""
 
 
 def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict[str, Owned] | None]:
-    """The partitions of each member, from (member id, assignment). None if one cannot be decoded."""
+    """The partitions of each member, from pairs (member id, assignment). None if an assignment cannot be decoded."""
     owned: dict[str, Owned] = {}
     left = BYTES_A_STEP
     for member, assignment in assignments:

@@ -1,8 +1,8 @@
-"""The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
+"""The JSON of `__group_events`: the record value of each event, as described in `docs/events.md`. Pure.
 
 Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A field is
 never renamed and never changes its meaning under the same `v`. One value may have 1,000 members. So its text is made in
-pieces of less than a millisecond, by no general encoder. A text of more than `MAX_BYTES` is refused before it is made.
+pieces of less than a millisecond, without a general encoder. A text of more than `MAX_BYTES` is refused.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from muster.coordinator.history import ownership
 from muster.coordinator.history.ownership import Owned
 
 VERSION: Final = 1
-"""The version of the schema. It grows only when old readers would misread something."""
+"""The version of the schema, which grows only if old readers would misread a value."""
 PROTOCOLS_KEPT: Final = 64
-"""Texts of protocols that are kept, since most members of a group have the same ones."""
+"""How many texts of members' protocols are cached, since most members of a group have the same protocols."""
 LONGEST_KEPT: Final = 1_024
-"""The text of longer metadata is not kept: it would outlive the members that have it."""
+"""The text of longer metadata is not cached, because it would stay in memory without a member."""
 FEW_PROTOCOLS: Final = 16
-"""Members with more protocols than this are not kept either."""
+"""The text of more protocols of one member is not cached."""
 MAX_METADATA: Final = 64 * 1024
-"""The limit for one member's metadata in an event, in bytes. For further metadata the event only has the size."""
+"""The limit for one member's metadata in an event, in bytes. Above the limit, the event has only the size."""
 MAX_METADATA_OF_ALL: Final = 4 * 1024 * 1024
-"""The same limit for all members together. Metadata that is kept does not count."""
+"""The same limit for all members together. Cached metadata does not count."""
 LONGEST_NAME: Final = 249
-"""Characters of a protocol's name. A longer name is cut, and ends with "…"."""
+"""The longest name of a protocol, in characters. A longer name is cut, and ends with "…"."""
 MAX_BYTES: Final = 16 * 1024 * 1024 - 1024
-"""The limit for an event: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
+"""The largest event, in bytes. An event is one record, which must fit into a segment and into a consumer's memory."""
 BYTES_A_PIECE: Final = 8 * 1024
-"""How many bytes of text about members are made in one piece: some half a millisecond."""
+"""How many bytes of text about members are made in one piece, in half a millisecond."""
 ENTRIES_A_PIECE: Final = 200
 LEAST_MEMBER_BYTES: Final = 200
-"""The bytes of a member's text without names, metadata and assignment."""
+"""A lower bound for the bytes of a member's text, without names, metadata and assignment."""
 PARTITIONS_A_PIECE: Final = 2_000
-"""How many partitions of targets are handled in one piece: some half a millisecond."""
+"""How many partitions of targets are handled in one piece, in half a millisecond."""
 A_TOPIC: Final = 8
-"""One topic costs as much time as this number of partitions."""
+"""One topic of a target takes as much time as this number of partitions."""
 MAX_TOPICS: Final = 20
-"""Topics whose moves are listed in the event of a target."""
+"""How many topics have a row of moved partitions in TARGET_ASSIGNED."""
 FACTS_OF_CLASSIC: Final = 3
-"""The number of facts of a member that joins a classic group. A member of a consumer group has more."""
+"""The number of facts in MEMBER_JOINED of a classic group. A consumer group's event has more facts."""
 SETTINGS: Final = (
     "group_initial_rebalance_delay_ms",
     "group_min_session_timeout_ms",
     "group_max_session_timeout_ms",
     "group_max_size",
 )
-"""The settings in the event of a completed rebalance, by their names in `GroupSettings`."""
+"""The settings in REBALANCE_COMPLETED, by their names in `GroupSettings`."""
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -73,12 +73,12 @@ class TooLarge(ValueError):
 
 
 def to_json(event: Event, wall_ms: int) -> bytes:
-    """The value of the event's record. Raises TooLarge."""
+    """The record value of an event. Raises TooLarge."""
     return "".join(filter(None, pieces(event, wall_ms))).encode("utf-8", "surrogatepass")
 
 
 def short_json(event: Event, wall_ms: int) -> bytes | None:
-    """The value of an event with one member, or without members. None when it may be long: use `pieces` then."""
+    """The record value of an event with at most one member. None for other events, which need `pieces`."""
     tell = _WHOLE.get(event.kind)
     if tell is None:
         return None
@@ -86,7 +86,7 @@ def short_json(event: Event, wall_ms: int) -> bytes | None:
 
 
 def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
-    """The text of that value, in pieces. None: some work was done without text. Raises TooLarge."""
+    """The text of an event's value, in pieces. None is a piece of work without text. Raises TooLarge."""
     yield _head(event, wall_ms)
     whole = _WHOLE.get(event.kind)
     if whole is not None:
@@ -101,12 +101,12 @@ def _head(event: Event, wall_ms: int) -> str:
 
 
 def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str, object]) -> bytes:
-    """The value of an event that the core does not report. Its facts are JSON values."""
+    """The record value of an event that the core does not report. `facts` are JSON values."""
     head = {"v": VERSION, "kind": kind, "group": group_id, "time": wall_ms}
     return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
 
 
-# ---- each kind: the text after the head, beginning with a comma
+# ---- the text of each kind of event after the head, beginning with a comma
 
 
 def _plain(facts: dict[str, Any]) -> str:
@@ -162,7 +162,7 @@ def _with_trigger(facts: dict[str, Any]) -> str:
 
 
 def _target(facts: dict[str, Any]) -> Iterator[str | None]:
-    """The text of TARGET_ASSIGNED. It counts the partitions that get another owner here, where no request waits."""
+    """The text of TARGET_ASSIGNED. This function counts the moved partitions, because no request waits for it."""
     changes, image = facts["changes"], facts["names"]
     yield _plain({name: value for name, value in facts.items() if name not in ("changes", "names")})
     yield f',"changed":{len(changes)}'
@@ -248,7 +248,7 @@ def _completed(facts: dict[str, Any]) -> Iterator[str | None]:
     yield from _listed(texts)
 
 
-# ---- parts
+# ---- parts of several kinds
 
 
 def _trigger(trigger: Trigger | None) -> str:
@@ -262,7 +262,7 @@ def _trigger(trigger: Trigger | None) -> str:
 
 
 def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) -> Generator[None, None, Sequence[str]]:
-    """The texts of members, a few at a time. Raises TooLarge as soon as the limit is exceeded."""
+    """The texts of members, a few in each step. Raises TooLarge as soon as the limit is exceeded."""
     least = len(members) * LEAST_MEMBER_BYTES
     if least > MAX_BYTES:
         raise TooLarge(least)
@@ -332,7 +332,7 @@ def _base64(data: bytes) -> str:
 
 
 def _owned(owned: Owned) -> str:
-    # A list of rows instead of names as keys: readers with fixed schemas (Spark) can read it.
+    # A list of rows, without names as keys, can be read with a fixed schema (Spark).
     if not owned:
         return "[]"
     rows = [f'{{"topic":{quote(topic)},"partitions":[{",".join(map(str, one))}]}}' for topic, one in owned.items()]
@@ -349,7 +349,7 @@ def _moves(moved: Mapping[str, Moves]) -> Iterator[str]:
 
 
 def _listed(texts: Iterable[str]) -> Iterator[str]:
-    """The text of a list's rows, some rows in each part, and then the closing bracket."""
+    """The text of a list's rows in pieces of some rows, and then the closing bracket."""
     comma = ""
     for text in texts:
         yield comma + text
@@ -388,7 +388,7 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.GROUP_UPGRADED: _with_trigger,
     events.GROUP_DOWNGRADED: _with_trigger,
 }
-"""The kinds whose text is one piece: about one member, none, or a few."""
+"""The functions for kinds of events with few members or none, whose text is one piece."""
 _IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {
     events.REBALANCE_FAILED: _failed,
     events.REBALANCE_COMPLETED: _completed,

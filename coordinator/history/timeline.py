@@ -1,7 +1,7 @@
 """Events of `__group_events` as lines for an operator. Pure: values in, text out.
 
-A completed rebalance is one line: its duration, its cause and member, the moved partitions. The line also counts the
-members that joined and left meanwhile.
+A completed rebalance is one line: the duration, the cause and its member, the moved partitions. The line also counts
+the members that joined and left meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from muster.coordinator.history.words import Stamps, Value, many, phrase, plural
 
 
 class Timeline:
-    """The lines of one group."""
+    """Makes the lines of one group."""
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: events within other lines get lines too."""
+        """`zone`: a datetime.tzinfo; None: the machine's. `everything`: events within other lines get lines too."""
         self._stamps = Stamps(zone, dates=dates)
         self._everything = everything
         self._went: dict[str, Value] = {}
@@ -26,7 +26,7 @@ class Timeline:
         self._topics: list[Value] = []
 
     def feed(self, value: Value) -> list[str]:
-        """The lines that this event adds. Empty when the event is part of a later line."""
+        """The lines that this event adds. No lines when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
         make_line = _LINES.get(kind)
@@ -152,12 +152,12 @@ _DETAILS: Final = frozenset(
         "target_assigned", "transactions_committed",
     }
 )  # fmt: skip
-"""Events that are part of the rebalance's line, and usual events."""
+"""Events without a line of their own: parts of a rebalance, and frequent events."""
 
 _ENDS: Final = frozenset(
     {"epoch_reconciled", "group_deleted", "group_downgraded", "group_emptied", "group_upgraded", "rebalance_completed"}
 )
-"""After these events, the events before them have been shown."""
+"""The lines of these events contain the earlier events, which are then forgotten."""
 
 _LINES: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",

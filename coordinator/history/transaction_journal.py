@@ -1,7 +1,7 @@
 """The writer of one partition of `__transaction_events`, for the events of one shard's transactional ids.
 
-A busy id has several events in each transaction. So they are appended together, at the latest `LATEST_MS` after they
-happened. A killed process loses the events of that time; the state of each id is in `__transaction_state`. If the log
+A busy id has several events in each transaction. So events are appended together, at most `LATEST_MS` after they
+happened. A killed process loses the events of this time; the state of each id is in `__transaction_state`. If the log
 fails, events are lost, and transactions continue. `docs/events.md` describes the values.
 """
 
@@ -27,19 +27,19 @@ from muster.protocol.errors import error_name
 log = structlog.get_logger("muster.events")
 
 VERSION: Final = 1
-"""The version of the schema. It grows only when old readers would misread something."""
+"""The version of the schema, which grows only if old readers would misread a value."""
 
 MAX_PARTITIONS: Final = 2_000
-"""An event with at most this many partitions names them. Else it only has their number."""
+"""An event with at most this many partitions names them. Larger events have only the number."""
 
 _RENAMED: Final = {"start_ms": "began", "version": "transaction_version"}
-"""Facts of the core with other names here. Names of times (ms since 1970) have no `_ms`; names of durations have it."""
+"""Facts of the core that the schema names differently. Times (ms since 1970) have no `_ms`; durations have it."""
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def transaction_json(event: Event, wall_ms: int) -> bytes:
-    """The value of the event's record. A general encoder takes twice the time, and each transaction has five events."""
+    """The record value of an event. A general encoder takes twice the time, and each transaction has five events."""
     kind, name, producer_id, producer_epoch, facts = event
     values = [
         value
@@ -59,7 +59,7 @@ def transaction_json(event: Event, wall_ms: int) -> bytes:
 
 @lru_cache(maxsize=100)
 def _form(kind: str, *facts: str) -> str:
-    """The constant text of an event with these facts. It has a %s for each value."""
+    """The constant text of an event with these facts, with a %s for each value."""
     names = "".join(f',"{_RENAMED.get(fact, fact)}":%s' for fact in facts)
     return (
         f'{{"v":{VERSION},"kind":"{kind}","transactional_id":%s,"time":%s,"producer_id":%s,"producer_epoch":%s{names}}}'
@@ -67,7 +67,7 @@ def _form(kind: str, *facts: str) -> str:
 
 
 def _topics(partitions: Any, is_counted: bool) -> str:
-    """Partitions by topic, if they are not too many, and their number unless `is_counted`: another fact has it."""
+    """Partitions by topic, if they are not too many; and their number, unless another fact has it (`is_counted`)."""
     count = sum(map(len, partitions.values()))
     rows = "null"
     if count <= MAX_PARTITIONS:
@@ -83,24 +83,24 @@ def partitions_of(event: Event) -> int:
 
 
 def plain_transaction_json(kind: str, transactional_id: str | None, wall_ms: int, facts: Mapping[str, Any]) -> bytes:
-    """The value of an event that the core does not report. Its facts are JSON values."""
+    """The record value of an event that the core does not report. `facts` are JSON values."""
     head = {"v": VERSION, "kind": kind, "transactional_id": transactional_id, "time": wall_ms}
     return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
 
 
 COUNTED: Final = frozenset((events.FENCED, events.REQUEST_REFUSED))
-"""Kinds that clients can repeat as often as they like: the journal counts them."""
+"""Kinds of events that clients can cause without limit, so the journal counts them."""
 
 
 LATEST_MS: Final = 1_000
 MAX_WAITING: Final = 500
-"""Waiting events are appended at once when this many events wait, or when they name this many partitions in total."""
+"""Waiting events are appended at once when their number, plus that of the partitions they name, reaches this."""
 SHARD_LOADED: Final = "shard_loaded"
 """partition, transactional_ids, records, took_ms. The event belongs to no id."""
 REQUESTS_REFUSED: Final = "requests_refused"
-"""producer_id, producer_epoch, api, error, error_code, client_id, host, count: of one second."""
+"""producer_id, producer_epoch, api, error, error_code, client_id, host, count (in one second)."""
 PRODUCER_FENCED: Final = "producer_fenced"
-"""As REQUESTS_REFUSED, with current_producer_id and current_producer_epoch: those of the present producer of the id."""
+"""The facts of REQUESTS_REFUSED, with current_producer_id and current_producer_epoch: of the id's present producer."""
 _FACTS: Final = (
     "kind", "producer_id", "producer_epoch", "api", "error_code", "client_id", "host", "current_producer_id",
     "current_producer_epoch", "count",
@@ -108,7 +108,7 @@ _FACTS: Final = (
 
 
 class TransactionJournal:
-    """See the module."""
+    """The writer of the events of one shard's transactional ids."""
 
     def __init__(self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock) -> None:
         """`open_log`: see `EventWriter`."""
@@ -117,11 +117,11 @@ class TransactionJournal:
         self.writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
         self._waiting: list[Row] = []
         self._size = 0
-        """The size of the waiting events: their number, and the number of partitions that they name."""
+        """The number of waiting events, plus the number of partitions that they name."""
         self._refused = RefusalCounts(_FACTS)
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Take events."""
+        """Take events that have just happened."""
         for event in happened:
             if event.kind in COUNTED:
                 self._count(event, now)
@@ -142,14 +142,14 @@ class TransactionJournal:
             self.writer.write(waiting, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """The shard has loaded its state from the log."""
+        """Write that the shard has loaded its state from the log."""
         facts = {
             "partition": self.partition, "transactional_ids": transactional_ids, "records": records, "took_ms": took_ms,
         }  # fmt: skip
         self.writer.append([(None, plain_transaction_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
-        """Note that another process leads the partition now. Returns the rows which that process has to write."""
+        """Note that another process now leads the partition, and return the rows that this process must write."""
         return self.writer.hand_over(self.close)
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class TransactionJournal:
         self._refused.count(event.transactional_id, counted, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
 
     def _write_refused(self) -> None:
-        if self._refused.began_ms is None:  # the journal was closed meanwhile
+        if self._refused.began_ms is None:  # the journal was closed before
             return
         rows: list[Row] = []
         for name, first_ms, facts in self._refused.take():
@@ -180,27 +180,27 @@ class TransactionJournal:
 
 
 class TransactionObservers:
-    """The `Observer` of a shard of transactional ids. Events go to the server's log, and to the journal, if any."""
+    """The `Observer` of a transaction shard. It writes events to the server's log, and to the journal, if it exists."""
 
     def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
         self.journal = journal
         self._log_events = log_events
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Events that have just happened, in their order."""
+        """Report events that have just happened, in their order."""
         if self.journal is not None:
             self.journal.report(happened, now)
         self._log_events(happened)
 
     def flush(self) -> None:
-        """No answer waits for events of transactions."""
+        """Do nothing, since no answer waits for events of transactions."""
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """For the journal only: the server's log reports all shards at once."""
+        """Report to the journal only, because the server's log has one line for all shards."""
         if self.journal is not None:
             self.journal.loaded(now, transactional_ids=transactional_ids, records=records, took_ms=took_ms)
 
     def close(self) -> None:
-        """No more events will follow."""
+        """Close the journal: no more events will follow."""
         if self.journal is not None:
             self.journal.close()

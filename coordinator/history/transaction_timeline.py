@@ -1,6 +1,6 @@
 """Events of `__transaction_events` as lines for an operator. Pure: values in, text out.
 
-An ended transaction is one line: its duration, the cause of its end, and the partitions that it wrote to.
+An ended transaction is one line: the duration, the cause of the end, and the partitions with records.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from muster.coordinator.history.words import Stamps, Value, client_of, many, plu
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TOPICS_NAMED: Final = 4
-"""Topics of a transaction that its line names. Further topics are counted."""
+"""How many topics a line names. Further topics are counted."""
 
 
 class TransactionTimeline:
-    """The lines of one transactional id."""
+    """Makes the lines of one transactional id."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class TransactionTimeline:
         everything: bool = False,
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: events within other lines get lines too.
-        `groups` returns the groups whose offsets an ended transaction had committed, as far as they are known.
+        """`zone`: a datetime.tzinfo; None: the machine's. `everything`: events within other lines get lines too.
+        `groups` returns the groups whose offsets an ended transaction has committed, as far as these are known.
         """
         self._groups = groups
         self._stamps = Stamps(zone, dates=dates)
@@ -36,7 +36,7 @@ class TransactionTimeline:
         self._partitions = 0
 
     def feed(self, value: Value) -> list[str]:
-        """The lines that this event adds. Empty when the event is part of a later line."""
+        """The lines that this event adds. No lines when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
         make_line = _LINES.get(kind)
@@ -69,12 +69,12 @@ class TransactionTimeline:
 
 
 def producer(value: Value, prefix: str = "") -> str:
-    """A producer, as logs and tools name it."""
+    """A producer in the form that logs and tools use."""
     return f"producer {value[prefix + 'producer_id']} epoch {value[prefix + 'producer_epoch']}"
 
 
 def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = ()) -> str:
-    """The partitions of a transaction, those of offsets last. None stands for too many partitions."""
+    """The partitions of a transaction in words, those of offsets last. `topics` None: the event does not name them."""
     if topics is None:
         return "very many partitions"
     plain = sorted(one for one in topics if one != OFFSETS_TOPIC)
@@ -141,10 +141,10 @@ CAUSES: Final[Mapping[str, str]] = {
 """Why a transaction ended, in words."""
 
 _DETAILS: Final = frozenset({"transaction_begun", "partitions_added", "transaction_ending"})
-"""Events that are part of the transaction's line."""
+"""Events without a line of their own: they are part of the transaction's line."""
 _ENDED: Final = frozenset({"transaction_committed", "transaction_aborted"})
 _CLOSING: Final = frozenset({*_ENDED, "producer_initialized", "transactional_id_expired"})
-"""After these events no transaction is open."""
+"""Events after which no transaction is open."""
 
 _LINES: Final[dict[str, Callable[[Value], str]]] = {
     "producer_initialized": _initialized,

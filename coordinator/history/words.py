@@ -1,4 +1,4 @@
-"""Words for an operator: members, durations, causes, and lines of consumer groups (KIP-848). Pure."""
+"""Texts for an operator: members, durations, causes, and lines of consumer groups (KIP-848). Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = Mapping[str, Any]
 
 
 class Stamps:
-    """Lines with their time, and each new day with a line before it. `zone`: a datetime.tzinfo; None: the machine's."""
+    """Puts the time before lines, and a line before each new day. `zone`: a datetime.tzinfo; None: the machine's."""
 
     def __init__(self, zone: Any, *, dates: bool) -> None:
         self._zone = zone
@@ -33,17 +33,17 @@ class Stamps:
 
 
 _DRAWN: Final = re.compile("[A-Za-z0-9+/_-]{22}")
-"""A member id that a client of the consumer protocol has drawn: a UUID in base64."""
+"""A member id that a client of the consumer protocol has chosen: a UUID in base64."""
 
 
 def who(member: Value) -> str:
-    """A member in words for people: its instance or its id, its client, its address."""
+    """A member in words: the instance id or the member id, the client id, the address."""
     name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
     return f"{name}{client_of(member)}"
 
 
 def client_of(value: Value) -> str:
-    """A client and its address in brackets, as far as they are known."""
+    """A client id and an address in brackets, as far as they are known."""
     known = [f"client {value['client_id']}" if value.get("client_id") else "", (value.get("host") or "").lstrip("/")]
     text = ", ".join(one for one in known if one)
     return f" ({text})" if text else ""
@@ -70,7 +70,7 @@ def seconds(ms: int) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """A number with its noun."""
+    """A number with a noun."""
     return f"{count} {many(word, count)}"
 
 
@@ -80,7 +80,7 @@ def many(word: str, count: int) -> str:
 
 
 def phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
-    """A cause in words, and the member that is responsible for the cause."""
+    """A cause in words, with the member that has caused it."""
     words = CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")
     return words.replace("{who}", whose).replace("{how long}", how_long).strip()
 
@@ -104,17 +104,17 @@ CAUSES: Final[dict[str, str]] = {
     "group_over_capacity": "the group was loaded with more members than group.max.size",
     "asked": "it was asked for",
 }
-"""The text that follows the member that caused something."""
+"""The texts of causes. {who} is the member, {how long} a timeout."""
 
 
 MAX_NAMED: Final = 5
-"""Topics that one line names, or members that others waited for."""
+"""How many topics, or members that others waited for, one line names."""
 NOT_WORTH_A_WORD_MS: Final = 100
-"""A shorter wait is not reported."""
+"""Shorter waits are not shown."""
 
 
 def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> str:
-    """The line for an epoch that all members have reached. `why`, `others`, `topics`: what caused it."""
+    """The line for an epoch that all members have reached. `why`, `others`, `topics`: the causes of the epoch."""
     changed = ", ".join(map(_topic, topics[:MAX_NAMED]))
     parts = [f"{why} ({changed})" if why and changed else why or changed, others, _handed(value)]
     slow = [one for one in value["waited_for"] if one["took_ms"] >= NOT_WORTH_A_WORD_MS]
@@ -129,7 +129,7 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
 
 
 def emptied(value: Value) -> str:
-    """The line for a group whose last member has left. A member that was removed has a line of its own."""
+    """The line for a group whose last member has left. A removed member has its own line."""
     trigger = value["trigger"]
     left = f": {who(trigger)} left" if value["cause"] == "member_left" and trigger is not None else ""
     return f"the group is empty (epoch {value['epoch']}){left}"
