@@ -1,9 +1,9 @@
-"""The table of Kafka's APIs: by key, with the versions and functions of the codec, and the converters of messages.
+"""The table of Kafka's APIs, by key: the versions that the codec knows, its functions, and the converters of messages.
 
-Version ranges are known at once. The module of an API is imported when it first decodes or encodes. Other modules
-decide which versions a server offers. The generated codec fills missing fields of older versions with Kafka's defaults.
-The modules of `protocol.shapes` convert the rest: older requests are raised to the newest shape, newest responses are
-lowered.
+The ranges of versions are known from the start. The module of an API is imported when it first decodes or encodes.
+Other modules decide which versions a server offers. The generated codec fills missing fields of older versions with
+Kafka's defaults. The modules of `protocol.shapes` convert all other differences. An older request is raised to the
+newest shape, and a response is lowered to an older shape.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["MISFITS", "Api", "ApiKey", "UnknownApi", "UnsupportedVersion", "all_
 Decode = Callable[..., Any]
 Encode = Callable[[Any], Any]
 Convert = Callable[[int, Any], Any]
-"""Takes the version and the message."""
+"""A converter: takes the version and the message, and returns the converted message."""
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The errors of an encoder when a value does not fit its type: a bug.
+# The errors that an encoder raises when a value does not fit its type, which is a bug.
 MISFITS: Final = (struct_error, AttributeError, TypeError, UnicodeEncodeError)
 
 NEVER: Final = 32767
-"""Above all versions: every version is converted."""
+"""A number above all versions. In `CONVERTERS` it means that every version is converted."""
 
 CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
     ApiKey.PRODUCE: (0, 10, "produce"),
@@ -51,11 +51,11 @@ CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3, "delegation_token"),
     ApiKey.TXN_OFFSET_COMMIT: (0, 2, "txn_offset_commit"),
 }
-"""By API key: the first versions that need no raising and no lowering, and the module. 0: no version needs it."""
+"""For each API key: the first version that needs no raising, the first that needs no lowering, and the module."""
 
 
 class UnknownApi(ProtocolError, KeyError):
-    """No API has this key (or name)."""
+    """The codec has no API with this key (or name)."""
 
     def __str__(self) -> str:
         return f"unknown API {self.args[0]!r}"
@@ -71,11 +71,12 @@ class UnsupportedVersion(ProtocolError):
 
 
 class Api:
-    """One API: its key, its name ("JoinGroup"), the versions that the codec knows and the functions for them.
+    """An API: its key, its name ("JoinGroup"), the versions that the codec knows, and the functions for these versions.
 
     `min_version` to `max_version` are Kafka's valid versions. `first_flexible` is the first version with compact types
-    and tagged fields, or None. Response headers are flexible from `first_flexible_response_header`, which may be above
-    all versions. `request_has_parts` and `response_has_parts` mark messages that have record batches.
+    and tagged fields, or None. Response headers are flexible from the version `first_flexible_response_header` on,
+    which may be above all versions. `request_has_parts` and `response_has_parts` mark messages that have record
+    batches.
     """
 
     __slots__ = (
@@ -113,11 +114,11 @@ class Api:
         return f"Api({self.key}, {self.name!r}, {self.min_version}-{self.max_version})"
 
     def request_header_version(self, version: int) -> int:
-        """2 for flexible versions, else 1."""
+        """The version of the request header: 2 for flexible versions, else 1."""
         return 2 if self.first_flexible is not None and version >= self.first_flexible else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
+        """The version of the response header: 1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
         return 1 if version >= self.first_flexible_response_header else 0
 
     def load(self) -> None:
@@ -130,45 +131,47 @@ class Api:
         self._response_encoders.update(getattr(module, f"ENCODE_{name}_RESPONSE"))
 
     def new_response(self) -> Message:
-        """A response whose fields have Kafka's defaults."""
+        """Make a response whose fields have Kafka's defaults."""
         made: Message = getattr(import_module(f"muster.protocol.messages.{self._module}"), f"{self.name}Response")()
         return made
 
     def raising(self, version: int) -> Convert | None:
-        """The function that gives a request of this version its newest shape. None: Kafka's defaults are enough.
+        """The converter that raises a request of this version to the newest shape. None: Kafka's defaults are enough.
 
-        It returns the request itself, perhaps changed, or a new message.
+        The converter returns the same object, perhaps changed, or a new message.
         """
         row = CONVERTERS.get(self.key)
         return None if row is None or version >= row[0] else _converters(row[2]).raise_request
 
     def lowering(self, version: int) -> Convert | None:
-        """The function that gives a response in its newest shape the shape of this version. None: it has it."""
+        """The converter that lowers a response to the shape of this version. None: the shape is the same."""
         row = CONVERTERS.get(self.key)
         return None if row is None or version >= row[1] else _converters(row[2]).lower_response
 
     def request_decoder(self, version: int) -> Decode:
-        """The function behind decode_request, for callers that keep it. It raises REFUSALS of `wire` instead.
+        """The generated decoder of requests, for callers that keep it. For wrong bytes it raises one of
+        `wire.REFUSALS`.
 
-        Its fourth argument is the limit of elements in all arrays; it raises TooMany when the message has more.
+        The decoder's fourth argument is the limit of elements in all arrays. It raises TooMany when the message has
+        more.
         """
         return self._request_decoders.get(version) or self._loaded(self._request_decoders, version)
 
     def response_encoder(self, version: int) -> Encode:
-        """The function behind encode_response_parts. It returns bytes, or parts when `response_has_parts` or it is
-        large.
+        """The generated encoder of responses, for callers that keep it. It returns bytes, or a list of parts if the
+        response is large or `response_has_parts`.
         """
         return self._response_encoders.get(version) or self._loaded(self._response_encoders, version)
 
     def decode_request(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
-        """Read the request body in data[start:end] into its newest shape.
+        """Decode the request body in data[start:end] into a message of the newest shape.
 
-        Raises MalformedMessage (with the path of the field) and UnsupportedVersion.
+        Raises UnsupportedVersion, and MalformedMessage with the path of the field.
         """
         return self._decode("Request", self._request_decoders, version, data, start, end)
 
     def decode_response(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
-        """Read the response body in data[start:end]; raises as decode_request."""
+        """Decode the response body in data[start:end]. Raises the same errors as `decode_request`."""
         return self._decode("Response", self._response_decoders, version, data, start, end)
 
     def _decode(
@@ -179,23 +182,23 @@ class Api:
         try:
             return decode(data, start, stop)
         except REFUSALS as error:
-            from muster.protocol.malformed import explain  # seldom needed: only for malformed bytes
+            from muster.protocol.malformed import explain  # only malformed bytes need this import
 
             layouts = import_module(f"muster.protocol.messages.{self._module}").LAYOUTS
             raise explain(layouts[self.name + kind], version, data, start, stop, error) from None
 
     def encode_request(self, version: int, message: Message) -> bytes:
-        """Write a request body. Raises UnrepresentableField and UnsupportedVersion."""
+        """Encode a request body. Raises UnrepresentableField and UnsupportedVersion."""
         encoded = self._encode(self._request_encoders, version, message)
         return b"".join(encoded) if self.request_has_parts else encoded
 
     def encode_response(self, version: int, message: Message) -> bytes:
-        """Write a response body. Raises UnrepresentableField and UnsupportedVersion."""
+        """Encode a response body. Raises UnrepresentableField and UnsupportedVersion."""
         encoded = self._encode(self._response_encoders, version, message)
         return b"".join(encoded) if isinstance(encoded, list) else encoded
 
     def encode_response_parts(self, version: int, message: Message) -> Parts:
-        """Encode as encode_response does, without copying record batches and the pieces of a large answer."""
+        """Encode a response body as a list of parts. Record batches and pieces of a large response are not copied."""
         encoded = self._encode(self._response_encoders, version, message)
         return encoded if isinstance(encoded, list) else [encoded]
 
@@ -228,7 +231,7 @@ _BY_NAME: Final = {a.name: a for a in _BY_KEY.values()}
 
 
 def api(key: int) -> Api:
-    """The API with this key; raises UnknownApi."""
+    """The API with this key. Raises UnknownApi."""
     try:
         return _BY_KEY[key]
     except KeyError:
@@ -236,7 +239,7 @@ def api(key: int) -> Api:
 
 
 def api_named(name: str) -> Api:
-    """The API with this name in Kafka's spelling ("JoinGroup"); raises UnknownApi."""
+    """The API with this name in Kafka's spelling ("JoinGroup"). Raises UnknownApi."""
     try:
         return _BY_NAME[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Messages in the JSON form of Kafka's tools. Pure.
+"""Converts messages to JSON as Kafka's tools do.
 
 * Names are in lower camel case.
 * Bytes are in base64, uuids in URL-safe base64 without padding.
@@ -20,18 +20,18 @@ from muster.protocol.message import MalformedMessage, Message
 Json = Any
 
 EMBEDDED = {"subscription": decode_subscription, "assignment": decode_assignment}
-"""Bytes of a classic group's member that consumers fill with their own protocol; others may use them freely."""
+"""Fields of a classic member in which consumers have the consumer protocol. Other clients may have any bytes there."""
 
 
 class _Plan(NamedTuple):
-    """How one field of a struct is shown in one version."""
+    """How one field of a struct is converted in one version."""
 
     name: str
     shown_as: str
     is_tagged: bool
     is_array: bool
     show: Callable[[Any], Json] | None
-    """None shows the value unchanged."""
+    """Converts a value; None: the value stays as it is."""
 
 
 def as_json(message: Message, version: int) -> dict[str, Json]:
@@ -64,7 +64,7 @@ def _plan_of(fields: list[LayoutField], version: int) -> tuple[_Plan, ...]:
 
 
 def camel(name: str) -> str:
-    """`metadata_hash` -> `metadataHash`."""
+    """Convert a field's name: `metadata_hash` to `metadataHash`."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 

@@ -1,9 +1,9 @@
 """The protocol that Connect workers embed in JoinGroup metadata and SyncGroup assignments (protocol type "connect").
 
-Version 0 is the eager protocol (Kafka's ConnectProtocol). 1 and 2 are the incremental cooperative one of KIP-415 and
-KIP-507 (IncrementalCooperativeConnectProtocol). Both have the same layout; 2 means that requests between workers are
-signed. Bytes start with the version (int16). As on Kafka, a higher version is read as 2, and remaining bytes are
-ignored.
+Version 0 is the eager protocol (Kafka's ConnectProtocol). Versions 1 and 2 are the incremental cooperative protocol of
+KIP-415 and KIP-507 (IncrementalCooperativeConnectProtocol). Both have the same layout. In version 2, workers sign the
+requests that they send to each other. The bytes start with the version (int16). As on Kafka, a higher version is read
+as version 2, and bytes after the message are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _int16, _int32, _int64 = Struct(">h"), Struct(">i"), Struct(">q")
 
 
 class ConnectorTasks(Message):
-    """The tasks of one connector; CONNECTOR (-1) among them stands for the connector itself."""
+    """Tasks of one connector. The number CONNECTOR (-1) among them stands for the connector itself."""
 
     __slots__ = ("connector", "tasks")
 
@@ -34,10 +34,10 @@ class ConnectorTasks(Message):
 
 
 class ConnectAssignment(Message):
-    """The assignment of a worker: ExtendedAssignment, or in version 0 (without the last three fields) Assignment.
+    """A worker's assignment: Kafka's ExtendedAssignment, or Assignment in version 0, without the last three fields.
 
-    `error` is 0, or 1 when the configurations differ. `offset` is the leader's position in the config topic. `delay_ms`
-    is the time until lost tasks are assigned again.
+    `error` is 0, or 1 when the workers' configurations differ. `offset` is the leader's position in the config topic.
+    `delay_ms` is the time until lost tasks are assigned again.
     """
 
     __slots__ = ("assigned", "delay_ms", "error", "leader", "leader_url", "offset", "revoked")
@@ -62,9 +62,7 @@ class ConnectAssignment(Message):
 
 
 class ConnectWorkerState(Message):
-    """The metadata of a worker in JoinGroup: url, position in the config topic and, from version 1, its present
-    tasks.
-    """
+    """A worker's metadata in JoinGroup: URL, offset in the config topic and, from version 1 on, present assignment."""
 
     __slots__ = ("assignment", "offset", "url")
 
@@ -75,7 +73,7 @@ class ConnectWorkerState(Message):
 
 
 def decode_worker_state(data: bytes) -> tuple[int, ConnectWorkerState]:
-    """Read a worker's metadata: (version it claims, state). Raises MalformedMessage."""
+    """Decode a worker's metadata: the version in its bytes, and the state. Raises MalformedMessage."""
     reader = _Reader(data, "ConnectWorkerState")
     version = reader.version()
     state = ConnectWorkerState(reader.string("url"), reader.number(8, "offset"))
@@ -87,7 +85,7 @@ def decode_worker_state(data: bytes) -> tuple[int, ConnectWorkerState]:
 
 
 def decode_assignment(data: bytes) -> tuple[int, ConnectAssignment]:
-    """Read an assignment: (version it claims, assignment). Raises MalformedMessage."""
+    """Decode an assignment: the version in its bytes, and the assignment. Raises MalformedMessage."""
     reader = _Reader(data, "ConnectAssignment")
     version = reader.version()
     assignment = ConnectAssignment(
@@ -104,7 +102,7 @@ def decode_assignment(data: bytes) -> tuple[int, ConnectAssignment]:
 
 
 def encode_worker_state(state: ConnectWorkerState, version: int) -> bytes:
-    """Write a worker's metadata. Raises UnrepresentableField."""
+    """Encode a worker's metadata. Raises UnrepresentableField."""
     _check(version, "ConnectWorkerState")
     start = _int16.pack(version) + _string(state.url) + _int64.pack(state.offset)
     if version == 0:
@@ -118,7 +116,7 @@ def encode_worker_state(state: ConnectWorkerState, version: int) -> bytes:
 
 
 def encode_assignment(assignment: ConnectAssignment, version: int) -> bytes:
-    """Write an assignment. Raises UnrepresentableField."""
+    """Encode an assignment. Raises UnrepresentableField."""
     _check(version, "ConnectAssignment")
     start = b"".join(
         (
@@ -157,7 +155,7 @@ def _connectors(rows: Sequence[ConnectorTasks]) -> bytes:
 
 
 class _Reader:
-    """Reads one message from its start."""
+    """Reads the fields of one message, one after the other."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data, self._name, self._position = data, name, 0
@@ -208,7 +206,7 @@ class _Reader:
         return rows
 
     def _count(self, field: str, least: int, null: bool) -> int:
-        """Read a number of elements that take at least `least` bytes each."""
+        """Read the number of elements of an array. An element takes at least `least` bytes."""
         count = self.number(4, field)
         if count == -1 and null:
             return 0

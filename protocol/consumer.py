@@ -1,7 +1,7 @@
-"""The consumer protocol embedded in JoinGroup metadata and SyncGroup assignments (protocol type "consumer").
+"""The protocol that consumers embed in JoinGroup metadata and SyncGroup assignments (protocol type "consumer").
 
-Bytes start with a version (int16). As in Kafka's ConsumerProtocol, a higher version is read as the highest known one.
-Trailing bytes are ignored.
+The bytes start with a version (int16). As in Kafka's ConsumerProtocol, a higher version is read as the highest known
+version. Bytes after the message are ignored.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _version = Struct(">h")
 
 
 def decode_subscription(data: bytes) -> tuple[int, ConsumerProtocolSubscription]:
-    """Read a subscription: (version it claims, message). Raises MalformedMessage."""
+    """Decode a subscription: the version in its bytes, and the message. Raises MalformedMessage."""
     version, message = _decode(_SUBSCRIPTION, messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, data)
     return version, message
 
 
 def subscribed_topics(data: bytes) -> Sequence[str]:
-    """Read only the topics of a subscription. Raises MalformedMessage.
+    """Decode only the topics of a subscription. Raises MalformedMessage.
 
-    It is read as version 0, whatever it claims: all versions begin with that. Some clients claim version 1 and end
-    after UserData (Kafka's ClassicGroup.computeSubscribedTopics).
+    Any subscription is read as version 0, since all versions begin with the fields of version 0. Some clients write
+    version 1, but end after UserData (Kafka's ClassicGroup.computeSubscribedTopics).
     """
     _claimed(_SUBSCRIPTION, data)
     topics: Sequence[str] = _read(_SUBSCRIPTION, messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data).topics
@@ -43,18 +43,18 @@ def subscribed_topics(data: bytes) -> Sequence[str]:
 
 
 def decode_assignment(data: bytes) -> tuple[int, ConsumerProtocolAssignment]:
-    """Read an assignment: (version it claims, message). Raises MalformedMessage."""
+    """Decode an assignment: the version in its bytes, and the message. Raises MalformedMessage."""
     version, message = _decode("ConsumerProtocolAssignment", messages.DECODE_CONSUMER_PROTOCOL_ASSIGNMENT, data)
     return version, message
 
 
 def encode_subscription(message: ConsumerProtocolSubscription, version: int = NEWEST) -> bytes:
-    """Write a subscription; fields that the version lacks are left out. Raises UnrepresentableField."""
+    """Encode a subscription. Fields that this version does not have are left out. Raises UnrepresentableField."""
     return _encode(messages.ENCODE_CONSUMER_PROTOCOL_SUBSCRIPTION, message, version)
 
 
 def encode_assignment(message: ConsumerProtocolAssignment, version: int = NEWEST) -> bytes:
-    """Write an assignment. Raises UnrepresentableField."""
+    """Encode an assignment. Raises UnrepresentableField."""
     return _encode(messages.ENCODE_CONSUMER_PROTOCOL_ASSIGNMENT, message, version)
 
 

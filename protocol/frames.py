@@ -1,6 +1,6 @@
-"""Frames: the 4-byte size, request and response headers. Sans-IO: bytes in, bytes out.
+"""Splits and builds frames: their size of 4 bytes, and the headers of requests and responses. Does no input or output.
 
-It knows no message's meaning. Other modules decide which versions a server offers.
+Frames have no knowledge of what messages mean. Other modules decide which versions a server offers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from muster.protocol.message import MalformedMessage, Message, ProtocolError
 from muster.protocol.wire import REFUSALS, Parts, fold
 
 Frame = tuple[bytes, int, int]
-"""A buffer, and where in it a frame's content starts and ends (without the size)."""
+"""A buffer, and the positions in the buffer where a frame's content (without the size) starts and ends."""
 
 JOIN_BELOW = 65536
-"""A response of fewer bytes is one part with its header. Copying a larger one costs more than a second part."""
+"""A response with fewer bytes is joined with its header to one part. For a larger response, a copy costs more than a
+second part.
+"""
 
 _size = Struct(">i").unpack_from
 _header = Struct(">hhih").unpack_from
@@ -28,7 +30,7 @@ _put_request = Struct(">ihhih").pack
 
 
 class RequestHeader(NamedTuple):
-    """Kafka's RequestHeader in front of each request (v1; v2 adds tagged fields, which are skipped)."""
+    """Kafka's RequestHeader, before each request (version 1; version 2 adds tagged fields, which are skipped)."""
 
     api_key: int
     api_version: int
@@ -37,7 +39,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnknownRequest(ProtocolError):
-    """A request with a readable header and an unknown API or version: `header` has the fields."""
+    """A request with an unknown API or version. Its header can be read: `header`."""
 
     def __init__(self, header: RequestHeader, text: str) -> None:
         super().__init__(text)
@@ -45,15 +47,17 @@ class UnknownRequest(ProtocolError):
 
 
 class UnknownApiKey(UnknownRequest):
-    """No API has this key."""
+    """The codec has no API with this key."""
 
 
 class UnknownApiVersion(UnknownRequest):
-    """The API has no such version. For ApiVersions a server answers version 0 with UNSUPPORTED_VERSION (35)."""
+    """The API does not have this version. A server answers such an ApiVersions in version 0: UNSUPPORTED_VERSION
+    (35).
+    """
 
 
 # The header version of every (API, version): key << 16 | version -> 1 or 2. A negative key or version gives a negative
-# number, which the table does not have.
+# number, which is not in the table.
 _HEADER_VERSIONS = {
     a.key << 16 | version: a.request_header_version(version)
     for a in all_apis()
@@ -63,9 +67,9 @@ _NAMES = {a.key: a for a in all_apis()}
 
 
 def decode_request_header(data: bytes, start: int, end: int) -> tuple[RequestHeader, int]:
-    """Read a request's header: (header, position of the body).
+    """Decode a request's header. Returns the header, and the position of the body.
 
-    Raises MalformedMessage, UnknownApiKey and UnknownApiVersion; the latter two carry the header.
+    Raises MalformedMessage, and UnknownApiKey or UnknownApiVersion with the header.
     """
     if end - start < 10:
         raise MalformedMessage("RequestHeader", f"truncated: at least 10 bytes needed, {end - start} left")
@@ -117,7 +121,7 @@ def _unknown(header: RequestHeader) -> UnknownRequest:
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Message) -> Parts:
-    """Return a whole response, size and header included, in as few parts as is cheap; record batches are not copied.
+    """Encode a whole response with size and header. It has as few parts as possible, but large parts are not copied.
 
     Raises UnrepresentableField and UnsupportedVersion.
     """
@@ -132,19 +136,19 @@ def response_frame(api: Api, version: int, correlation_id: int, message: Message
 
 
 def _start(size: int, head: int, correlation_id: int) -> bytes:
-    """Size and response header; a header of 5 bytes ends in an empty set of tagged fields."""
+    """The size and the header of a response. A header of 5 bytes ends with an empty set of tagged fields."""
     return _put_size_and_id(size, correlation_id) if head == 4 else _put_flexible(size, correlation_id, 0)
 
 
 def joined(start: bytes, parts: Parts) -> Parts:
-    """Return a frame of `start` and the parts. Runs of small parts are joined; large ones are passed on unchanged."""
+    """Return a frame of `start` and the parts. Small neighbouring parts are joined; large parts stay as they are."""
     out: Parts = []
     fold(out, [start, *parts])
     return out
 
 
 def request_frame(api: Api, version: int, correlation_id: int, message: Message, client_id: str | None = None) -> bytes:
-    """A whole request, size and header included, as a client sends it."""
+    """Encode a whole request, with size and header, as a client sends it."""
     name = b"" if client_id is None else client_id.encode()
     body = api.encode_request(version, message)
     tags = b"\0" if api.request_header_version(version) == 2 else b""
@@ -154,7 +158,7 @@ def request_frame(api: Api, version: int, correlation_id: int, message: Message,
 
 
 def decode_response_header(api: Api, version: int, data: bytes, start: int, end: int) -> tuple[int, int]:
-    """Read a response's header: (correlation id, position of the body). Raises MalformedMessage."""
+    """Decode a response's header: the correlation id, and the position of the body. Raises MalformedMessage."""
     if end - start < 4:
         raise MalformedMessage("ResponseHeader", f"truncated: at least 4 bytes needed, {end - start} left")
     p = start + 4
@@ -164,9 +168,9 @@ def decode_response_header(api: Api, version: int, data: bytes, start: int, end:
 
 
 class InvalidFrameSize(ProtocolError):
-    """A frame announces a negative size or one above the limit; nothing after it can be read.
+    """A frame announces a size that is negative or above the limit. Nothing after this size can be read.
 
-    `size` is the announced size. `frames` are the whole frames before it in the same feed.
+    `size`: the announced size. `frames`: the whole frames before this one in the same call of `feed`.
     """
 
     def __init__(self, size: int, limit: int, frames: list[Frame]) -> None:
@@ -177,38 +181,38 @@ class InvalidFrameSize(ProtocolError):
 
 
 class FrameSplitter:
-    """Cuts a stream into frames without copying those that are within one chunk.
+    """Cuts a stream of bytes into frames. A frame that is whole within one chunk is not copied.
 
-    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes); it may be changed. After
-    InvalidFrameSize the splitter must not be used.
+    `limit`: the largest accepted size, in bytes (Kafka's socket.request.max.bytes), which may be changed at any time.
+    After InvalidFrameSize the splitter must not be used.
     """
 
     __slots__ = ("_have", "_held", "_need", "limit")
 
     def __init__(self, limit: int = 104_857_600) -> None:
         self.limit = limit
-        # the buffer grows in place, and gives its bytes away without copying them: a large frame takes its size once
+        # the buffer grows in place, and passes its bytes on without a copy: a large frame is in memory only once
         self._held: io.BytesIO | None = None
         self._have = 0
         self._need = 0
 
     @property
     def buffered(self) -> int:
-        """The bytes of a frame that is not whole yet."""
+        """The number of buffered bytes, which belong to a frame that is not whole yet."""
         return self._have
 
     @property
     def awaited(self) -> int:
-        """The size of the frame that is not whole yet, with its 4 bytes; 0 while it is unknown."""
+        """The size of the frame that is not whole yet, with the size's 4 bytes; 0 while the size is unknown."""
         return self._need if self._have >= 4 else 0
 
     def clear(self) -> None:
-        """Drop the buffered bytes: their frame will not become whole."""
+        """Drop the buffered bytes, because their frame will not become whole."""
         self._held = None
         self._have = 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next chunk of the stream; return the frames that are now whole, in order.
+        """Add the next chunk of the stream. Returns the frames that are whole now, in order.
 
         Raises InvalidFrameSize as soon as the size is known, before the content arrives.
         """

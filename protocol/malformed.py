@@ -1,7 +1,7 @@
 """Finds why bytes are not a message, and names the first field that cannot be read.
 
-It reads the bytes slowly by the layout text of the generated module. It is used only after a generated decoder has
-refused the bytes.
+This module reads the bytes slowly, by the layout text of the generated module. It is used only after a generated
+decoder has refused the bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FIXED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
 
 
 class LayoutField:
-    """One line of a layout."""
+    """One line of a layout text: a field."""
 
     def __init__(self, line: str) -> None:
         name, kind, versions, *rest = line.split()
@@ -32,7 +32,7 @@ class LayoutField:
 def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
     """Return the error that says why data[start:end] is not a message of this layout and version.
 
-    `error` is the error of the generated decoder. It is the reason if this reader finds no fault.
+    `error`: the error of the generated decoder, which becomes the reason if this reader finds no fault.
     """
     head, *lines = layout.strip("\n").split("\n")
     name, _, flexible = head.split()
@@ -46,7 +46,7 @@ def explain(layout: str, version: int, data: bytes, start: int, end: int, error:
 
 
 def layout_fields(lines: list[str]) -> list[LayoutField]:
-    """Return the fields of a layout; those of structs are indented below them."""
+    """Parse the lines of a layout into fields. The fields of a struct are indented below the struct."""
     top: list[LayoutField] = []
     stack = [top]
     for line in lines:
@@ -69,10 +69,10 @@ def within(version: int, versions: str) -> bool:
 
 
 class _Reader:
-    """Reads one message. Every method takes the path of the field that it reads."""
+    """Reads one message. Each method takes the path of the field that it reads."""
 
     def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool, is_request: bool) -> None:
-        # see `wire.too_many`
+        # `wire.too_many` says why
         self.left = MAX_ELEMENTS if is_request else end
         self.data, self.position, self.end = data, start, min(end, len(data))
         self.version, self.flexible = version, flexible
@@ -97,7 +97,7 @@ class _Reader:
         raise MalformedMessage(path, "varint longer than 5 bytes")
 
     def length(self, size: int, path: str) -> int:
-        """Read a length or count; -1 is null."""
+        """Read a length or a count; -1 stands for null."""
         return self.uvarint(path) - 1 if self.flexible else int.from_bytes(self.take(size, path), "big", signed=True)
 
     def struct(self, fields: list[LayoutField], path: str) -> None:
@@ -132,10 +132,10 @@ class _Reader:
                 self.position += size
 
     def tag(self, field: LayoutField, path: str, size: int) -> None:
-        """Read a tagged field, which must take exactly the announced bytes."""
+        """Read a tagged field, which must have exactly the announced number of bytes."""
         outer, self.end = self.end, self.position + size
         if field.fields and not field.array and within(self.version, field.nullable):
-            # Here the marker of a struct that may be null is a varint, and 0 is null.
+            # in a tagged field, the marker of a struct that may be null is a varint, and 0 is null
             if self.uvarint(path):
                 self.struct(field.fields, path)
         else:

@@ -1,11 +1,11 @@
-"""The base class of all generated messages and the errors of the codec. Knows no API and no layout."""
+"""The base class of all generated messages, and the errors of the codec."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 ZERO_UUID: Final = bytes(16)
-"""Kafka's Uuid.ZERO_UUID: no topic id, no member id."""
+"""Kafka's Uuid.ZERO_UUID, which stands for a missing topic id or member id."""
 
 
 _AT_A_TIME: Final = 200
@@ -14,7 +14,7 @@ _AT_A_TIME: Final = 200
 class Message:
     """One struct of Kafka's protocol in its newest shape: every field of every version, with Kafka's defaults.
 
-    Arrays compare equal whether list or tuple. Messages are mutable and therefore not hashable.
+    A list and a tuple with the same elements compare as equal. Messages are mutable, so they are not hashable.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -32,9 +32,9 @@ class Message:
 
 
 def take_apart(message: Message) -> None:
-    """Free the parts of a large message, a little at a time. The message must not be used afterwards.
+    """Free the parts of a large message in small steps. The message must not be used afterwards.
 
-    Python frees a list of 250,000 messages in one go: for these 80 ms no other thread runs.
+    Python would free a list of 250,000 messages without a pause. For these 80 ms no other thread could run.
     """
     for name in message.__slots__:
         rows = getattr(message, name)
@@ -55,11 +55,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class ProtocolError(ValueError):
-    """An error between bytes and messages."""
+    """The base of all errors of the codec."""
 
 
 class MalformedMessage(ProtocolError):
-    """The bytes are not a message of the layout that they claim.
+    """The bytes are not a message of the expected layout.
 
     `path` names the first field that cannot be read ("JoinGroupRequest.protocols[3].name"), `reason` says why.
     """
@@ -71,10 +71,10 @@ class MalformedMessage(ProtocolError):
 
 
 class UnrepresentableField(ProtocolError):
-    """A message cannot be encoded in the requested version: a bug of the program, not of the peer.
+    """A message cannot be encoded in the requested version. This is a bug of the program, not of the peer.
 
-    It is raised for a field that is not in that version, not ignorable and not at its default. It is also raised for a
-    value that does not fit its type. The caller fills in `version`.
+    Raised for a field that has another value than its default, is not in that version, and is not ignorable. Also
+    raised for a value that does not fit its type. The caller sets `version`.
     """
 
     def __init__(self, path: str, reason: str = "is not in this version") -> None:

@@ -1,6 +1,6 @@
 """Message sets: the log format of Kafka before 0.11 (magic 0 and 1).
 
-They are read and converted to record batches v2 in memory, so that all readers of batches can read them. They are never
+Message sets are converted to record batches v2 in memory, so that all readers of batches can read them. They are never
 written.
 
 The fields of a message:
@@ -9,10 +9,11 @@ The fields of a message:
 * attributes int8, timestamp int64 (ms; magic 1 only);
 * key length int32 (-1: none), key, value length int32 (-1: none), value.
 
-The value of a compressed message is a set of uncompressed messages. The compressed message has the offset of its last
-one. Inside, magic 0 has offsets of the log. In magic 1 only the distances of the offsets count (KIP-31).
+The value of a compressed message is a set of uncompressed messages. The offset of the compressed message is that of the
+last message in it. With magic 0, the messages in it have offsets of the log. With magic 1, only the distances between
+their offsets count (KIP-31).
 
-The caller gives the codecs: `Unpack` takes Kafka's number of a codec and the packed bytes.
+The caller passes a function that decompresses (`Unpack`).
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from muster.protocol.wire import uv
 
 Buffer = bytes | bytearray | memoryview
 Unpack = Callable[[int, memoryview], Buffer]
-"""Codec and packed bytes -> unpacked bytes. Its errors are not caught."""
+"""Decompresses: takes Kafka's number of a codec and the compressed bytes. Its errors are not caught."""
 
 LENGTH_OVERHEAD: Final = 12
-"""Bytes before those that the size counts."""
+"""The number of bytes of a message that its size field does not count: the offset and the size itself."""
 MAGIC_POSITION: Final = 16
 MIN_SIZES: Final = (26, 34)
-"""The least size of a whole message, by magic."""
+"""The smallest possible size of a whole message, by magic."""
 
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _LZ4: Final = 3
 _CRC_START: Final = 16
 _KEY_AT: Final = (18, 26)
-"""The position of the key's length, by magic."""
+"""The position of the key's length within a message, by magic."""
 _NO_TIMESTAMP: Final = -1
 _RUN_BYTES: Final = 16 * 1024
-"""Plain messages in a row make batches of about this size."""
+"""Neighbouring plain messages become batches of about this size."""
 _NULL: Final = b"\1"
-"""-1 as a length of a record batch v2."""
+"""The length -1 as encoded in a record batch v2."""
 _MAX_DELTA: Final = (1 << 31) - 1
 
 _head = Struct(">qiIbb").unpack_from
@@ -55,7 +56,7 @@ _BATCH_LENGTH_OVERHEAD: Final = 12
 
 
 class MalformedMessageSet(ValueError):
-    """Bytes that are no message, or a compressed message without messages in it; the text says which."""
+    """Bytes are no message, or a compressed message has no messages in it. The text says which."""
 
 
 class Head(NamedTuple):
@@ -63,12 +64,12 @@ class Head(NamedTuple):
 
     offset: int
     size: int
-    """Bytes of the whole message, with its offset and size."""
+    """The bytes of the whole message, including its offset and size."""
     crc: int
     magic: int
     attributes: int
     timestamp: int
-    """In ms; -1 without a timestamp (magic 0)."""
+    """The timestamp in ms; -1 for magic 0, which has no timestamp."""
 
     @property
     def codec(self) -> int:
@@ -77,12 +78,12 @@ class Head(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker set the timestamp."""
+        """Whether the broker has set the timestamp."""
         return self.attributes & _LOG_APPEND_TIME != 0
 
 
 def head_of(data: Buffer, at: int) -> Head | None:
-    """Return the head of the message at `at`; None when the bytes end too early. The magic must be 0 or 1."""
+    """Return the head of the message at `at`; None when the bytes end before the key. The magic must be 0 or 1."""
     left = len(data) - at
     if left <= MAGIC_POSITION or left < MIN_SIZES[data[at + MAGIC_POSITION]]:
         return None
@@ -94,14 +95,14 @@ def head_of(data: Buffer, at: int) -> Head | None:
 
 
 def is_crc_right(data: Buffer, at: int, size: int, crc: int) -> bool:
-    """Whether the message of `size` bytes at `at` is whole in `data`, and `crc` is its CRC."""
+    """Whether `data` has the whole message of `size` bytes at `at`, and `crc` is its CRC."""
     return at + size <= len(data) and crc32(memoryview(data)[at + _CRC_START : at + size]) == crc
 
 
 def may_be_message(data: Buffer, at: int, size: int) -> bool:
-    """Whether the key of a message of `size` bytes at `at` fits into it, when the bytes may be anything.
+    """Whether a message of `size` bytes at `at` has room for its key. The bytes may be no message at all.
 
-    `data` must have `MIN_SIZES` bytes of it.
+    `data` must have at least `MIN_SIZES` bytes from `at` on.
     """
     magic = data[at + MAGIC_POSITION]
     key_size: int = _int(data, at + _KEY_AT[magic])[0]
@@ -112,9 +113,9 @@ def may_be_message(data: Buffer, at: int, size: int) -> bool:
 
 
 def runs(data: Buffer) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of the parts of a set that make one record batch each. `data` must be whole messages.
+    """Yield begin and end of each run of messages that becomes one record batch. `data` must be whole messages.
 
-    A part is a compressed message, or plain messages of one kind in a row.
+    A run is one compressed message, or neighbouring plain messages of one kind.
     """
     start = at = 0
     first_offset = last_offset = -1
@@ -154,8 +155,8 @@ def _message(data: Buffer, at: int) -> tuple[int, int, int, int, int]:
 def as_batch(data: Buffer, unpack: Unpack) -> bytearray:
     """Return one of the `runs` as a record batch v2, not compressed, with the same offsets and timestamps.
 
-    Its CRC is 0. An empty compressed message becomes a batch without records. Checks the CRC of each message. Raises
-    MalformedMessageSet, and what `unpack` raises.
+    The CRC of the batch is 0. An empty compressed message becomes a batch without records. The CRC of each message is
+    checked. Raises MalformedMessageSet, and what `unpack` raises.
     """
     at, last_offset, view = 0, -1, memoryview(data)
     while at < len(data):
@@ -192,7 +193,7 @@ def _inside(head: Head, data: Buffer, unpack: Unpack) -> Buffer:
 
 
 def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple[int, int]:
-    """Return begin and end of a whole message's value. The end is before the begin when it has no value."""
+    """Return begin and end of a whole message's value. For a message without a value, the end is before the begin."""
     start: int = at + _KEY_AT[magic] + 8
     size: int = _int(data, start - 8)[0]
     if size > 0:
@@ -205,7 +206,7 @@ def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple
 
 
 def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
-    """Return the first and the last offset in an unpacked set, unchanged; None when it is empty."""
+    """Return the first and the last offset in a decompressed set, unchanged; None when the set is empty."""
     first: int | None = None
     offset = at = 0
     while at < len(inside):
@@ -224,9 +225,7 @@ def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
 
 
 def _batch(outer: Head, data: Buffer, moved: int, base_offset: int, last_offset: int) -> bytearray:
-    """Return the plain messages in `data`, which were checked before, as one batch; `moved` is added to their
-    offsets.
-    """
+    """Return the plain messages in `data`, which were checked before, as one batch. `moved` is added to each offset."""
     out = bytearray(_BATCH_HEADER.size)
     moved -= base_offset
     appended_ms = outer.timestamp if outer.is_log_append_time else None
@@ -280,7 +279,7 @@ _MASK: Final = 0xFFFFFFFF
 def _with_right_checksum(frame: bytes) -> bytes:
     """Return an LZ4 frame of magic 0 with the right checksum of its header.
 
-    Kafka computed the checksum over too many bytes (KAFKA-3160), and every reader of magic 0 must accept that.
+    Old clients computed the checksum over too many bytes (KAFKA-3160), and every reader of magic 0 must accept that.
     """
     at = 14 if len(frame) > 4 and frame[4] & _CONTENT_SIZE else 6
     if frame[:4] != _LZ4_MAGIC or len(frame) <= at:
@@ -289,7 +288,7 @@ def _with_right_checksum(frame: bytes) -> bytes:
 
 
 def _short_xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of less than 16 bytes."""
+    """The hash XXH32, with seed 0, of less than 16 bytes."""
     one, two, three, four, five = _PRIMES
     found, at = five + len(data), 0
     while len(data) - at >= 4:

@@ -1,4 +1,4 @@
-"""Makes texts that clients chose (names of groups and members, reasons, metadata) safe for a terminal."""
+"""Makes texts from clients (names of groups and members, reasons, metadata) safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def shown(text: str) -> str:
     """Return `text` on one line, with unprintable characters as Python writes them: \\x1b, \\n, \\u202e.
 
-    They are control characters, line ends, marks of direction and halves of surrogate pairs.
+    Unprintable are control characters, line ends, marks of direction and halves of surrogate pairs.
     """
     if text.isprintable():
         return text

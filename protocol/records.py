@@ -1,11 +1,11 @@
-"""Keys and values of Kafka's internal logs, with their prefixes.
+"""Decodes and encodes the keys and values of records in Kafka's internal logs.
 
 * __consumer_offsets, __share_group_state, __transaction_state: a key is the record type (int16) and the key message.
-* Their values are a version (int16) and the value message; a record without a value is a tombstone.
-* __cluster_metadata: no key; a value is frame version, record type and version (unsigned varints) and the message.
+* A value in these three logs is a version (int16) and the value message. A record without a value is a tombstone.
+* __cluster_metadata: there is no key. A value is frame version, record type, version (unsigned varints) and message.
 
-An unknown type raises `UnknownRecord`, so that callers can keep such records unchanged. `pack_record` gives a record of
-the first three logs as its bytes in a batch.
+An unknown type raises `UnknownRecord`, so that callers can keep such records unchanged. `pack_record` encodes a record
+of the first three logs as in a batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METADATA_FRAME: Final = 1
 
 
 class UnknownRecord(ProtocolError):
-    """A record of an unknown type or version: `type` and `version` (None when they were not read)."""
+    """A record has an unknown type or version. `type` and `version` are None when they were not read."""
 
     def __init__(self, log: str, record_type: int, version: int | None) -> None:
         what = f"type {record_type}" if version is None else f"version {version} of type {record_type}"
@@ -40,9 +40,7 @@ class UnknownRecord(ProtocolError):
 
 
 class _Codec:
-    """Decoders and encoders of one message, by version. The prefix of the version is in front of the encoded
-    message.
-    """
+    """The decoders and encoders of one message, by version. An encoded message begins with its version."""
 
     __slots__ = ("decoders", "encoders", "layout", "name", "newest")
 
@@ -57,14 +55,14 @@ class _Codec:
         self.newest = max(encoders)
 
     def decode(self, version: int, data: bytes, start: int) -> Any:
-        """Read data[start:] as this version."""
+        """Decode data[start:] as a message of this version."""
         try:
             return self.decoders[version](data, start, len(data))
         except REFUSALS as error:
             raise explain(self.layout, version, data, start, len(data), error) from None
 
     def encode(self, version: int, message: Message) -> bytes:
-        """Write a message in this version, after its prefix."""
+        """Encode a message in this version, with the version before it."""
         row = self.encoders.get(version)
         if row is None:
             raise UnrepresentableField(self.name, f"has no version {version}")
@@ -79,12 +77,12 @@ class _Codec:
 
 
 def _constant(name: str) -> str:
-    """`OffsetCommitKey` -> `OFFSET_COMMIT_KEY`, as in the generated tables."""
+    """The name of a constant in the generated tables: `OFFSET_COMMIT_KEY` for `OffsetCommitKey`."""
     return re.sub(r"(?<=[^A-Z])(?=[A-Z])", "_", name).upper()
 
 
 class KeyedRecords:
-    """The records of one log whose keys carry the record type."""
+    """The records of a log whose keys begin with the record type."""
 
     def __init__(self, log: str, table: dict[int, tuple[str, str, int, int]]) -> None:
         self._log = log
@@ -94,16 +92,16 @@ class KeyedRecords:
         self._by_message: dict[type[Message], _Codec] = {}
 
     def decode_key(self, data: bytes) -> tuple[int, Any]:
-        """Read a key: (record type, key message). Raises UnknownRecord and MalformedMessage."""
+        """Decode a key: record type and key message. Raises UnknownRecord and MalformedMessage."""
         if len(data) < 2:
             raise MalformedMessage("record key", f"truncated: 2 bytes needed, {len(data)} left")
         record_type: int = _prefix.unpack_from(data)[0]
         codec = self._keys.get(record_type) or self._load_key(record_type)
-        # The key's version is the record type; its layout has one version only.
+        # the first int16 of a key is the record type, and the layout of a key has only one version
         return record_type, codec.decode(codec.newest, data, 2)
 
     def decode_value(self, record_type: int, data: bytes) -> tuple[int, Any]:
-        """Read a value of a record type: (version, value message). Raises UnknownRecord and MalformedMessage."""
+        """Decode a value of this record type: version and value message. Raises UnknownRecord and MalformedMessage."""
         codec = self._values.get(record_type) or self._load_value(record_type)
         if len(data) < 2:
             raise MalformedMessage(codec.name, f"truncated: 2 bytes needed, {len(data)} left")
@@ -113,17 +111,17 @@ class KeyedRecords:
         return version, codec.decode(version, data, 2)
 
     def encode_key(self, message: Message) -> bytes:
-        """Write a key with its record type. Raises UnrepresentableField."""
+        """Encode a key with its record type. Raises UnrepresentableField."""
         codec = self._by_message.get(type(message)) or self._codec_of(message, "Key", self._load_key)
         return codec.encode(codec.newest, message)
 
     def encode_value(self, message: Message, version: int) -> bytes:
-        """Write a value in a version. Raises UnrepresentableField."""
+        """Encode a value in this version. Raises UnrepresentableField."""
         codec = self._by_message.get(type(message)) or self._codec_of(message, "Value", self._load_value)
         return codec.encode(version, message)
 
     def type_name(self, record_type: int) -> str | None:
-        """The name of a record type ("OffsetCommit"), None when unknown."""
+        """The name of a record type ("OffsetCommit"); None when the type is unknown."""
         row = self._table.get(record_type)
         return None if row is None else row[0]
 
@@ -153,22 +151,22 @@ class KeyedRecords:
 
 
 def encode_record(table: KeyedRecords, record: tuple[Message, Message | None, int]) -> tuple[bytes, bytes | None]:
-    """Key and value of a record, of its messages and the version of its value. Raises UnrepresentableField.
+    """Encode the key and the value of a record. Raises UnrepresentableField.
 
-    A tombstone's value is None.
+    The value of a tombstone is None.
     """
     key, value, version = record
     return table.encode_key(key), None if value is None else table.encode_value(value, version)
 
 
 def pack_record(table: KeyedRecords, record: tuple[Message, Message | None, int]) -> bytes:
-    """A record as its bytes in a batch, after the length of the record: key, value, no headers."""
+    """Encode a record without headers as in a batch, but without the length that precedes it there."""
     return pack_key_value(*encode_record(table, record))
 
 
 def pack_key_value(key: bytes, value: bytes | None) -> bytes:
-    """The same as `pack_record`, for a record whose key and value are bytes already."""
-    # Lengths are zigzag varints.
+    """Like `pack_record`, for a record whose key and value are encoded already."""
+    # lengths are encoded as zigzag varints
     if value is None:
         return b"".join((uv(2 * len(key)), key, b"\x01\0"))
     return b"".join((uv(2 * len(key)), key, uv(2 * len(value)), value, b"\0"))
@@ -188,7 +186,7 @@ def _metadata_codec(record_type: int) -> _Codec:
 
 
 def decode_metadata(data: bytes) -> tuple[int, int, Any]:
-    """Read a record of __cluster_metadata: (record type, version, message). Raises UnknownRecord, MalformedMessage."""
+    """Decode a record of __cluster_metadata: type, version and message. Raises UnknownRecord, MalformedMessage."""
     try:
         frame, p = uvarint(data, 0)
         if frame != METADATA_FRAME:
@@ -206,7 +204,7 @@ def decode_metadata(data: bytes) -> tuple[int, int, Any]:
 
 
 def encode_metadata(message: Message, version: int | None = None) -> bytes:
-    """Write a record of __cluster_metadata in a version (default: the newest). Raises UnrepresentableField."""
+    """Encode a record of __cluster_metadata in this version (None: the newest). Raises UnrepresentableField."""
     name = type(message).__name__
     if name not in _metadata_types:
         raise UnrepresentableField(name, "is no record of __cluster_metadata")

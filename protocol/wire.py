@@ -1,9 +1,9 @@
-"""Primitives of the generated decoders and encoders. Other modules should not need them.
+"""Functions that the generated decoders and encoders use. Other modules should not need them.
 
-Decoders check little while they run. A slice past the end leaves the position past the end. The next fixed-size read,
-or the last line of the decoder, notices that. Element counts are limited by the remaining bytes before anything is
-allocated. Errors are one of `REFUSALS`. The caller then reads the bytes again, slowly (`malformed`), and raises
-MalformedMessage with the field's path.
+Decoders check little while they run. After a slice that ends behind the data, the position is behind the data, too. The
+next fixed-size read, or the last line of the decoder, notices that. The number of elements is checked against the
+remaining bytes before memory is allocated. A decoder raises one of `REFUSALS`. The caller then reads the bytes again,
+slowly (`malformed`), and raises MalformedMessage with the field's path.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ Parts = list[bytes | memoryview]
 
 
 class Refused(ValueError):
-    """The bytes do not fit the layout; `malformed` finds the field and the reason."""
+    """The bytes do not fit the layout. `malformed` then finds the field and the reason."""
 
 
 REFUSALS = (Refused, IndexError, struct_error, UnicodeDecodeError)
 
 MAX_STRING = 0x7FFF
-"""Kafka's limit for any string, in bytes."""
+"""Kafka's limit for the length of any string, in bytes."""
 
 
 class TooMany(Refused):
-    """A request has more elements than its reader may make."""
+    """A request has more elements than its decoder may make."""
 
 
 MAX_ELEMENTS: Final = 250_000
-"""The most elements (structs, texts, numbers, tagged fields) in all arrays of a request together.
+"""The most elements (structs, texts, numbers, tagged fields) that all arrays of a request may have together.
 
 Millions of objects would delay all other clients for seconds, and take gigabytes. Kafka only limits the size of a
 request. No cluster has as many partitions.
 """
 MAX_TAGS: Final = 127
-"""The most tagged fields in one struct: Kafka's own have fewer than ten."""
+"""The most tagged fields in one struct. Kafka's own structs have fewer than ten."""
 
 
 def too_many() -> NoReturn:
-    """Refuse a request with more elements than the reader may make."""
+    """Refuse a request with more elements than its decoder may make."""
     raise TooMany
 
 
@@ -57,7 +57,7 @@ def refuse() -> NoReturn:
 
 
 def uvarint(b: bytes, p: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 5 bytes at p: (value modulo 2^32, position after it)."""
+    """Read an unsigned varint of at most 5 bytes at p. Returns its value modulo 2^32, and the position after it."""
     n = shift = 0
     while True:
         x = b[p]
@@ -89,16 +89,16 @@ def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
 
 
 COPIED_BYTES: Final = 64 * 1024
-"""Larger records are not copied: 100 MB take a tenth of a second and delay all other clients."""
+"""Records with more bytes are not copied. A copy of 100 MB would delay all other clients by a tenth of a second."""
 
 
 def part(b: bytes, start: int, end: int) -> bytes:
-    """Return b[start:end] for records. Large ones are a memoryview, which readers of records use like bytes."""
+    """Return b[start:end] for records. Large records are a memoryview, which readers of records use like bytes."""
     return b[start:end] if end - start <= COPIED_BYTES else cast(bytes, memoryview(b)[start:end])
 
 
 def long_part(b: bytes, p: int, end: int) -> tuple[bytes, int]:
-    """`long_bytes` for records; see `part`."""
+    """Like `long_bytes`, for records: the bytes are returned as in `part`."""
     n, p = uvarint(b, p)
     if n == 0 or n - 1 > end - p:
         refuse()
@@ -124,7 +124,7 @@ def skip_tags(b: bytes, p: int, end: int) -> int:
 
 
 def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[dict[int, Any], int]:
-    """Read the tagged fields in `known` (tag -> reader of exactly its bytes), skip the others."""
+    """Read the tagged fields in `known` (tag -> reader, which must read exactly the field's bytes); skip other tags."""
     n, p = uvarint(b, p)
     if n > MAX_TAGS or n * 2 > end - p:
         refuse()
@@ -143,12 +143,12 @@ def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[
 
 
 MAX_STRUCTS: Final = 256
-"""The most struct objects of many elements that are cached."""
+"""The most struct objects, for runs of many elements, that are cached."""
 
 
 @lru_cache(MAX_STRUCTS)
 def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
-    """Return unpack_from for n elements of one struct code."""
+    """Return `unpack_from` of a struct with n elements of one code."""
     return Struct(f">{n}{code}").unpack_from
 
 
@@ -156,7 +156,7 @@ def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
 
 
 def long_uvarint(n: int) -> bytes:
-    """An unsigned varint of any size, as bytes."""
+    """Encode an unsigned varint of any size."""
     out = bytearray()
     while n > 127:
         out.append(n & 127 | 128)
@@ -166,13 +166,13 @@ def long_uvarint(n: int) -> bytes:
 
 
 MAX_PARTS: Final = 4_096
-"""The most parts of an answer that are kept before they are joined."""
+"""The most parts of an answer that are kept before small parts are joined."""
 LARGE_PART: Final = 4_096
-"""Parts of at least this many bytes are passed on unchanged; smaller ones are joined."""
+"""Parts of at least this many bytes are passed on unchanged. Smaller parts are joined."""
 
 
 def ended(whole: Parts, out: list[bytes]) -> bytes | Parts:
-    """Return a whole answer: in one piece, or in the pieces that were joined before, and the last one."""
+    """Return a whole answer: as one piece, or as a list of the pieces joined before, and the last piece."""
     last = b"".join(out)
     if not whole:
         return last
@@ -181,7 +181,7 @@ def ended(whole: Parts, out: list[bytes]) -> bytes | Parts:
 
 
 def ended_parts(whole: Parts, out: Parts) -> Parts:
-    """`ended` for a message with records."""
+    """Like `ended`, for a message with records."""
     if not whole:
         return out
     fold(whole, out)
@@ -189,7 +189,7 @@ def ended_parts(whole: Parts, out: Parts) -> Parts:
 
 
 def fold(whole: Parts, out: Parts) -> None:
-    """Append parts to those that are finished; small neighbours are joined."""
+    """Append `out` to the finished parts in `whole`. Small neighbouring parts are joined."""
     run: Parts = []
     for part in out:
         if len(part) < LARGE_PART:
@@ -209,30 +209,30 @@ UVARINTS = [bytes((n,)) for n in range(128)] + [bytes((n & 127 | 128, n >> 7)) f
 
 
 def uv(n: int) -> bytes:
-    """An unsigned varint, as bytes."""
+    """Encode an unsigned varint."""
     return UVARINTS[n] if n < 1024 else long_uvarint(n)
 
 
 def uvs(n: int) -> bytes:
-    """The compact length of a string that stands for n - 1 bytes."""
+    """Encode the compact length n of a string, which stands for n - 1 bytes."""
     if n > MAX_STRING + 1:
         raise UnrepresentableField("a string", f"of {n - 1} bytes is longer than {MAX_STRING}")
     return UVARINTS[n] if n < 1024 else long_uvarint(n)
 
 
 def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
-    """The tagged fields of a struct, given as (tag, bytes) by ascending tag."""
+    """Encode the tagged fields of a struct, given as (tag, bytes) by ascending tag."""
     return b"".join([uv(len(tags)), *[x for tag, value in tags for x in (uv(tag), uv(len(value)), value)]])
 
 
 @lru_cache(MAX_STRUCTS)
 def put_many(code: str, n: int) -> Callable[..., bytes]:
-    """Return pack for n elements of one struct code."""
+    """Return `pack` of a struct with n elements of one code."""
     return Struct(f">{n}{code}").pack
 
 
 def not_in_version(path: str) -> NoReturn:
-    """Refuse a field with a value that is neither in the requested version nor ignorable."""
+    """Refuse the value of a field that is not in the requested version, and is not ignorable."""
     raise UnrepresentableField(path)
 
 

@@ -1,1 +1,1 @@
-"""Scripts that make what is committed: message classes and property tables, from Kafka's jars. Not shipped."""
+"""Scripts that make committed files, such as message classes from Kafka's jars. The scripts are not shipped."""

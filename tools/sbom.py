@@ -1,7 +1,7 @@
-"""The list of what Muster ships with (an SBOM), as CycloneDX: `make sbom` writes dist/muster.cdx.json.
+"""Writes the list of software that Muster depends on (a CycloneDX SBOM): `make sbom` makes dist/muster.cdx.json.
 
-It is made of the lock file by cyclonedx-py, with the hash of each file that may be installed. What that cannot know is
-added: Muster's own version, and that it depends on all of them.
+cyclonedx-py makes the list from the lock file, with the hash of each file that may be installed. This module adds
+Muster's own version, and the fact that Muster depends on all components.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def completed(listed: dict[str, Any], version: str) -> dict[str, Any]:
-    """The list with the version of its root component, and with the dependencies of that."""
+    """The list with the version and the dependencies of its root component."""
     root = {**listed["metadata"]["component"], "version": version}
     needed = sorted(component["bom-ref"] for component in listed["components"])
     others = [row for row in listed.get("dependencies", []) if row["ref"] != root["bom-ref"]]

@@ -1,1 +1,1 @@
-"""Converters of messages whose shape has changed: a small module for each API. `protocol.api` has their versions."""
+"""Converters of messages whose shape differs by version: a module for each API. `protocol.api` has the versions."""

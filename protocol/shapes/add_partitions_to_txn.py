@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn 0-3: one transaction at the top instead of `transactions` (KIP-890)."""
+"""AddPartitionsToTxn 0-3 have the fields of one transaction at the top instead of `transactions` (KIP-890)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST_WITH_PRODUCER_FENCED = 2
 
 
 def raise_request(_version: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnRequest:
-    """The transaction at the top becomes the only row."""
+    """Move the transaction at the top to the only row of `transactions`."""
     row = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -24,9 +24,9 @@ def raise_request(_version: int, request: AddPartitionsToTxnRequest) -> AddParti
 
 
 def lower_response(version: int, response: AddPartitionsToTxnResponse) -> AddPartitionsToTxnResponse:
-    """The only row's topics go to the top; a whole-request error, which older versions lack, to each partition.
+    """Move the only row's topics to the top. An error of the whole request goes to each partition.
 
-    Below 2: PRODUCER_FENCED -> INVALID_PRODUCER_EPOCH (KIP-588).
+    Below version 2, PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH (KIP-588).
     """
     topics = response.results_by_transaction[0].topic_results if response.results_by_transaction else ()
     for topic in topics:

@@ -1,4 +1,4 @@
-"""DescribeGroups 0-5: an unknown group is a Dead one without an error (KIP-1043 changed that in version 6)."""
+"""DescribeGroups 0-5 report an unknown group as Dead, without an error (KIP-1043 changed that in version 6)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from muster.protocol.messages.describe_groups import DescribeGroupsResponse
 
 
 def lower_response(_version: int, response: DescribeGroupsResponse) -> DescribeGroupsResponse:
-    """Below 6: GROUP_ID_NOT_FOUND becomes state Dead without an error; no row has a message."""
+    """Make GROUP_ID_NOT_FOUND the state Dead without an error, and remove all messages."""
     for group in response.groups:
         group.error_message = None
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:

@@ -1,4 +1,4 @@
-"""Fetch: the replica id moved into `replica_state` in version 15. Older answers have no leader's endpoint."""
+"""Fetch has the replica id in `replica_state` since version 15. Older answers have no endpoints of leaders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FIRST_WITH_PREFERRED_REPLICA = 11
 
 
 def raise_request(_version: int, request: FetchRequest) -> FetchRequest:
-    """Below 15: a replica's id (consumers send -1) goes into `replica_state`."""
+    """Move the replica id (consumers send -1) into `replica_state`."""
     if request.replica_id != -1:
         request.replica_state = ReplicaState(replica_id=request.replica_id)
         request.replica_id = -1
@@ -17,7 +17,7 @@ def raise_request(_version: int, request: FetchRequest) -> FetchRequest:
 
 
 def lower_response(version: int, response: FetchResponse) -> FetchResponse:
-    """Below 16: no endpoints. Below 12: no leader, diverging epoch or snapshot. Below 11: no preferred replica."""
+    """Remove endpoints (below 16), leader, diverging epoch, snapshot (below 12), preferred replica (below 11)."""
     response.node_endpoints = ()
     if version >= FIRST_WITH_LEADERS:
         return response

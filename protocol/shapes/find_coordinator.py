@@ -1,4 +1,4 @@
-"""FindCoordinator 0-3: one key at the top instead of `coordinator_keys`, one answer instead of rows (KIP-699)."""
+"""FindCoordinator 0-3 have one key at the top instead of `coordinator_keys`, and one answer, not rows (KIP-699)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinat
 
 
 def raise_request(_version: int, request: FindCoordinatorRequest) -> FindCoordinatorRequest:
-    """The single key becomes the only entry of `coordinator_keys`."""
+    """Move the key at the top to the only entry of `coordinator_keys`."""
     request.coordinator_keys = [request.key]
     request.key = ""
     return request
 
 
 def lower_response(_version: int, response: FindCoordinatorResponse) -> FindCoordinatorResponse:
-    """Move the only row to the top. It gets the default message of its code if it has none ("NONE" for a success)."""
+    """Move the only row to the top. A missing message becomes the default message of the code ("NONE" for 0)."""
     row = response.coordinators[0] if response.coordinators else Coordinator()
     return FindCoordinatorResponse(
         throttle_time_ms=response.throttle_time_ms,

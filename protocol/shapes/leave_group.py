@@ -1,4 +1,4 @@
-"""LeaveGroup 0-2: one member at the top instead of `members`, its error at the top instead of a row (KIP-345)."""
+"""LeaveGroup 0-2 have one member at the top instead of `members`, and its error instead of a row (KIP-345)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 
 
 def raise_request(_version: int, request: LeaveGroupRequest) -> LeaveGroupRequest:
-    """The member becomes the only row."""
+    """Move the member at the top to the only row of `members`."""
     request.members = [MemberIdentity(member_id=request.member_id)]
     request.member_id = ""
     return request
 
 
 def lower_response(_version: int, response: LeaveGroupResponse) -> LeaveGroupResponse:
-    """The only row's error goes to the top, unless the whole request failed."""
+    """Move the only row's error to the top, unless the whole request failed."""
     error_code = response.error_code
     if error_code == 0 and response.members:
         error_code = response.members[0].error_code

@@ -1,4 +1,4 @@
-"""ListOffsets below 4: answers have no leader epoch (KIP-320)."""
+"""ListOffsets below version 4 has no leader epoch in answers (KIP-320)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from muster.protocol.messages.list_offsets import ListOffsetsResponse
 
 
 def lower_response(_version: int, response: ListOffsetsResponse) -> ListOffsetsResponse:
-    """The leader epoch is left out."""
+    """Remove the leader epoch."""
     for topic in response.topics:
         for partition in topic.partitions:
             partition.leader_epoch = -1

@@ -1,4 +1,4 @@
-"""OffsetCommit 2-8: error codes of KIP-848 become codes that older clients know."""
+"""OffsetCommit 2-8 have no error codes of KIP-848, only codes that older clients know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLDER_CODES: Final = {
 
 
 def lower_response(_version: int, response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """Below 9: GROUP_ID_NOT_FOUND -> ILLEGAL_GENERATION, STALE_MEMBER_EPOCH -> UNSUPPORTED_VERSION."""
+    """Replace GROUP_ID_NOT_FOUND by ILLEGAL_GENERATION, and STALE_MEMBER_EPOCH by UNSUPPORTED_VERSION."""
     for topic in response.topics:
         for partition in topic.partitions:
             partition.error_code = OLDER_CODES.get(partition.error_code, partition.error_code)

@@ -1,11 +1,11 @@
-"""OffsetFetch 1-7: one group at the top instead of `groups` (KIP-709).
+"""OffsetFetch 1-7 have one group at the top instead of `groups` (KIP-709).
 
-The place of a whole group's error depends on the version. `failed_group` builds an answer in the newest shape that can
-be lowered to each of them:
+The place of a whole group's error depends on the version. `failed_group` makes an answer in the newest shape that can
+be lowered to each version:
 
-* 8 and up: in the group's row, without topics, as on Kafka.
-* 2-7: at the top, and on each requested partition, because some old clients only read it there.
-* 1: on each requested partition; the version has no other place.
+* 8 and higher: in the group's row, without topics, as on Kafka.
+* 2-7: at the top, and in each requested partition's row, because some old clients only read the error there.
+* 1: in each requested partition's row, because the version has no other place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST_WITH_GROUP_ERROR = 2
 
 
 def raise_request(_version: int, request: OffsetFetchRequest) -> OffsetFetchRequest:
-    """The group at the top becomes the only row; topics None: all of the group's."""
+    """Move the group at the top to the only row. Topics None: all topics in which the group has committed offsets."""
     topics = request.topics
     rows = (
         None
@@ -39,7 +39,7 @@ def raise_request(_version: int, request: OffsetFetchRequest) -> OffsetFetchRequ
 
 
 def failed_group(group: OffsetFetchRequestGroup, error_code: int) -> OffsetFetchResponseGroup:
-    """Return the answer of a group that failed as a whole: its error, also in each requested partition's row."""
+    """Return the answer for a group that failed as a whole. Each requested partition's row has the error, too."""
     topics = [
         OffsetFetchResponseTopics(
             name=topic.name,
@@ -57,7 +57,7 @@ def failed_group(group: OffsetFetchRequestGroup, error_code: int) -> OffsetFetch
 
 
 def lower_response(version: int, response: OffsetFetchResponse) -> OffsetFetchResponse:
-    """From 8: failed groups lose their topics. Below: the only group goes to the top."""
+    """From version 8 on, remove the topics of failed groups. Below, move the only group to the top."""
     if version >= FIRST_WITH_GROUPS:
         for failed in response.groups:
             if failed.error_code:

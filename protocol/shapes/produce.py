@@ -1,4 +1,4 @@
-"""Produce below 10: answers have no leader and no endpoints (KIP-951)."""
+"""Produce below version 10 has no leader and no endpoints in answers (KIP-951)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from muster.protocol.messages.produce import ProduceResponse
 
 
 def lower_response(_version: int, response: ProduceResponse) -> ProduceResponse:
-    """Below 10: leader and endpoints are left out."""
+    """Remove leader and endpoints."""
     response.node_endpoints = ()
     for topic in response.responses:
         for partition in topic.partition_responses:

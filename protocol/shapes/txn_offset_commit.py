@@ -1,5 +1,5 @@
-"""TxnOffsetCommit below 2: clients do not know PRODUCER_FENCED (KIP-588), and fail on COORDINATOR_LOAD_IN_PROGRESS
-(KAFKA-7296).
+"""Clients of TxnOffsetCommit below version 2 do not know PRODUCER_FENCED (KIP-588). They fail on
+COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ OLDER_CODES: Final = {
 
 
 def lower_response(_version: int, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """PRODUCER_FENCED -> INVALID_PRODUCER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS -> COORDINATOR_NOT_AVAILABLE."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH, and COORDINATOR_LOAD_IN_PROGRESS by
+    COORDINATOR_NOT_AVAILABLE.
+    """
     for topic in response.topics:
         for partition in topic.partitions:
             partition.error_code = OLDER_CODES.get(partition.error_code, partition.error_code)

@@ -1,1 +1,1 @@
-"""Compiles Kafka's message definitions into protocol/messages/ (see generate.py); not part of the product."""
+"""Compiles Kafka's message definitions into protocol/messages/ (see generate.py). This package is not shipped."""

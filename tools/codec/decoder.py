@@ -1,9 +1,9 @@
-"""Emits decoders: straight-line reads of one message in one version.
+"""Writes the code of decoders. A decoder reads one message in one version.
 
-A generated decoder has the signature (b, p, end): bytes, first position, position after the message. The decoder of a
-request also has `left`: how many elements all its arrays may have together. Adjacent fixed-size fields become one
-struct read. Bytes after the message are ignored, as Kafka does. Bytes after a tagged field, inside the size that it
-announces, are not.
+The parameters of a decoder are (b, p, end): bytes, first position, position after the message. The decoder of a request
+also has `left`: how many elements all arrays may have together. Neighbouring fields of fixed size become one struct
+read. Bytes after the message are ignored, as in Kafka. A tagged field with bytes after its value, but within its
+announced size, is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.protocol.wire import MAX_ELEMENTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
-# Takes a helper's suggested name, its result type and its body; returns the name it got.
+# Adds a helper function with this suggested name, result type and body; returns the name that the helper got.
 Helper = Callable[[str, str, str], str]
 
 
@@ -30,7 +30,7 @@ class Decoder(Source):
         self._left_is_used = False
 
     def body(self) -> str:
-        """The whole function body."""
+        """Return the whole function body."""
         value = self._struct(self._message.root)
         return self._finish(value, "p > end")
 
@@ -60,7 +60,7 @@ class Decoder(Source):
     # ---- values
 
     def _value(self, f: Field, array: bool) -> str:
-        """Emit the read of a field (or of one element, when not `array`); an expression for its value."""
+        """Write the read of a field (`array` False: of one element). Returns an expression for the value."""
         null = self._version in f.nullable and array == f.array
         if array:
             return self._array(f, null)
@@ -71,7 +71,7 @@ class Decoder(Source):
         return self._compact(f.kind, null) if self._flexible else self._classic(f.kind, null)
 
     def _compact(self, kind: str, null: bool) -> str:
-        """A string or bytes with a varint length one too high; lengths of one byte are read in line."""
+        """Write the read of a compact string or bytes. A length of one byte is read without a call."""
         self._flush()
         n, x = self.fresh("n"), self.fresh("s")
         text = kind == "string"
@@ -95,7 +95,7 @@ class Decoder(Source):
         return "long_part" if kind == "records" and self._counts else "long_bytes"
 
     def _classic(self, kind: str, null: bool) -> str:
-        """A string with a 16-bit length, or bytes with a 32-bit length; -1 is null."""
+        """Write the read of a string with a 16-bit length, or bytes with a 32-bit length; -1 is null."""
         n = self._fixed("h" if kind == "string" else "i")
         self._flush()
         x = self.fresh("s")
@@ -142,7 +142,7 @@ class Decoder(Source):
             self(f"if {n}:")
         self.indent += 1
         if self._counts:
-            # millions of objects would keep all other clients waiting for seconds
+            # a request with millions of objects would delay all other clients for seconds
             self._left_is_used = True
             self(f"left -= {n}")
             self("if left < 0:")
@@ -170,7 +170,7 @@ class Decoder(Source):
         self.indent -= 1
 
     def _least(self, f: Field) -> int:
-        """The least number of bytes that one element takes; never 0, so that counts are bounded by the bytes left."""
+        """The fewest bytes of one element, at least 1. So the bytes that are left limit the number of elements."""
         least = self._least_of_struct(f.struct) if f.struct else self._least_of(f, array=False)
         if least == 0:
             raise ValueError(f"elements of {f.name} may be empty in version {self._version} of {self._message.name}")
@@ -192,7 +192,7 @@ class Decoder(Source):
     # ---- structs
 
     def _nullable_struct(self, struct: Struct, *, tagged: bool) -> str:
-        """A struct behind a marker: a negative byte is null; in a tagged field a varint, and 0 is null."""
+        """Write the read of a struct that may be null. Null is a negative byte, or in a tagged field a varint 0."""
         x = self.fresh("o")
         if tagged:
             marker = self.fresh("n")
@@ -221,7 +221,7 @@ class Decoder(Source):
         self("if b[p]:")
         if self._counts:
             self._left_is_used = True
-            # the next array is read with the rest; tagged fields are never kept
+            # tagged fields are not kept, so `left` is checked only when the next array is read
             self("    left -= b[p]")
         if not tagged:
             self("    p = skip_tags(b, p, end)")

@@ -2,8 +2,8 @@
 
     python -m tools.codec.distil [JAR_DIRECTORY]
 
-It keeps names, types, version ranges, defaults, tags, nullable, ignorable, map keys. It leaves out prose (licence
-header, comments, "about"), and messages that only brokers and controllers send. Run it when Kafka's version changes;
+The result has names, types, version ranges, defaults, tags, nullable, ignorable, map keys. Left out are texts (licence
+header, comments, "about"), and messages that only brokers and controllers send. Run this when Kafka's version changes.
 definitions.json and the generated modules are committed.
 """
 
@@ -20,7 +20,7 @@ KAFKA = "4.3.0"
 JARS = Path.home() / ".cache" / "muster" / f"kafka-{KAFKA}"
 OUT = Path(__file__).with_name("definitions.json")
 
-# The jar of a definition says which log or protocol it belongs to.
+# Each definition's jar says which log or protocol the definition belongs to.
 SOURCES = {
     "kafka-clients": "wire",
     "kafka-group-coordinator": "group",
@@ -29,7 +29,7 @@ SOURCES = {
     "kafka-metadata": "metadata",
 }
 
-# Listed for "broker" listeners, but sent by brokers only (or served with a metrics receiver only: telemetry).
+# These APIs are listed for "broker" listeners, but only brokers send them, or they need a metrics receiver (telemetry).
 BROKER_TO_BROKER = (
     "InitializeShareGroupState",
     "ReadShareGroupState",
@@ -40,7 +40,7 @@ BROKER_TO_BROKER = (
     "PushTelemetry",
 )
 
-# Definitions of type "data" in kafka-clients that this project reads or writes.
+# Definitions of type "data" in kafka-clients that Muster reads or writes.
 DATA = (
     "ConsumerProtocolAssignment",
     "ConsumerProtocolSubscription",
@@ -58,7 +58,7 @@ FIELD_KEYS = ("name", "type", "versions", "nullableVersions", "taggedVersions", 
 
 
 def read_definitions(jars: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Every definition of the jars, as (source, parsed JSON), ordered by source and name."""
+    """Read every definition in the jars, as (source, parsed JSON), sorted by source and name."""
     found = []
     for jar, source in SOURCES.items():
         with zipfile.ZipFile(jars / f"{jar}-{KAFKA}.jar") as archive:
@@ -69,7 +69,7 @@ def read_definitions(jars: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def served_apis(definitions: list[tuple[str, dict[str, Any]]]) -> set[str]:
-    """Names of the request and response messages that clients and tools exchange with a broker."""
+    """The names of request and response messages that clients and tools exchange with a broker."""
     names = set()
     for _, message in definitions:
         api = str(message["name"]).removesuffix("Request")
@@ -80,7 +80,7 @@ def served_apis(definitions: list[tuple[str, dict[str, Any]]]) -> set[str]:
 
 
 def field(raw: dict[str, Any]) -> dict[str, Any]:
-    """One field without prose; Kafka's rule fills absent versions from the tagged versions, else all versions."""
+    """A field without texts. Absent versions become the tagged versions or, without those, all versions."""
     kept = {key: raw[key] for key in FIELD_KEYS if raw.get(key) is not None}
     kept.setdefault("versions", raw.get("taggedVersions", "0+"))
     kept["versions"] = str(kept["versions"])
@@ -94,7 +94,7 @@ def field(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def distilled(source: str, raw: dict[str, Any]) -> dict[str, Any]:
-    """One message without prose."""
+    """A message without texts."""
     kept: dict[str, Any] = {"source": source}
     kept |= {key: raw[key] for key in MESSAGE_KEYS if raw.get(key) is not None and raw[key] is not False}
     kept["fields"] = [field(f) for f in raw["fields"]]
@@ -107,14 +107,14 @@ def distilled(source: str, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def wanted(source: str, raw: dict[str, Any], apis: set[str]) -> bool:
-    """Whether this project has a use for a definition."""
+    """Whether Muster uses a definition."""
     if raw["validVersions"] == "none":
         return False
     return source != "wire" or raw["name"] in apis or raw["name"] in DATA
 
 
 def main(arguments: list[str]) -> int:
-    """Write definitions.json from the jars of `arguments` (one directory) or of the cache."""
+    """Write definitions.json from the jars in the directory `arguments[0]`, by default those in the cache."""
     definitions = read_definitions(Path(arguments[0]) if arguments else JARS)
     apis = served_apis(definitions)
     rows = [

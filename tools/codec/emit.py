@@ -1,4 +1,4 @@
-"""Puts together one generated module: classes, decoders, encoders, tables and layouts of the messages in it."""
+"""Writes one generated module: classes, decoders, encoders, tables and layouts of its messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WIRE_NAMES = (
 
 
 def module(messages: list[Message]) -> str:
-    """The text of a module with these messages (a request and its response, a key and its value, or one)."""
+    """The text of a module with these messages: request and response, key and value, or one message."""
     tell_apart(messages)
     packers = Packers()
     classes = [class_text(s, message) for message in messages for s in message.structs.values()]
@@ -54,7 +54,7 @@ def module(messages: list[Message]) -> str:
 
 
 def tell_apart(messages: list[Message]) -> None:
-    """Prefix struct names that occur in more than one message of the module with their message's name."""
+    """If several messages of a module have a struct with the same name, put the message's name before it."""
     names = [s.name for message in messages for s in message.structs.values()]
     for message in messages:
         for struct in message.structs.values():
@@ -63,16 +63,20 @@ def tell_apart(messages: list[Message]) -> None:
 
 
 def head(messages: list[Message], body: str, packers: bool) -> list[str]:
-    """Docstring and imports; only what the body uses."""
-    title = " and ".join(f"{m.name} {m.versions}" for m in messages)
-    key = next((f" (key {m.key})" for m in messages if m.kind in ("request", "response", "metadata")), "")
+    """The docstring of a module, and the imports that its body uses."""
+    if len({str(m.versions) for m in messages}) == 1:
+        title = " and ".join(m.name for m in messages) + f". Versions: {messages[0].versions}"
+    else:
+        title = " and ".join(f"{m.name} (versions: {m.versions})" for m in messages)
+    words = {"request": "API key", "response": "API key", "metadata": "Record type"}
+    key = next((f" {words[m.kind]}: {m.key}." for m in messages if m.kind in words), "")
 
     def used(name: str) -> bool:
         return re.search(rf"(?<![\w.\"]){name}\b", body) is not None
 
     wire = [name for name in WIRE_NAMES if used(name)]
     message_names = [name for name in ("ZERO_UUID", "Message") if used(name)]
-    lines = [HEADER, f'"""{title}{key}."""', "", "from __future__ import annotations", ""]
+    lines = [HEADER, f'"""{title}.{key}"""', "", "from __future__ import annotations", ""]
     if used("Sequence"):
         lines.append("from collections.abc import Sequence")
     if packers:
@@ -95,9 +99,9 @@ def head(messages: list[Message], body: str, packers: bool) -> list[str]:
 
 
 def class_text(struct: Struct, message: Message) -> str:
-    """A slotted class with a written __init__: a dataclass would cost 0.4 ms of import."""
+    """The text of a class with slots and an `__init__`. A dataclass would make its import 0.4 ms slower."""
     if struct is message.root:
-        doc = f"Kafka's {message.name}, versions {message.versions}, flexible {message.flexible}."
+        doc = f"Kafka's {message.name}. Versions: {message.versions}; flexible versions: {message.flexible}."
     else:
         doc = f"Kafka's {struct.where}."
     lines = [f"class {struct.name}(Message):", f'    """{doc}"""', ""]
@@ -120,7 +124,7 @@ def class_text(struct: Struct, message: Message) -> str:
 
 
 def parameter(f: Field) -> str:
-    """A parameter of __init__ with Kafka's default."""
+    """The text of a parameter of `__init__`, with Kafka's default."""
     if f.fresh_default and f.nullable:
         return f"{f.name}: {f.python_type} | EllipsisType = ..."
     if f.fresh_default:
@@ -129,7 +133,7 @@ def parameter(f: Field) -> str:
 
 
 def bracketed(start: str, items: list[str], end: str, *, always_comma: bool = False) -> list[str]:
-    """A bracketed list on one line, or one item a line when that is too long."""
+    """A list in brackets: on one line or, if that is too long, with one item on each line."""
     line = start + ", ".join(items) + ("," if always_comma and len(items) == 1 else "") + end
     if len(line) <= LINE:
         return [line]
@@ -141,7 +145,7 @@ def bracketed(start: str, items: list[str], end: str, *, always_comma: bool = Fa
 
 
 class Functions:
-    """The decoders and encoders of one message: one for each distinct layout, and tables from version to function."""
+    """Writes the decoders and encoders of one message, one for each layout, and the tables from version to function."""
 
     def __init__(self, message: Message, packers: Packers) -> None:
         self._message = message
@@ -151,7 +155,7 @@ class Functions:
         self._taken: set[str] = set()
 
     def texts(self) -> list[str]:
-        """The functions, then the two tables."""
+        """The texts of the functions, then of the two tables."""
         name = snake(self._message.name)
         decoders, encoders = {}, {}
         seen: dict[str, str] = {}
@@ -193,12 +197,12 @@ class Functions:
 
 
 def table(name: str, functions: dict[int, str]) -> str:
-    """A dict from version to function."""
+    """The text of a dict from version to function."""
     return "\n".join([f"{name} = {{", *(f"    {version}: {f}," for version, f in functions.items()), "}"])
 
 
 def layouts(messages: list[Message]) -> str:
-    """The layouts as text, by message name."""
+    """The text of a dict from the names of messages to their layouts."""
     lines = ["LAYOUTS = {"]
     for message in messages:
         lines += [f'    "{message.name}": """', layout(message), '""",']

@@ -1,8 +1,8 @@
-"""Emits encoders: straight-line writes of one message in one version.
+"""Writes the code of encoders. An encoder writes one message in one version.
 
-A generated encoder takes the message and returns bytes. For a message with record batches it returns the parts, so that
-large records are sent without a copy. For a large answer with arrays it does so too. Adjacent fixed-size values become
-one pack.
+An encoder takes the message and returns bytes. For a message with record batches it returns a list of parts, so that
+large parts are sent without a copy. For a large answer with arrays it does the same. Neighbouring values of fixed size
+become one pack.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from muster.protocol.wire import MAX_PARTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
-# Takes a helper's suggested name, its argument type and its body; returns the name it got.
+# Adds a helper function with this suggested name, argument type and body; returns the name that the helper got.
 Helper = Callable[[str, str, str], str]
 
 OUT = "    out: list[bytes] = []"
 PARTS = "    out: Parts = []"
 WHOLE = "    whole: Parts = []"
-BYTES_IN_LINE = 1000  # compact lengths below it are looked up in line
+BYTES_IN_LINE = 1000  # compact lengths below this are looked up without a call
 
 
 class Encoder(Source):
@@ -36,7 +36,7 @@ class Encoder(Source):
         self._folds = False
 
     def body(self) -> str:
-        """The whole function body."""
+        """Return the whole function body."""
         self._may_fold = self._message.kind == "response"
         self._struct(self._message.root, "m")
         return self._finish(self._message.has_records)
@@ -102,13 +102,13 @@ class Encoder(Source):
             self._text(f.kind, x, null, f.optional and array == f.array)
 
     def _refuse_none(self, x: str, name: str) -> None:
-        """The attribute may be None, but this version cannot say null."""
+        """Write the refusal of None, for a field that may be null only in other versions."""
         self(f"{name} = {x}")
         self(f"if {name} is None:")
         self(f'    is_none("{x}")')
 
     def _text(self, kind: str, x: str, null: bool, optional: bool) -> None:
-        """A string or bytes."""
+        """Write a string or bytes."""
         text = kind == "string"
         e = self.fresh("e")
         encoded = f"{x}.encode()" if text else x
@@ -173,9 +173,10 @@ class Encoder(Source):
             self.indent -= 1
 
     def _fold(self) -> None:
-        """Join a large answer some parts at a time.
+        """Write the code that joins a large answer step by step.
 
-        Millions of parts would take more memory than the answer. Joining them all at once would hold the event loop.
+        Millions of parts would need more memory than the answer itself. To join all of them at the end would block the
+        event loop.
         """
         self._folds = True
         self(f"if len(out) > {MAX_PARTS}:")
@@ -198,7 +199,7 @@ class Encoder(Source):
         self._nullable_struct(struct, x, tagged=False)
 
     def _nullable_struct(self, struct: Struct, x: str, *, tagged: bool) -> None:
-        """A struct behind a marker, -1 or 1; in a tagged field 0 or 1."""
+        """Write a struct that may be null, after a marker: -1 or 1 (in a tagged field 0 or 1)."""
         self._flush()
         self(f"if {x} is None:")
         self(f"    out.append({literal(bytes(1) if tagged else bytes([255]))})")
@@ -230,7 +231,7 @@ class Encoder(Source):
         self(f"if {either(tagged, x)}:")
         code = None if tagged[0].array else tagged[0].code
         if len(tagged) == 1 and code:
-            # a single field of a fixed size, as in most messages: count, tag, size and value in one pack
+            # most messages have a single tagged field of fixed size; count, tag, size and value then become one pack
             put = self._packers.use(["B", "B", "B", code], "put")
             self(f"    {g} = {put}(1, {tagged[0].tag}, {SIZES[code]}, {x}.{tagged[0].name})")
         else:
@@ -255,7 +256,7 @@ class Encoder(Source):
 
 
 def either(fields: list[Field], x: str) -> str:
-    """A condition: any of the fields of `x` differs from its default."""
+    """A Python condition that is true if any of these fields of `x` differs from its default."""
     if len(fields) == 1:
         alone = fields[0].given(x)
         return alone[1:-1] if alone.startswith("(") else alone

@@ -1,8 +1,8 @@
-"""Generate protocol/messages/ from definitions.json.
+"""Generates protocol/messages/ from definitions.json.
 
     python -m tools.codec.generate [--check]
 
-With --check nothing is written. It prints the names of stale modules, and the exit code is 1 if there are any.
+With --check, nothing is written. The names of stale modules are printed, and the exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKAGE_DOCS = {
 
 
 def place(message: Message) -> str:
-    """The module a message belongs to, with dots, below protocol/messages."""
+    """The module that a message belongs to, as a dotted name below protocol/messages."""
     if message.kind in ("request", "response"):
         return snake(message.name.removesuffix("Request").removesuffix("Response"))
     if message.name.startswith("ConsumerProtocol"):
@@ -49,7 +49,7 @@ def place(message: Message) -> str:
 
 
 def generated() -> dict[str, str]:
-    """Every file below protocol/messages: relative path -> text."""
+    """The text of every file below protocol/messages, by relative path."""
     by_module: dict[str, list[Message]] = {}
     for message in schema.load():
         by_module.setdefault(place(message), []).append(message)
@@ -63,7 +63,7 @@ def generated() -> dict[str, str]:
 
 
 def api_table(by_module: dict[str, list[Message]]) -> str:
-    """The table of APIs: one row (key, name, module, first, last, first flexible or -1) each."""
+    """The text of the table of APIs. A row: key, name, module, first, last, and first flexible version or -1."""
     rows = []
     for name, messages in by_module.items():
         request = next((m for m in messages if m.kind == "request"), None)
@@ -73,8 +73,10 @@ def api_table(by_module: dict[str, list[Message]]) -> str:
             rows.append((request.key, api, name, request.versions.first, request.versions.last, flexible))
     lines = [
         HEADER,
-        '"""Every API of the codec: key, name, module, first and last version, first flexible one (-1: none). Known',
-        'without importing the modules."""',
+        '"""Every API of the codec: key, name, module, first and last version, first flexible version or -1.',
+        "",
+        'Reading this table imports no module of an API.',
+        '"""',
         "",
         "from __future__ import annotations",
         "",
@@ -82,7 +84,7 @@ def api_table(by_module: dict[str, list[Message]]) -> str:
         "",
         "",
         "class ApiKey:",
-        '    """Keys of the APIs by name, as plain ints."""',
+        '    """The keys of the APIs, by name."""',
         "",
         *(f"    {module.upper()}: Final = {key}" for key, _, module, *_ in sorted(rows)),
         "",
@@ -96,10 +98,10 @@ def api_table(by_module: dict[str, list[Message]]) -> str:
 
 
 def records_table(by_module: dict[str, list[Message]]) -> str:
-    """The tables of record types: type -> (base name, module, first and last version of the value)."""
+    """The text of the tables of record types: type -> (base name, module, first and last version of the value)."""
     lines = [
         HEADER,
-        '"""Record types of Kafka\'s internal logs: type -> (name, module, first and last version of the value)."""',
+        '"""The record types of Kafka\'s internal logs: type -> (name, module, first and last version of the value)."""',
     ]
     lines += ["", "from __future__ import annotations", "", "Row = tuple[str, str, int, int]"]
     for source in PACKAGES:
@@ -118,7 +120,7 @@ def records_table(by_module: dict[str, list[Message]]) -> str:
 
 
 def error_codes() -> str:
-    """The class of error codes and the table code -> (name, retriable, default message)."""
+    """The text of the class of error codes, and of the table code -> (name, retriable, default message)."""
     rows = [line.split("\t") for line in ERRORS.read_text().splitlines()]
     lines = [HEADER, '"""Kafka\'s error codes: by name, and code -> (name, retriable, default message)."""', ""]
     lines += ["from __future__ import annotations", "", "from typing import Final", "", ""]
@@ -131,21 +133,21 @@ def error_codes() -> str:
 
 
 def record_type(messages: list[Message]) -> tuple[int, Message | None]:
-    """The record type of a module's messages and the message that holds the value."""
+    """The record type of a module's messages, and the message of the value."""
     key = next((m.key for m in messages if m.key is not None), None)
     if key is None:
-        key = 0  # TransactionLogKey, whose version is the record type
+        key = 0  # this is TransactionLogKey, whose version is the record type
     value = next((m for m in messages if not m.name.endswith("Key")), None)
     return key, value
 
 
 def quoted(row: tuple[int | str, ...]) -> str:
-    """A tuple literal with double quotes."""
+    """The text of a tuple, with double quotes."""
     return "(" + ", ".join(f'"{x}"' if isinstance(x, str) else str(x) for x in row) + ")"
 
 
 def stale(files: dict[str, str]) -> list[str]:
-    """Paths whose text on disk differs, is missing, or should not be there."""
+    """The paths of files that differ on the disk, are missing, or should not exist."""
     present = {str(p.relative_to(OUT)) for p in OUT.rglob("*.py")}
     wrong = {path for path, text in files.items() if path not in present or (OUT / path).read_text() != text}
     return sorted(wrong | (present - files.keys()))

@@ -1,4 +1,4 @@
-"""The layout of messages as text, put into each generated module: for readers, and for muster.protocol.malformed."""
+"""Writes the layout of messages as text into each generated module, for people and for muster.protocol.malformed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tools.codec.schema import Field, Message, Struct
 
 
 def layout(message: Message) -> str:
-    """One line for the message, one for each field, fields of structs indented below it.
+    """A line for the message, and a line for each field. The fields of a struct are indented below the struct.
 
     A field line is `name type versions`, with `nullable=RANGE` and `tag=NUMBER:RANGE` where they apply.
     """

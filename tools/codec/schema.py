@@ -1,4 +1,4 @@
-"""The message definitions as objects: messages, structs, fields, version ranges and Python names."""
+"""Kafka's message definitions as objects: messages, structs, fields, version ranges and Python names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 DEFINITIONS = Path(__file__).with_name("definitions.json")
 
-# struct codes of the fixed-size types, and their sizes in bytes
+# the struct codes of the types of fixed size, and their sizes in bytes
 CODES = {
     "bool": "?",
     "int8": "b",
@@ -61,7 +61,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str | None) -> Versions:
-        """Read Kafka's form: "3", "2-5", "4+", "none" (also for None)."""
+        """Parse Kafka's form: "3", "2-5", "4+", "none". None means "none"."""
         if text is None or text == "none":
             return cls(1, 0)
         if text.endswith("+"):
@@ -72,7 +72,7 @@ class Versions:
 
 @dataclass
 class Field:
-    """One field; `kind` is Kafka's type without the array brackets."""
+    """A field. `kind`: Kafka's type without the array brackets."""
 
     name: str
     kind: str
@@ -87,38 +87,38 @@ class Field:
 
     @property
     def code(self) -> str | None:
-        """The struct code of a fixed-size element, or None."""
+        """The struct code of an element of fixed size, or None."""
         return None if self.struct else CODES.get(self.kind)
 
     def is_tag(self, version: int) -> bool:
-        """Whether the field travels as a tagged field in this version."""
+        """Whether the field is a tagged field in this version."""
         return self.tag is not None and version in self.tagged and version in self.versions
 
     @property
     def optional(self) -> bool:
-        """Whether the attribute may be None: nullable, or a tagged struct, whose absence is None."""
+        """Whether the attribute may be None: the field is nullable, or a tagged struct, where None means absent."""
         return bool(self.nullable) or self.absent_is_none or self.zero == "None"
 
     @property
     def absent_is_none(self) -> bool:
-        """A tagged struct that cannot be null: None stands for Kafka's all-defaults struct, which is not sent."""
+        """Whether None stands for a struct with all defaults, which is not sent (tagged, not nullable structs)."""
         return self.struct is not None and not self.array and self.tag is not None and not self.nullable
 
     @property
     def fresh_default(self) -> bool:
-        """Whether the default is a new struct each time, so that it cannot stand in a signature."""
+        """Whether the default must be a new struct for each message, so that it cannot stand in a signature."""
         return self.zero.endswith("()") and not self.array
 
     @property
     def python_type(self) -> str:
-        """The annotation of the attribute."""
+        """The type annotation of the attribute."""
         one = self.struct.name if self.struct else PYTHON_TYPES.get(self.kind, "int")
         whole = f"Sequence[{one}]" if self.array else one
         return f"{whole} | None" if self.optional else whole
 
     @property
     def zero(self) -> str:
-        """Kafka's default as a Python expression."""
+        """The field's default in Kafka, as a Python expression."""
         if self.default == "null":
             return "None"
         if self.array:
@@ -134,7 +134,7 @@ class Field:
         return repr(int(str(self.default), 0))
 
     def given(self, owner: str) -> str:
-        """A Python condition: the attribute of `owner` differs from Kafka's default."""
+        """A Python condition that is true if the attribute of `owner` differs from Kafka's default."""
         x = f"{owner}.{self.name}"
         if self.zero == "None" and not self.absent_is_none:
             return f"{x} is not None"
@@ -149,21 +149,21 @@ class Field:
 
 @dataclass
 class Struct:
-    """A named group of fields; `where` is its path from the message, in Kafka's names."""
+    """A named group of fields. `where`: its path from the message, in Kafka's names."""
 
     name: str
     where: str
     fields: list[Field] = field(default_factory=list)
 
     def at(self, version: int) -> tuple[list[Field], list[Field]]:
-        """The plain fields in order and the tagged ones by tag."""
+        """The plain fields of this version in order, and the tagged fields by tag."""
         plain = [f for f in self.fields if version in f.versions and not f.is_tag(version)]
         tagged = [f for f in self.fields if f.is_tag(version)]
         return plain, sorted(tagged, key=lambda f: f.tag or 0)
 
 
 class Message:
-    """One definition: its struct tree, its valid and flexible versions."""
+    """A message definition: its tree of structs, its valid versions and its flexible versions."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.source: str = raw["source"]
@@ -181,7 +181,7 @@ class Message:
             return self.structs[name]
         struct = self.structs[name] = Struct(name, where)
         struct.fields = [self._field(f, where) for f in fields]
-        self.structs[name] = self.structs.pop(name)  # children first, so that they are defined before their users
+        self.structs[name] = self.structs.pop(name)  # inner structs first: their classes must be defined first
         return struct
 
     def _field(self, raw: dict[str, Any], where: str) -> Field:
@@ -207,15 +207,15 @@ class Message:
 
     @property
     def has_records(self) -> bool:
-        """Whether it carries record batches, which encoders pass on without copying."""
+        """Whether the message has record batches, which encoders pass on without a copy."""
         return any(f.kind == "records" for s in self.structs.values() for f in s.fields)
 
 
 def snake(name: str) -> str:
-    """`ThrottleTimeMs` -> `throttle_time_ms`, `KRaftVersion` -> `kraft_version`."""
+    """Convert a name: `ThrottleTimeMs` to `throttle_time_ms`, `KRaftVersion` to `kraft_version`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def load(path: Path = DEFINITIONS) -> list[Message]:
-    """All messages of definitions.json, in its order."""
+    """Load all messages of definitions.json, in its order."""
     return [Message(raw) for raw in json.loads(path.read_text())["messages"]]

@@ -1,10 +1,10 @@
-"""Lines of a generated function, fresh variable names, and the struct constants that functions of a module share."""
+"""Collects the lines of a generated function, and the struct constants that functions of a module share."""
 
 from __future__ import annotations
 
 
 class Packers:
-    """The struct.Struct constants of one generated module."""
+    """The struct constants of one generated module."""
 
     def __init__(self) -> None:
         self._uses: set[tuple[str, str]] = set()
@@ -16,7 +16,7 @@ class Packers:
         return f"_{method}_{codes_text.replace('?', 'z').replace('16s', 'u')}"
 
     def lines(self) -> list[str]:
-        """Their definitions."""
+        """The lines that define the constants."""
         how = {"get": "unpack_from", "put": "pack"}
         return [f'{self.use([c], m)} = Struct(">{c}").{how[m]}' for c, m in sorted(self._uses)]
 
@@ -39,5 +39,5 @@ class Source:
         return f"{base}{self._count}"
 
     def text(self) -> str:
-        """The body."""
+        """The text of the function body."""
         return "\n".join(self.lines)

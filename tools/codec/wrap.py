@@ -7,7 +7,7 @@ PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def wrapped(text: str) -> str:
-    """The text with every line that is longer than LINE broken at the outermost bracket that it ends with."""
+    """Break each line that is longer than `LINE` at the outermost bracket that closes at its end."""
     lines: list[str] = []
     for line in text.split("\n"):
         lines += broken(line)
@@ -15,7 +15,7 @@ def wrapped(text: str) -> str:
 
 
 def broken(line: str) -> list[str]:
-    """The line, or its bracket's items one a line."""
+    """The line itself or, if it is too long, one line for each item of its bracket."""
     if len(line) <= LINE:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
@@ -32,13 +32,13 @@ def broken(line: str) -> list[str]:
     if start is None:
         return [line + end]
     items = split(line[start + 1 : -1])
-    comma = "" if len(items) == 1 else ","  # one item: a call's argument, or a bracket of its own
+    comma = "" if len(items) == 1 else ","  # a single item is a call's argument, or is itself in brackets
     inner = [x for item in items for x in broken(f"{indent}    {item}{comma}")]
     return [line[: start + 1], *inner, indent + line[-1] + end]
 
 
 def opening(line: str) -> int | None:
-    """Where the bracket opens that closes at the end of the line; None when the line ends otherwise."""
+    """The position of the bracket that closes at the end of the line; None when the line ends otherwise."""
     stack: list[int] = []
     quoted = False
     for i, char in enumerate(line):
@@ -56,7 +56,7 @@ def opening(line: str) -> int | None:
 
 
 def split(text: str) -> list[str]:
-    """The items between the commas that stand in no bracket and no string."""
+    """Split a text at commas that are not within brackets or strings."""
     items, depth, start, quoted = [], 0, 0, False
     for i, char in enumerate(text):
         if char == '"':

@@ -1,1 +1,1 @@
-"""Draws the tables of the core into docs/, so that what is documented is what is decided."""
+"""Draws tables and pictures into docs/ from the code, so that the docs show what the code does."""

@@ -1,4 +1,4 @@
-"""Every command of `muster`, for docs/commands.md, from the command line itself."""
+"""Draws the table of all commands in docs/commands.md, from the parser of the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.diagrams.pages import Parts
 
 
 def table() -> str:
-    """A row for each command."""
+    """The table, with a row for each command."""
     return "\n".join(["| command | what it does |", "|---|---|", *_rows()])
 
 

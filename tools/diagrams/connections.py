@@ -1,4 +1,4 @@
-"""What docs/dev/connections.md shows of a connection and of its authentication: their states and transitions."""
+"""Draws the states and transitions of a connection, and of its authentication, for docs/dev/connections.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.diagrams.pages import Parts, table
 
 
 def transition_table(states: Sequence[str], transitions: Mapping[str, Mapping[str, str]]) -> str:
-    """The whole of it: a row for each event, a column for each state; a cell without a target raises."""
+    """The table of transitions: a row for each event, a column for each state. A "-" means that the event raises."""
     rows = [(event, *(targets.get(state, "-") for state in states)) for event, targets in transitions.items()]
     return table(("what happens", *states), rows)
 

@@ -1,8 +1,9 @@
-"""Rewrite the drawn parts of docs/ from the code: what is documented is what is decided.
+"""Writes the drawn parts of docs/ again, from the code.
 
     python -m tools.diagrams.draw [--check]
 
-With --check nothing is written, and the exit code is 1 when a page is stale. The rest of each page is written by hand.
+With --check, nothing is written, and the exit code is 1 when a page is stale. All other parts of a page are written by
+hand.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ PAGES: dict[str, Parts] = {
     "pipeline-tables.md": tables.PARTS,
     "dev/transactions.md": transactions.PARTS,
 }
-"""Page -> the parts of it that are drawn."""
+"""The drawn parts of each page."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the pages, or check them."""
+    """Write the pages, or check them (`--check`)."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.diagrams.draw", description="Draw what docs/ shows of the code."
     )

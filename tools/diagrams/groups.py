@@ -1,4 +1,4 @@
-"""What docs/dev/groups.md shows of the core: its states, transitions and the effects of a JoinGroup."""
+"""Draws a group's states and transitions, and the effects of a JoinGroup, for docs/dev/groups.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tools.diagrams.pages import Parts, table
 
 
 def state_diagram() -> str:
-    """The states and every legal transition, as a mermaid diagram."""
+    """The states and all allowed transitions, as a mermaid diagram."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY}"]
     for (state, event), target in TRANSITIONS.items():
         lines.append(f"    {state} --> {target}: {event}")
@@ -17,7 +17,7 @@ def state_diagram() -> str:
 
 
 def decision_table() -> str:
-    """The effect of a JoinGroup: a row for each kind of member that asks, a column for each state."""
+    """The effects of a JoinGroup: a row for each kind of member that sends it, a column for each state."""
     states = dict.fromkeys(state for _, state in DECISIONS)
     rows = [(sender, *(_cell(DECISIONS[sender, state]) for state in states)) for sender in SENDERS]
     return table(("sender", *states), rows)

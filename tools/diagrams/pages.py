@@ -1,4 +1,4 @@
-"""Pages of docs/ with drawn parts: finding the parts, and writing them again. Knows nothing of what is drawn."""
+"""Finds the drawn parts of a page, and writes them again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 
 Parts = Mapping[str, Callable[[], str]]
-"""Name of a part -> what draws it, as Markdown."""
+"""The parts of a page: a name, and the function that returns the part's Markdown."""
 
 _PART = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A drawn part stands between `<!-- drawn: NAME -->` and `<!-- end -->`."""
 
 
 def redrawn(page: str, parts: Parts) -> str:
-    """The page with all its parts drawn again. ValueError when the parts on the page are not those of `parts`."""
+    """The page with all parts drawn again. Raises ValueError when the page has other parts than `parts`."""
     found = [match[2] for match in _PART.finditer(page)]
     if sorted(found) != sorted(parts):
         raise ValueError(f"the page has the drawn parts {found}, expected {list(parts)}, each once")
@@ -21,6 +21,6 @@ def redrawn(page: str, parts: Parts) -> str:
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Make a Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,6 +1,6 @@
-"""The packages of the tree and the imports between them, for docs/dev/architecture.md and its test.
+"""Draws the packages of the tree, and the imports between them, for docs/dev/architecture.md and its test.
 
-A room is one entry of the layers contract in pyproject.toml (`tool.importlinter`), or a folder at the top level.
+A room is an entry of the layers contract in pyproject.toml (`tool.importlinter`), or a folder at the top level.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tools.diagrams.pages import Parts
 
 ROOT = Path(__file__).parents[2]
 LAYERS = "imports only run downwards"
-"""Name of the contract."""
+"""The name of the layers contract."""
 NO_ROOMS = ("muster", "muster.coordinator", "muster.version")
-"""Modules that are in no room: the two packages around them all, and the number of the version."""
+"""Modules that are in no room: the two packages around all rooms, and the version number."""
 
 
 @cache
 def layers() -> tuple[tuple[str, ...], ...]:
-    """The rooms as the contract lists them, from the highest layer down: dotted names; rooms of one layer together."""
+    """The dotted names of rooms, by layer, from the highest layer down, as in the contract."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -32,18 +32,18 @@ def layers() -> tuple[tuple[str, ...], ...]:
 
 @cache
 def imports() -> grimp.ImportGraph:
-    """Every import of the tree, those for type checking included."""
+    """All imports of the tree, also those that are only for type checking."""
     return grimp.build_graph("muster", cache_dir=None)
 
 
 def room_of(module: str) -> str | None:
-    """The room that a module is in, by its dotted name; None: it is in none."""
+    """The room that a module is in; None if it is in no room."""
     rooms = [room for layer in layers() for room in layer if module == room or module.startswith(f"{room}.")]
     return max(rooms, key=len, default=None)
 
 
 def arrows() -> dict[str, set[str]]:
-    """Room -> the rooms that it imports."""
+    """For each room, the rooms that it imports."""
     graph, found = imports(), {room: set[str]() for layer in layers() for room in layer}
     for module in graph.modules:
         room = room_of(module)
@@ -54,7 +54,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def without_detours(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """`graph` without the arrows that a longer way implies (its transitive reduction). It has no circle."""
+    """The transitive reduction of `graph`: without arrows that a longer way implies. `graph` must have no circle."""
 
     def reached(start: str) -> set[str]:
         direct = graph[start]
@@ -65,7 +65,7 @@ def without_detours(graph: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture() -> str:
-    """The packages and their imports, as a mermaid diagram, without the arrows that a longer way implies."""
+    """The rooms and their imports, as a mermaid diagram, without arrows that a longer way implies."""
     shown = without_detours(arrows())
     numbers = {room: f"r{number}" for number, room in enumerate(shown)}
     lines = ["```mermaid", "flowchart TD"]
@@ -75,7 +75,7 @@ def picture() -> str:
 
 
 def path(room: str) -> str:
-    """A room as it stands in the tree: `coordinator/groups/`, `coordinator/system/clock.py`."""
+    """The path of a room: `coordinator/groups/`, `coordinator/system/clock.py`."""
     there = room.removeprefix("muster.").replace(".", "/")
     return f"{there}/" if (ROOT / there).is_dir() else f"{there}.py"
 

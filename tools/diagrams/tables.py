@@ -1,4 +1,4 @@
-"""The columns of each table on docs/pipeline-tables.md, from the schema and the comments."""
+"""Draws the columns of each table in docs/pipeline-tables.md, from the schema and its comments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ _LINK = "[shared](#shared-columns)"
 
 
 def shared() -> str:
-    """The columns that mean the same in all tables."""
+    """The columns that have the same meaning in all tables."""
     return _table("column", "meaning", rows=((f"`{name}`", words) for name, words in SHARED.items()))
 
 
 def columns(name: str) -> str:
-    """The columns of one table, shared ones first. The page says once that a table has `group`, and what `actual_…`
-    means.
-    """
+    """The columns of one table, shared columns first. `group` and `actual_…` are described once on the page."""
     fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
     fields.sort(key=lambda field: not is_shared(name, field.name))
     rows = (
@@ -38,13 +36,13 @@ def columns(name: str) -> str:
 
 
 def _stands_elsewhere(table: str, column: str) -> bool:
-    """Whether the page has the column already, in its first lines or in another row."""
+    """Whether the page describes the column elsewhere: in its first lines, or in another row."""
     is_group = column == "group" and is_sure(table, column)
     return is_group or column.startswith("actual_") or (table == "comparison" and column.endswith(_AFTER))
 
 
 def _typed(table: str, fields: Iterable[pa.Field]) -> str:
-    """The names of columns with their types. The type of a column that is never null is bold."""
+    """The names of columns with their types. Bold: the column is never null."""
     by_kind = groupby(fields, lambda field: _kind(table, field))
     return ", ".join(
         f"{', '.join(name for field in some for name in _names(table, field.name))} {kind}" for kind, some in by_kind
@@ -85,4 +83,4 @@ def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> str:
 
 
 PARTS: Parts = {"shared": shared} | {name: partial(columns, name) for name in TABLES if name != UNKNOWN}
-"""The drawn parts of the page. `unknown` has no part, because it has the columns of `malformed`."""
+"""The drawn parts of the page. The table `unknown` has no part, because it has the columns of `malformed`."""

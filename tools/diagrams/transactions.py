@@ -1,4 +1,4 @@
-"""What docs/dev/transactions.md shows of the core: states, transitions, and the effects of an EndTxn."""
+"""Draws a transaction's states and transitions, and the effects of an EndTxn, for docs/dev/transactions.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENDS = {COMMIT: "commit", ABORT: "abort"}
 
 
 def state_diagram() -> str:
-    """The states and every legal transition, as a mermaid diagram."""
+    """The states and all allowed transitions, as a mermaid diagram."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY}"]
     for (state, event), target in TRANSITIONS.items():
         lines.append(f"    {state} --> {target}: {event}")
@@ -19,7 +19,7 @@ def state_diagram() -> str:
 
 
 def end_table() -> str:
-    """The answer to an EndTxn of the newest producer: a row for each request, a column for each state."""
+    """The answers to an EndTxn of the newest producer: a row for each request, a column for each state."""
     states = list(dict.fromkeys(state for state, _ in OLD_CLIENT))
     rows = [
         (f"EndTxn 0-4, {words}", *(OLD_CLIENT[state, committed] for state in states))

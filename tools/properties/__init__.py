@@ -1,1 +1,1 @@
-"""Kafka's property definitions, distilled from its jars."""
+"""Makes the table of Kafka's properties from Kafka's jars."""

@@ -1,10 +1,10 @@
-"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/.
+"""Distils Kafka's property definitions, which DumpProperties.java prints, into coordinator/properties/.
 
-The file table.json has names, types, defaults, ranges, importances and update modes: facts, no prose. The file
-documentation.json has the documentation for DescribeConfigs: Kafka's own text (NOTICE names it). Run
-`KAFKA_JARS=directory python -m tools.properties.distil`. It needs Java 17 and Kafka's jars. The table is committed, so
-only a new Kafka version needs it. ProbeValues.java, run the same way, prints what Kafka makes of odd values: the oracle
-in tests/coordinator/properties/kafka_answers.json.
+The file table.json has names, types, defaults, ranges, importances and update modes. The file documentation.json has
+Kafka's own texts for DescribeConfigs (NOTICE names them). Run `KAFKA_JARS=directory python -m tools.properties.distil`.
+It needs Java 17 and Kafka's jars. The files are committed, so this is run only for a new Kafka version.
+ProbeValues.java, run the same way, prints how Kafka reads unusual values. Tests compare with its output in
+tests/coordinator/properties/kafka_answers.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOCUMENTATION = TABLE.with_name("documentation.json")
 
 
 def dump(jars: str) -> dict[str, Any]:
-    """Run DumpProperties.java against the jars and return what it prints."""
+    """Run DumpProperties.java with the jars, and return what it prints."""
     command = ["java", "-Xmx256M", "-cp", f"{jars}/*", str(HERE / "DumpProperties.java")]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(answer.stdout)
@@ -30,7 +30,7 @@ def dump(jars: str) -> dict[str, Any]:
 
 
 def valid(validator: dict[str, Any] | None) -> str | None:
-    """The rule of a validator as one short text (coordinator/properties/lookup.py lists the forms)."""
+    """The rule of a validator as a short text (coordinator/properties/lookup.py lists the forms)."""
     if validator is None:
         return None
     kind: str = validator["class"]
@@ -55,7 +55,7 @@ def valid(validator: dict[str, Any] | None) -> str | None:
 
 
 def rows(keys: list[dict[str, Any]], modes: dict[str, str] | None = None) -> list[list[object]]:
-    """A row for each property, as coordinator/properties/lookup.py says."""
+    """The rows of properties, in the form that coordinator/properties/lookup.py reads."""
     return [
         [
             key["name"],
@@ -71,7 +71,7 @@ def rows(keys: list[dict[str, Any]], modes: dict[str, str] | None = None) -> lis
 
 
 def table(found: dict[str, Any]) -> dict[str, Any]:
-    """The whole table, by the names of its parts."""
+    """The whole table, as a dict of its named parts."""
     modes, in_files = found["updateModes"], {key["name"] for key in found["broker"]}
     dynamic_only = [key for key in found["brokerDynamicOnly"] if key["name"] not in in_files]
     return {
@@ -92,7 +92,7 @@ def table(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def render(parts: dict[str, Any]) -> str:
-    """The table as JSON, with a line for each row."""
+    """Encode the table as JSON, with a line for each row."""
     texts = []
     for name, part in parts.items():
         if isinstance(part, dict):
@@ -106,7 +106,7 @@ def render(parts: dict[str, Any]) -> str:
 
 
 def documentation(found: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Kafka's text on each property, by the kind of resource that has it and its name."""
+    """Kafka's text on each property, by the type of resource that has the property, and by name."""
     kinds = {"broker": "broker", "client-metrics": "clientMetrics", "group": "group", "topic": "topic"}
     return {kind: {key["name"]: key["documentation"] for key in found[source]} for kind, source in kinds.items()}
 

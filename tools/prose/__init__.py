@@ -1,1 +1,1 @@
-"""What a program can find in the prose of the tree: `python -m tools.prose` is part of `make lint`."""
+"""Finds faults in docs, docstrings and comments: `python -m tools.prose` is part of `make lint`."""

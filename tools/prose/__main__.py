@@ -1,11 +1,11 @@
-"""`make lint`: whether pages are at most 120 columns wide, and whether each sentence keeps the rules of `rules`.
+"""Checks, in `make lint`, that pages are at most 120 columns wide and that sentences keep the rules of `rules`.
 
 * `python -m tools.prose` checks.
 * `python -m tools.prose PATH …` prints all faults of these files, also those that are still allowed.
-* `python -m tools.prose --update` writes the remaining faults down, after sentences were rewritten. They must not grow.
+* `python -m tools.prose --update` writes `allowed.json` again, after sentences were rewritten. No number may grow.
 
-`allowed.json` has the number of faults that each file still has from before the rules. A file without a number has
-none. The numbers only fall.
+`allowed.json` has the number of faults that each file still has from the time before the rules. In other files no fault
+is allowed. The numbers may only fall.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.prose import rules, texts
 ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = Path(__file__).with_name("allowed.json")
 CACHE: Final = ROOT / ".prose_cache.json"
-"""The faults of each file, by a hash of its text and of the rules."""
+"""A file with the faults of each file, by a hash of the text and the rules."""
 COLUMNS: Final = 120
 FOLDERS: Final = (
     "assignors", "bench", "cli", "client", "coordinator", "docs", "pipeline", "postgres", "protocol", "simulation",
@@ -39,11 +39,11 @@ GENERATED: Final = (
     "bench/pipeline.md",
     "bench/results.md",
 )
-"""Their text is made by programs."""
+"""Programs write the texts of these files."""
 
 
 def files() -> Iterator[str]:
-    """The pages and modules whose prose is checked, as paths from the root."""
+    """The pages and modules that are checked, as paths from the root."""
     listed = subprocess.run(["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
     for path in listed.stdout.splitlines():
         folder = path.partition("/")[0]
@@ -53,7 +53,7 @@ def files() -> Iterator[str]:
 
 
 def too_wide(text: str) -> list[tuple[int, str]]:
-    """Number and text of the lines that are. Rows of tables and code may be wider: Markdown cannot break them."""
+    """Number and text of lines that are too wide. Code and rows of tables may be wider: Markdown cannot break them."""
     prose = re.sub(r"(?ms)^```.*?^```", lambda code: "\n" * code[0].count("\n"), text)
     lines = enumerate(prose.split("\n"), 1)
     return [(number, line) for number, line in lines if len(line) > COLUMNS and not line.startswith("|")]
@@ -66,7 +66,7 @@ def faults(path: str, text: str) -> list[str]:
 
 
 def faults_of_all(contents: Mapping[str, str]) -> dict[str, list[str]]:
-    """The faults of each file. If a file did not change, they are read from `CACHE`."""
+    """The faults of each file. For an unchanged file, the faults are read from `CACHE`."""
     try:
         before = json.loads(CACHE.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -86,7 +86,7 @@ def faults_of_all(contents: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def grown(found: Mapping[str, Sequence[str]], allowed: Mapping[str, int]) -> list[str]:
-    """The faults of files that have more of them than they may have."""
+    """The faults of each file that has more faults than allowed."""
     return [
         line
         for path, some in found.items()
@@ -96,7 +96,7 @@ def grown(found: Mapping[str, Sequence[str]], allowed: Mapping[str, int]) -> lis
 
 
 def risen(counts: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
-    """The files that have more faults than before. A new file may have those of a file that is gone: it was moved."""
+    """The files with more faults than before. A moved file may have the faults of the deleted file."""
     gone = sum(count for path, count in allowed.items() if not (ROOT / path).exists())
     new = {path: count for path, count in counts.items() if path not in allowed}
     known = [path for path, count in counts.items() if count > allowed.get(path, count)]

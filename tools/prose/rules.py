@@ -18,7 +18,7 @@ RIDDLES: Final = {
     re.compile(r"\b(that|those|who|what) (is|are) (there|here)\b", re.IGNORECASE): "name the thing",
     re.compile(r"\bas it is so\b|\bso that it is so\b", re.IGNORECASE): "say what holds",
 }
-"""A turn of phrase, and what to write instead."""
+"""Phrases that are not allowed, and what to write instead."""
 
 
 def faults(sentence: Sentence) -> Iterator[str]:

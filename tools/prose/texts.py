@@ -1,6 +1,6 @@
-"""The prose of a file, cut into sentences: paragraphs and list items of Markdown, docstrings and comments of Python.
+"""Cuts the texts of a file into sentences: paragraphs and list items of Markdown, docstrings and comments of Python.
 
-Code is left out: fenced blocks, tables, headings, and the targets of links. A span of code counts as one word.
+Fenced blocks, tables, headings and the targets of links are left out. A span of code counts as one word.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _END: Final = re.compile(r"(?<=[.!?])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9`_])|\n\s*\
 _ABBREVIATIONS: Final = re.compile(r"\b(e\.g|i\.e|etc|vs|approx)\.")
 _DIRECTIVES: Final = ("noqa", "type:", "fmt:", "pragma:", "mypy:", "ruff:", "!")
 CODE_WORD: Final = "CODE"
-"""Stands for a span of code."""
+"""The word that stands for a span of code."""
 
 
 class Sentence(NamedTuple):
-    """One sentence, with the number of the line on which its paragraph begins."""
+    """A sentence, with the number of the line on which its paragraph begins."""
 
     line: int
     text: str
 
     @property
     def words(self) -> int:
-        """How many words it has; a span of code is one."""
+        """The number of words; a span of code counts as one."""
         return len([word for word in self.text.split() if any(letter.isalnum() for letter in word)])
 
 
