@@ -149,8 +149,7 @@ class Api:
         return None if row is None or version >= row[1] else _converters(row[2]).lower_response
 
     def request_decoder(self, version: int) -> Decode:
-        """The generated decoder of requests, for callers that keep it. For wrong bytes it raises one of
-        `wire.REFUSALS`.
+        """The generated decoder of requests, for callers that keep it. It raises `wire.REFUSALS` for wrong bytes.
 
         The decoder's fourth argument is the limit of elements in all arrays. It raises TooMany when the message has
         more.

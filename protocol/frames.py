@@ -51,9 +51,7 @@ class UnknownApiKey(UnknownRequest):
 
 
 class UnknownApiVersion(UnknownRequest):
-    """The API does not have this version. A server answers such an ApiVersions in version 0: UNSUPPORTED_VERSION
-    (35).
-    """
+    """The API does not have this version. The answer to such an ApiVersions is UNSUPPORTED_VERSION in version 0."""
 
 
 # The header version of every (API, version): key << 16 | version -> 1 or 2. A negative key or version gives a negative
@@ -191,7 +189,7 @@ class FrameSplitter:
 
     def __init__(self, limit: int = 104_857_600) -> None:
         self.limit = limit
-        # the buffer grows in place, and passes its bytes on without a copy: a large frame is in memory only once
+        # the buffer grows in place and passes bytes on without a copy, so a large frame is in memory once
         self._held: io.BytesIO | None = None
         self._have = 0
         self._need = 0
@@ -203,7 +201,7 @@ class FrameSplitter:
 
     @property
     def awaited(self) -> int:
-        """The size of the frame that is not whole yet, with the size's 4 bytes; 0 while the size is unknown."""
+        """The size of the frame that is not whole yet, with 4 bytes for the size; 0 while it is unknown."""
         return self._need if self._have >= 4 else 0
 
     def clear(self) -> None:

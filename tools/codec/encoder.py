@@ -1,8 +1,8 @@
 """Writes the code of encoders. An encoder writes one message in one version.
 
-An encoder takes the message and returns bytes. For a message with record batches it returns a list of parts, so that
-large parts are sent without a copy. For a large answer with arrays it does the same. Neighbouring values of fixed size
-become one pack.
+An encoder takes the message and returns bytes. For a message with record batches it returns a list of parts: large
+parts are sent without a copy. For a large answer with arrays it does the same. Neighbouring values of fixed size become
+one pack.
 """
 
 from __future__ import annotations

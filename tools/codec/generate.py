@@ -75,7 +75,7 @@ def api_table(by_module: dict[str, list[Message]]) -> str:
         HEADER,
         '"""Every API of the codec: key, name, module, first and last version, first flexible version or -1.',
         "",
-        'Reading this table imports no module of an API.',
+        "Reading this table imports no module of an API.",
         '"""',
         "",
         "from __future__ import annotations",
@@ -101,7 +101,7 @@ def records_table(by_module: dict[str, list[Message]]) -> str:
     """The text of the tables of record types: type -> (base name, module, first and last version of the value)."""
     lines = [
         HEADER,
-        '"""The record types of Kafka\'s internal logs: type -> (name, module, first and last version of the value)."""',
+        '"""The record types of Kafka\'s internal logs: type -> (name, module, first and last value version)."""',
     ]
     lines += ["", "from __future__ import annotations", "", "Row = tuple[str, str, int, int]"]
     for source in PACKAGES:
