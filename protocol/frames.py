@@ -201,7 +201,7 @@ class FrameSplitter:
 
     @property
     def awaited(self) -> int:
-        """The size of the frame that is not whole yet, with 4 bytes for the size; 0 while it is unknown."""
+        """The size of the incomplete frame, with 4 bytes for the size itself; 0 while it is unknown."""
         return self._need if self._have >= 4 else 0
 
     def clear(self) -> None:
