@@ -1,4 +1,4 @@
-"""A client in virtual time: a script that continues from answer to answer."""
+"""A client in virtual time. Its script continues after each answer."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from muster.coordinator.state_machine.interface import Client
 
 Script = Generator[Any, Any, None]
-"""The script of a client. It yields a request and is sent the response (None: lost). Or it yields ms to sleep, or None
-to wait until another script replaces it (`Actor.again`).
+"""The script of a client. It yields a request, and gets the response (None: the response was lost). Or it yields ms to
+sleep, or None to wait until another script replaces it (`Actor.again`).
 """
 
 
 class Actor:
-    """One client process: a script, and how slow its connection is.
+    """A client process, with its script and the latency of its connection.
 
-    `turn` counts how often the script has continued. An answer or a timer for an earlier turn is too late. The world is
-    a `World`, or anything that has its `later`, `send`, `ms` and `events`.
+    `turn` counts how often the script has continued. An answer or a timer for an earlier turn is ignored. The world is
+    a `World`, or any object with the members `later`, `send`, `ms` and `events` of a `World`.
     """
 
     two_step = skip = True
-    """Whether its version of JoinGroup asks for a member id first, and lets the leader skip the assignment."""
+    """Whether the client's version of JoinGroup first asks for a member id, and lets the leader skip the assignment."""
 
     versions: Mapping[str, int] = MappingProxyType({})
-    """The versions of its requests, by API, if it is an older client. The world decides all other versions."""
+    """The versions of the client's requests, by API, if it is an older client. The world decides all other versions."""
 
     def __init__(self, world: Any, name: str, host: str = "/10.0.0.1") -> None:
         self.world = world
@@ -44,17 +44,17 @@ class Actor:
         self.resume(None)
 
     def kill(self) -> None:
-        """End the process; answers that arrive later are ignored."""
+        """End the process. Answers that arrive later are ignored."""
         self.script = None
         self.turn += 1
 
     def again(self, script: Script) -> None:
-        """Leave the present script, and begin another one."""
+        """End the present script, and start another one."""
         self.kill()
         self.start(script)
 
     def resume(self, value: object) -> None:
-        """Continue with an answer, or after a sleep."""
+        """Continue the script with an answer, or after a sleep."""
         script = self.script
         if script is None:
             return
@@ -74,8 +74,9 @@ class Actor:
             self.world.send(self, what)
 
     def take(self, turn: int, response: object) -> None:
-        """Continue with the response for that turn, as soon as the process runs. A response for an earlier turn is
-        ignored.
+        """Continue with the response for `turn`, as soon as the process runs.
+
+        A response for an earlier turn is ignored.
         """
         if turn == self.turn:
             if self.paused_until_ms > self.world.ms:

@@ -1,8 +1,9 @@
-"""The scripted consumer: a member of a classic group, or a client that wants to be one.
+"""The scripted consumer: a member of a classic group, or a client that tries to become a member.
 
-It joins in two steps, the leader assigns, all sync, and then it works until the group rebalances. A subclass says what
-it offers, what it does while it works, and how it misbehaves. Its requests and their answers are messages in the newest
-shape. The world takes them to a core, to shards or to a whole server, as messages or as bytes.
+It joins in two steps, the leader assigns, all members sync, and then it works until the group rebalances. A subclass
+decides what the consumer offers, what it does while it works, and which faults it has. Its requests and their answers
+are messages in the newest version. The world takes them to a core, to shards or to a whole server, as messages or as
+bytes.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from muster.simulation.actor import Actor, Script
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 Step = Generator[Any, Any, bool]
-"""A part of a script; False when the consumer is to join again."""
+"""A part of a script. Its result is False if the consumer is to join again."""
 Joining = Generator[Any, Any, JoinGroupResponse | None]
-"""A part of a script: the answer that let it in, None when there is no hope."""
+"""A part of a script. Its result is the response that admitted the consumer, or None if the consumer gives up."""
 
 NO_ID: Final = bytes(16)
 OVER: Final = (
@@ -41,16 +42,17 @@ OVER: Final = (
 
 
 class Consumer(Actor):
-    """One process. `instance` makes it a static member.
+    """A consumer process. `instance` makes it a static member.
 
-    `names_instance`: the instance id in its heartbeats and commits (aiokafka has it only in JoinGroup and SyncGroup).
+    `names_instance`: the instance id in its heartbeats and commits. aiokafka has the instance id only in JoinGroup and
+    SyncGroup.
     """
 
     protocol_type = "consumer"
     retry_ms = 100
-    """How long it waits after an error before it sends the request again."""
+    """The pause after an error before the consumer repeats its request."""
     asks_again = True
-    """Whether it sends a JoinGroup that was not answered again; else it gives up."""
+    """Whether the consumer repeats a JoinGroup that was not answered. Otherwise it gives up."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Consumer(Actor):
         rebalance_ms: int,
         host: str = "/10.0.0.1",
     ) -> None:
-        """`host`: as the coordinator sees it."""
+        """`host`: the host of the client, as the coordinator sees it."""
         super().__init__(world, name, host)
         self.group_id = group_id
         self.instance = self.names_instance = instance
@@ -72,34 +74,37 @@ class Consumer(Actor):
         self.member_id = self.leader_id = ""
         self.generation = -1
         self.joins = 0
-        """How many JoinGroups it has sent."""
+        """The number of JoinGroups that the consumer has sent."""
         self.reason: str | None = None
-        """The reason of its JoinGroup."""
+        """The reason in its next JoinGroup."""
         self.assigned: bytes | None = None
-        """Its assignment, until it joins again."""
+        """Its assignment. It is None from when the consumer joins again until the next assignment."""
 
     # ---- the differences between consumers
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """The strategies it offers, each with its metadata."""
+        """The strategies that the consumer offers, each with its metadata."""
         raise NotImplementedError
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """As the leader: the assignment of each member."""
+        """The assignment of each member, which this consumer makes as the leader."""
         raise NotImplementedError
 
     def work(self) -> Step:
-        """Work as a member until the group rebalances (False) or the member has left (True)."""
+        """Work as a member.
+
+        The result is False when the group rebalances, and True when the consumer has left the group.
+        """
         raise NotImplementedError
 
     def told_id(self) -> Script:
-        """The member got a member id, and has to join again with it."""
+        """Called when the consumer has got a member id, before it joins again with this id."""
         yield from ()
 
     # ---- the script
 
     def live(self) -> Script:
-        """Join, sync and work, again and again."""
+        """Join, sync and work, again and again, until the consumer gives up or leaves."""
         while True:
             self.assigned = None
             joined = yield from self.join()
@@ -134,7 +139,10 @@ class Consumer(Actor):
                 yield self.retry_ms
 
     def sync(self, joined: JoinGroupResponse) -> Step:
-        """Send SyncGroup, as the leader with all assignments. Returns whether its own assignment has arrived."""
+        """Send SyncGroup. The leader's SyncGroup has all assignments.
+
+        Returns whether the consumer's own assignment has come.
+        """
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self.assign(joined) if leads else {}
         response = yield self.sync_request(joined.protocol_type, joined.protocol_name, shares)
@@ -149,7 +157,10 @@ class Consumer(Actor):
         return False
 
     def heed(self, error: int) -> None:
-        """A request of a member got this error. UNKNOWN_MEMBER_ID: it forgets its id. FENCED_INSTANCE_ID: it ends."""
+        """React to an error of a member's request.
+
+        UNKNOWN_MEMBER_ID makes the consumer forget its member id. FENCED_INSTANCE_ID ends the consumer.
+        """
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
             self.forget()
         elif error == ErrorCode.FENCED_INSTANCE_ID:
@@ -161,7 +172,7 @@ class Consumer(Actor):
     # ---- its requests
 
     def join_request(self) -> JoinGroupRequest:
-        """The JoinGroup, also of a member that joins again."""
+        """The next JoinGroup, as a new member or as a member that joins again."""
         return JoinGroupRequest(
             self.group_id, self.session_ms, self.rebalance_ms, self.member_id, self.instance, self.protocol_type,
             self.offers(), self.reason,
@@ -182,12 +193,12 @@ class Consumer(Actor):
 
 
 def leave_of(group_id: str, member_id: str, instance: str | None, reason: str) -> LeaveGroupRequest:
-    """A member leaves, or (by its instance alone) is removed by an administrator."""
+    """A LeaveGroup: a member leaves, or an administrator removes a member by its instance id alone."""
     return LeaveGroupRequest(group_id, "", [MemberIdentity(member_id, instance, reason)])
 
 
 def rows_of(offsets: Offsets, leader_epoch: int = -1, metadata: str = "") -> list[OffsetCommitRequestTopic]:
-    """What a commit says of these offsets."""
+    """The rows of an OffsetCommit with these offsets."""
     return [
         OffsetCommitRequestTopic(
             topic, NO_ID, [OffsetCommitRequestPartition(one, at, leader_epoch, metadata) for one, at in rows.items()]
@@ -197,7 +208,7 @@ def rows_of(offsets: Offsets, leader_epoch: int = -1, metadata: str = "") -> lis
 
 
 def fetch_of(group_id: str, partitions: Mapping[str, Any] | None) -> OffsetFetchRequest:
-    """Ask for the committed offsets of these partitions by topic, or (None) of all."""
+    """An OffsetFetch for the committed offsets of these partitions, by topic. None means all partitions."""
     wanted = None
     if partitions is not None:
         wanted = [OffsetFetchRequestTopics(topic, NO_ID, list(rows)) for topic, rows in partitions.items()]

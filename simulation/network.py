@@ -17,14 +17,14 @@ from muster.virtual.wires import Wire
 from muster.virtual.world import World
 
 OLDER: Final[Mapping[str, int]] = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
-"""Versions that name topics by name."""
+"""The newest versions of these requests that still name topics by their names."""
 PATIENCE_MS: Final = 30_000
-"""The patience of clients for requests that need not wait for other members."""
+"""How long clients wait for the answers of requests that do not wait for other members."""
 AGAIN_MS: Final = 200
 
 
 class Asked(NamedTuple):
-    """A request that waits for its answer; `turn` is the turn of its actor when it was sent."""
+    """A request that waits for its answer. `turn` is the turn of its actor when the request was sent."""
 
     request: Message
     turn: int
@@ -35,13 +35,13 @@ class Asked(NamedTuple):
 
 
 class Watcher(Owner, Protocol):
-    """What sees all requests and answers."""
+    """An observer of all requests and answers."""
 
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
         """An answer has arrived."""
 
     def unanswered(self, request: Message) -> None:
-        """No answer has arrived, though the connection and the process were up all the time."""
+        """The client got no answer, though the connection and the process were up all the time."""
 
 
 class Network:
@@ -56,8 +56,9 @@ class Network:
         patience_ms: int,
         port: Callable[[Message], int] = lambda _: PORT,
     ) -> None:
-        """`patience_ms`: how long a client waits for requests that may have to wait for other members. `port`: the port
-        of the broker for a request.
+        """`patience_ms`: how long a client waits if the request may have to wait for other members.
+
+        `port`: gives the port of the broker for a request.
         """
         self.world = world
         self.process = process
@@ -67,20 +68,20 @@ class Network:
         self.connections: dict[Actor, Connection] = {}
 
     def send(self, actor: Actor, request: Message) -> None:
-        """Send a request. The actor continues with the answer, or with None when no answer will arrive."""
+        """Send a request. The actor continues with the answer, or with None if no answer will arrive."""
         connection = self.connections.get(actor)
         if connection is None:
             connection = self.connections[actor] = Connection(self, actor)
         connection.ask(request)
 
     def lose_one(self) -> None:
-        """Drop some connection."""
+        """Drop one of the connections, chosen at random."""
         if self.connections:
             list(self.connections.values())[int(self.world.random() * len(self.connections))].lose()
 
 
 class Connection:
-    """One actor's connection, which is opened anew after it was closed."""
+    """The connection of one actor. It is opened again after it was closed."""
 
     def __init__(self, network: Network, actor: Actor) -> None:
         self.network = network
@@ -94,7 +95,7 @@ class Connection:
     def ask(self, request: Message) -> None:
         world, actor = self.world, self.actor
         if self.asked is not None:
-            self.hang_up()  # the script was replaced, and no longer waits for the last answer
+            self.hang_up()  # the actor has another script, and no longer waits for the last answer
         port = self.network.port(request)
         if self.wire is not None and self.wire.port != port:
             self.hang_up()
@@ -120,7 +121,7 @@ class Connection:
             wire.cut()
 
     def lose(self) -> None:
-        """The network drops the connection: the actor learns it, if it waits for something."""
+        """Drop the connection, as a network does. The actor is informed if it waits for an answer."""
         asked = self.asked
         self.hang_up()
         if asked is not None:
@@ -163,7 +164,7 @@ class Connection:
         self.actor.take(asked.turn, response)
 
     def hung_up(self, wire: Wire) -> None:
-        """The server has closed the connection, or is no more."""
+        """The server has closed the connection, or has ended."""
         if wire is self.wire:
             asked, self.asked, self.wire = self.asked, None, None
             if asked is not None:

@@ -1,6 +1,7 @@
 """One server process in virtual time: from its start, on the disk of the process before, to its end.
 
-It is `coordinator.server.Server` on a `VirtualMachine`, whose disk may fail. All else is what `muster serve` runs.
+The process is a `coordinator.server.Server` on a `VirtualMachine`, whose disk may fail. All other code is what `muster
+serve` runs.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ JOB_MS: Final = 12
 
 
 class Owner(Protocol):
-    """The owner of a process, which is informed about its start, its end and its faults."""
+    """The owner of a process. The process informs its owner about its start, its end and its faults."""
 
     def started(self) -> None:
-        """The process listens."""
+        """The process has started, and listens."""
 
     def start_failed(self, error: BaseException) -> None:
         """The process ended before it listened."""
@@ -38,11 +39,11 @@ class Owner(Protocol):
         """The process has ended."""
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """A fault of the server."""
+        """Report a fault of the server."""
 
 
 class Process(VirtualProcess):
-    """See the module. `up`: it listens."""
+    """A server process. `up`: whether it listens."""
 
     max_iterations = 5_000
     retry_ms = JOB_MS
@@ -63,8 +64,10 @@ class Process(VirtualProcess):
         listen: str | None = f"127.0.0.1:{PORT}",
         users: Sequence[str] = (),
     ) -> None:
-        """`slow_disk`: how long a job waits at most, in units of JOB_MS. `syncs_all`: one sync serves all files.
-        `topics`, `users`: the values of `--topic` and `--user`. `listen` None: the properties have the listeners.
+        """`slow_disk`: how long a job waits at most, in units of JOB_MS.
+
+        `syncs_all`: whether one sync serves all files. `topics`, `users`: the values of `--topic` and `--user`.
+        `listen`: the address to listen on; None: the properties have the listeners.
         """
         super().__init__(VirtualLoop(world))
         self.storage, self.slow_disk, self.syncs_all = storage, slow_disk, syncs_all
@@ -87,7 +90,10 @@ class Process(VirtualProcess):
     # ---- events
 
     def suspend(self, for_ms: int) -> None:
-        """See `VirtualProcess`; has no effect before it listens, or while it stops."""
+        """Suspend the process (see `VirtualProcess`).
+
+        The call has no effect before the process listens, or while it stops.
+        """
         if self.up and not self.stopping:
             super().suspend(for_ms)
 
@@ -153,7 +159,7 @@ class Process(VirtualProcess):
         self._owner.ended(was_clean=True)
 
     def kill(self) -> None:
-        """SIGKILL, or a power cut."""
+        """Kill the process, by SIGKILL or a power cut."""
         self.storage.dead = True
         self.died()
 
@@ -184,7 +190,8 @@ class LargeWork(Worker):
         def begin(_: None) -> None:
             if process.is_suspended:
                 process.does(lambda: done(*outcome(work)))
-            elif process.alive:  # not within an iteration of the loop, whose length is watched
+            # the work does not run within an iteration of the loop, because the length of an iteration is watched
+            elif process.alive:
                 try:
                     done_with = outcome(work)
                 except Died:
@@ -195,17 +202,17 @@ class LargeWork(Worker):
         world.later(1 + int(world.random() * JOB_MS), begin)
 
     def close(self) -> None:
-        """Nothing of it goes on by itself."""
+        """Do nothing: no work continues by itself."""
 
 
 class WholeDisk:
-    """Syncs the whole disk at once."""
+    """A disk that is synced as a whole."""
 
     def __init__(self, storage: FaultyStorage) -> None:
         self.sync = storage.sync_all
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no file to close."""
 
 
 class ServerMachine(VirtualMachine):

@@ -1,7 +1,7 @@
-"""The scripted transactional producer: it writes records and offsets in transactions, and sends lost requests again.
+"""The scripted transactional producer. It writes records and offsets in transactions, and repeats lost requests.
 
-Its requests and their answers are messages as a client of its transaction version sends them. A `Book` notes what it
-attempts and what was acknowledged. The world passes the requests to a core or to a whole server.
+Its requests and their answers are messages as a client of its transaction version sends them. A `Book` notes what the
+producer attempts and what was acknowledged. The world passes the requests to a core or to a whole server.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from muster.protocol.messages.txn_offset_commit import (
 from muster.simulation.actor import Actor, Script
 
 Step = Generator[Any, Any, int]
-"""A part of a script. Its result is an error code: 0 for success, LOST when nothing is known."""
+"""A part of a script. Its result is an error code: 0 for success, LOST if the outcome is not known."""
 
 LOST: Final = -100
 TRANSACTION: Final = 1
-"""FindCoordinator's key type."""
+"""The key type of FindCoordinator for a transactional id."""
 VERSIONS: Final[Mapping[int, Mapping[str, int]]] = {
     1: {
         "Produce": 9, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "TxnOffsetCommit": 3, "EndTxn": 4,
@@ -38,7 +38,7 @@ VERSIONS: Final[Mapping[int, Mapping[str, int]]] = {
     },
     2: {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5, "InitProducerId": 5, "FindCoordinator": 3},
 }  # fmt: skip
-"""By the transaction version of the client: the versions of its requests."""
+"""The versions of a client's requests, by the client's transaction version."""
 
 LATER: Final = frozenset(
     {
@@ -53,7 +53,7 @@ LATER: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors after which the request is sent again."""
+"""Errors after which the producer repeats its request."""
 ABORT: Final = frozenset(
     {
         ErrorCode.TRANSACTION_ABORTABLE,
@@ -71,7 +71,9 @@ OVER: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Another producer has the id, or the coordinator has ended the transaction: this producer must begin anew."""
+"""Errors after which the producer must begin anew: another producer has the id, or the coordinator has ended the
+transaction.
+"""
 
 
 class Book(Protocol):
@@ -81,29 +83,29 @@ class Book(Protocol):
         """The producer has got its producer id and epoch."""
 
     def begins(self, producer: TransactionalProducer) -> Any:
-        """It begins a transaction, which is returned."""
+        """The producer begins a transaction. Returns the transaction."""
 
     def writes(self, transaction: Any, partition: int, count: int) -> Sequence[bytes]:
-        """It is about to write so many records there; returns their values."""
+        """The producer is about to write `count` records into a partition. Returns the values of these records."""
 
     def commits_offset(self, transaction: Any) -> int:
-        """It is about to commit an offset of its group; returns the offset."""
+        """The producer is about to commit an offset of its group. Returns the offset."""
 
     def ends(self, transaction: Any, *, is_committed: bool) -> None:
-        """It is about to send the EndTxn."""
+        """The producer is about to send the EndTxn."""
 
     def ended(self, transaction: Any, *, is_committed: bool) -> None:
-        """The end was acknowledged."""
+        """The end of the transaction was acknowledged."""
 
     def succeeded(self, producer: TransactionalProducer) -> None:
-        """A request that needs the ownership of the id was answered without an error."""
+        """A request that only the owner of the transactional id may send was answered without an error."""
 
 
 class TransactionalProducer(Actor):
-    """One process with a transactional id. `version`: the transaction version that it knows."""
+    """A process with a transactional id. `version`: the transaction version that it knows."""
 
     patience = 6
-    """How often it sends a lost request of a transaction again before it aborts."""
+    """The number of tries for a request of a transaction, if answers are lost, before the producer aborts."""
     retry_ms = 40
 
     def __init__(
@@ -130,7 +132,7 @@ class TransactionalProducer(Actor):
         self.group_id = group_id
         self.producer_id = self.epoch = -1
         self.asked_ms = 0
-        """When it sent its last request."""
+        """When the producer sent its last request."""
         self._sequences: dict[int, int] = {}
 
     # ---- the differences between producers
@@ -141,7 +143,7 @@ class TransactionalProducer(Actor):
     # ---- the script
 
     def live(self) -> Script:
-        """Begin, then run transactions until the producer is fenced; again and again."""
+        """Begin, and run transactions until the producer is fenced. Then begin again."""
         while True:
             self.producer_id = self.epoch = -1
             error = yield from self.init()
@@ -151,7 +153,7 @@ class TransactionalProducer(Actor):
             yield self.retry_ms
 
     def init(self) -> Step:
-        """Take the transactional id over, or (with a producer id) raise the own epoch."""
+        """Take the transactional id over. With a producer id, raise the producer's own epoch."""
         while True:
             request = InitProducerIdRequest(self.transactional_id, self.timeout_ms, self.producer_id, self.epoch)
             response = yield from self.ask(request)
@@ -173,7 +175,10 @@ class TransactionalProducer(Actor):
         self.book.owns(self)
 
     def transaction(self) -> Step:
-        """Run one transaction: records, perhaps offsets, and its end. 0: another can follow."""
+        """Run one transaction: records, perhaps offsets, and its end.
+
+        The result 0 means that another transaction can follow.
+        """
         random = self.world.random
         transaction = self.book.begins(self)
         added: set[int] = set()
@@ -197,14 +202,14 @@ class TransactionalProducer(Actor):
         return (yield from self.end(transaction, is_committed=is_committed, is_sure=not error))
 
     def add_partition(self, partition: int) -> Step:
-        """AddPartitionsToTxn, as clients before version 2 send it."""
+        """Send AddPartitionsToTxn, as clients before version 2 do."""
         topics = [AddPartitionsToTxnTopic(self.topic, [partition])]
         request = AddPartitionsToTxnRequest((), self.transactional_id, self.producer_id, self.epoch, topics)
         return (yield from self.insist(request, lambda answer: _only(_only(
             answer.results_by_topic_v3_and_below).results_by_partition).partition_error_code))  # fmt: skip
 
     def produce(self, transaction: Any, partition: int) -> Step:
-        """A batch of a few records, sent again until it is answered."""
+        """Send a batch of a few records, and repeat it until it is answered."""
         count, sequence = 1 + int(self.world.random() * 3), self._sequences.get(partition, 0)
         pairs = [(None, value) for value in self.book.writes(transaction, partition, count)]
         data = batches.build(
@@ -218,7 +223,10 @@ class TransactionalProducer(Actor):
             answer.responses).partition_responses).error_code))  # fmt: skip
 
     def commit_offset(self, transaction: Any) -> Step:
-        """The offset of partition 0 of its group; before version 2 the group is added first."""
+        """Commit the offset of partition 0 of the group.
+
+        Before version 2 the group is added to the transaction first.
+        """
         if self.version < 2:
             added = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, self.group_id)
             error = yield from self.insist(added, lambda answer: answer.error_code)
@@ -232,7 +240,10 @@ class TransactionalProducer(Actor):
         return (yield from self.insist(request, lambda answer: _only(_only(answer.topics).partitions).error_code))
 
     def end(self, transaction: Any, *, is_committed: bool, is_sure: bool) -> Step:
-        """EndTxn, until it is answered; `is_sure`: every batch was answered, so the next sequence number is known."""
+        """Send EndTxn until it is answered.
+
+        `is_sure`: whether every batch was answered, so that the next sequence number is known.
+        """
         self.book.ends(transaction, is_committed=is_committed)
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, is_committed)
         while True:
@@ -252,14 +263,14 @@ class TransactionalProducer(Actor):
             return (yield from self.init())
         return 0
 
-    # ---- asking
+    # ---- requests
 
     def ask(self, request: Message) -> Generator[Any, Any, Any]:
         self.asked_ms = self.world.ms
         return (yield request)
 
     def insist(self, request: Message, error_of: Any) -> Step:
-        """Repeat a request until its answer is clear, `patience` times at most."""
+        """Repeat a request until its answer is clear, at most `patience` times."""
         for _ in range(self.patience):
             response = yield from self.ask(request)
             error = LOST if response is None else error_of(response)

@@ -1,8 +1,9 @@
-"""A storage in memory whose process dies before, in or after any operation, or whose disk fails. One integer decides.
+"""A storage in memory whose process dies before, in or after any operation, or whose disk fails.
 
-A killed process leaves all that it wrote. A power cut leaves what was synced. Of the later writes to a file it leaves
-the first few; the last of them may be torn. Of the later changes of names in a directory it leaves any, in any order.
-Data that a failed sync should have written is lost, although it can still be read. The system takes it for clean.
+One integer decides when. A killed process leaves all that it wrote. A power cut leaves what was synced. Of the writes
+to a file after the last sync, it leaves some of the first ones. The last of these may be torn. Of the changes of names
+in a directory after the last sync, it leaves any, in any order. Data that a failed sync should have written is lost. It
+can still be read, because the operating system counts it as written.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ Names = dict[str, "Contents | Directory"]
 
 
 class Died(BaseException):
-    """The process was killed here; not an Exception, so that nothing in the log can survive it by catching."""
+    """The process was killed here. It is not an Exception, so that nothing in the log can survive it by catching it."""
 
 
 class Contents:
-    """The bytes of one file, whatever its names: those on the disk, and the writes since the last sync."""
+    """The bytes of one file, whatever its names are: those on the disk, and the writes since the last sync."""
 
     def __init__(self, held: bytearray, synced: bytes = b"") -> None:
         self.held = held
         self.synced = bytearray(synced)
         self.unsynced: list[tuple[int, bytes | None]] = []
-        """Position and bytes of each write, size and None of each truncation."""
+        """The writes and truncations since the last sync. A write has position and bytes; a truncation has size and
+        None.
+        """
 
     def sync(self) -> None:
         for position, data in self.unsynced:
@@ -55,7 +58,7 @@ class Contents:
 
 
 class Directory:
-    """The names in one directory: those on the disk, and the changes since the last sync."""
+    """The names in one directory: the names on the disk, and the changes since the last sync."""
 
     def __init__(self, synced: Names | None = None) -> None:
         self.synced: Names = synced or {}
@@ -75,7 +78,7 @@ class Directory:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The directory of a path, and its name there."""
+    """The directory of a path, and the name in this directory."""
     directory, _, name = path.rpartition("/")
     return directory, name
 
@@ -128,7 +131,7 @@ class FaultyFile(MemoryFile):
         try:
             contents = self._storage.contents(self._bytes())
         except FileNotFoundError:
-            return  # it was removed meanwhile, as in `DiskFile.sync`
+            return  # the file was removed meanwhile, as in `DiskFile.sync`
         if isinstance(fault, OSError):
             self._storage.sync_failed(split(self._path)[0])
             contents.unsynced = []
@@ -137,7 +140,10 @@ class FaultyFile(MemoryFile):
 
 
 class FaultyStorage(MemoryStorage):
-    """Dies at its `dies_at`-th change; `fails_at`: from which on so many changes fail with ENOSPC or EIO, in turns."""
+    """A storage that dies at its `dies_at`-th change.
+
+    `fails_at`: the numbers of the changes that fail, with ENOSPC and EIO in turns.
+    """
 
     def __init__(
         self,
@@ -147,7 +153,7 @@ class FaultyStorage(MemoryStorage):
         fails_at: Sequence[int] = (),
         on: MemoryStorage | None = None,
     ) -> None:
-        """`on`: the present content of the disk."""
+        """`on`: a storage with the present content of the disk."""
         super().__init__()
         self.draw = random.Random(seed)
         self.left = dies_at
@@ -156,9 +162,9 @@ class FaultyStorage(MemoryStorage):
         self.dead = False
         self.syncs_failed = 0
         self.distrusted: set[str] = set()
-        """Directories with a file whose sync failed: their content on the disk is not known."""
+        """The directories that have a file whose sync failed: the content of this file on the disk is not known."""
         self._nodes: dict[str, Directory] = {"": Directory()}
-        """The directories, by their present paths."""
+        """The directories by their present paths."""
         self._contents: dict[int, Contents] = {}
         if on is not None:
             self._find(on)
@@ -177,7 +183,7 @@ class FaultyStorage(MemoryStorage):
     # -- faults
 
     def step(self) -> BaseException | None:
-        """Count one change more, and return its fault."""
+        """Count one more change, and return the fault of this change."""
         if self.dead:
             raise Died
         self.steps += 1
@@ -214,7 +220,7 @@ class FaultyStorage(MemoryStorage):
         return found
 
     def _change(self, path: str, change: Callable[[Names, str], object]) -> None:
-        """A name in a directory is another now; on the disk once that directory is synced, or by chance."""
+        """Change a name in a directory. The disk has the change once the directory is synced, or by chance."""
         name = split(path)[1]
         self.directory_of(path).changes.append(lambda names: change(names, name))
 
@@ -242,7 +248,7 @@ class FaultyStorage(MemoryStorage):
         self.raise_if(self.step())
         super().make_directory(path)
         made = self._nodes[path] = Directory()
-        # if what freed the name has not reached the disk, the new directory has not either
+        # if the disk does not have the change that freed the name, it does not have the new directory either
         self._change(path, lambda names, name: names.setdefault(name, made))
 
     def rename(self, old: str, new: str) -> None:

@@ -1,5 +1,6 @@
-"""The machine of a process in virtual time: its event loop, clock, listeners, and threads. A job of a thread runs
-between two other events.
+"""The machine of a process in virtual time: its event loop, clock, listeners, and threads.
+
+A thread's job runs between two other events.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from muster.coordinator.system.clock import Clock
 from muster.virtual.world import VirtualClock, World
 
 PORT: Final = 9_092
-"""The default port of a process, and the first one of listeners that may have any."""
+"""The default port of a process. It is also the first port that is tried for a listener with port 0."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs what is ready, with the world's time; it knows no descriptor and never waits."""
+    """An event loop that runs what is ready, at the world's time. It has no file descriptors and never waits."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def iterate(self) -> bool:
-        """Iterate once; returns whether there was anything to do."""
+        """Iterate once. Returns whether a callback was ready."""
         if not self._ready:  # type: ignore[attr-defined]  # BaseEventLoop's own
             return False
         self.call_soon(self.stop)
@@ -50,10 +51,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualProcess:
-    """A process that consists of an event loop. `alive`: it runs."""
+    """A process that consists of an event loop. `alive`: whether it runs."""
 
     max_iterations: int
-    """An event loop that still has work after so many iterations never becomes idle."""
+    """If the event loop still has work after this number of iterations, it counts as an endless loop."""
     retry_ms: int
     """While the process is suspended, the jobs of its threads are delayed by this time."""
 
@@ -62,13 +63,16 @@ class VirtualProcess:
         self.alive = True
         self.loop = loop
         self.wires: list[Any] = []
-        """Its connections: `wires.Wire`."""
+        """The process's connections (`wires.Wire`)."""
         self.listeners: dict[int, VirtualListener] = {}
-        """Those that are open, by port."""
+        """The open listeners, by port."""
         self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
 
     def does(self, what: Callable[..., object], *arguments: Any) -> None:
-        """Do something to the process, with all its effects at once; later, while it is suspended."""
+        """Call a function in the process, and run all callbacks that follow.
+
+        While the process is suspended, the call is delayed.
+        """
         if self._held is not None:
             self._held.append((what, arguments))
         elif self.alive:
@@ -82,7 +86,10 @@ class VirtualProcess:
         return self._held is not None
 
     def suspend(self, for_ms: int) -> None:
-        """Suspend it, as SIGSTOP or a sleeping laptop does: arriving data waits in the sockets, and timers are late."""
+        """Suspend the process, as SIGSTOP or a sleeping laptop does.
+
+        Arriving data waits in the sockets, and timers are late.
+        """
         if self._held is None and self.alive:
             self._held = []
             self.world.later(for_ms, self._resume)
@@ -93,9 +100,9 @@ class VirtualProcess:
             self.does(what, *arguments)
 
     def run(self) -> None:
-        """Iterate the event loop until nothing is left to do now."""
+        """Iterate the event loop until no callback is ready."""
         if self.loop.is_running():
-            return  # called from inside: the outer call continues
+            return  # the call comes from inside of the loop, and the outer call continues
         for _ in range(self.max_iterations):
             if not self.alive or not self.loop.iterate():
                 break
@@ -104,27 +111,27 @@ class VirtualProcess:
         self.settled()
 
     def check(self) -> None:
-        """Raises what ends a process that must not continue."""
+        """Raise the exception that ends the process, if it must not continue."""
 
     def hangs(self) -> None:
-        """The event loop never becomes idle."""
+        """Called if the event loop never becomes idle."""
         raise NotImplementedError
 
     def settled(self) -> None:
-        """Nothing is left to do now."""
+        """Called when no callback is ready any more."""
         raise NotImplementedError
 
     def job_delay_ms(self) -> int:
-        """How long a job waits for a thread."""
+        """The time that a job waits for a thread."""
         return 0
 
     def run_job(self, job: Callable[[], object]) -> None:
-        """Run a job of a thread."""
+        """Run a job in a thread."""
         job()
 
 
 class ProcessClock(VirtualClock):
-    """The world's time for one process. A callback of `call_soon` runs in the next iteration of its loop."""
+    """The world's time for one process. A callback of `call_soon` runs in the next iteration of the process's loop."""
 
     def __init__(self, process: VirtualProcess) -> None:
         super().__init__(process.world, process.does)
@@ -135,7 +142,7 @@ class ProcessClock(VirtualClock):
 
 
 class Threads:
-    """An executor whose jobs run, one after the other, when the world says so."""
+    """An executor of threads. Its jobs run one after the other, at times that the world decides."""
 
     def __init__(self, process: VirtualProcess) -> None:
         self._process = process
@@ -159,12 +166,12 @@ class Threads:
 
 
 class VirtualListener(Listener):
-    """Accepts the wires of a process."""
+    """A listener that accepts the wires of a process."""
 
     process: VirtualProcess
 
     async def start(self) -> None:
-        """Raises OSError if the port is in use."""
+        """Open the port. Raises OSError if the port is in use."""
         listeners, port = self.process.listeners, self.address.port
         if not port:
             port = PORT
@@ -190,14 +197,14 @@ class VirtualListener(Listener):
             self.process.does(wire.read)
 
     def accept(self, wire: Any) -> None:
-        """Open the server's end of a new connection. While the listener is paused, it waits."""
+        """Open the server's end of a new connection. While the listener is paused, the connection waits."""
         if self._is_paused:
             self._waiting.append(wire)
         else:
             wire.opened(self._connection())
 
     def _set_options(self, transport: Any) -> None:
-        """A wire has no socket options."""
+        """Do nothing: a wire has no socket options."""
 
 
 class VirtualMachine(Machine):

@@ -1,4 +1,7 @@
-"""Connections without sockets. Bytes arrive in pieces and in order, each direction by itself; a cut can be anywhere."""
+"""Connections without sockets.
+
+Bytes arrive in pieces and in order, in each direction independently. A cut can be anywhere.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import Any, Final
 from muster.virtual.machine import PORT, VirtualProcess
 
 MAX_READ: Final = 256 * 1024
-"""Bytes that a server reads from a socket in one iteration of its loop, as asyncio and uvloop do."""
+"""The most bytes that a server reads from a socket in one iteration of its loop, as asyncio does."""
 
 
 class Wire:
-    """One connection. The server has it as its transport; the client calls `send`, `finish` and `cut`.
+    """A connection. For the server it is the transport; the client calls `send`, `finish` and `cut`.
 
     `slow_ms`: the longest time that a piece needs to arrive.
     """
@@ -22,7 +25,10 @@ class Wire:
     """The address of the client."""
 
     def __init__(self, process: VirtualProcess, client: Any, slow_ms: int, port: int = PORT) -> None:
-        """`client`: its `received(wire, data)` and `hung_up(wire)` are called; `port`: of the listener."""
+        """`client`: its methods `received(wire, data)` and `hung_up(wire)` are called.
+
+        `port`: the port of the listener.
+        """
         self.process = process
         self.world = process.world
         self.client = client
@@ -33,7 +39,7 @@ class Wire:
         self._to_server: deque[bytes] = deque()
         self._arrives_us = 0
         self._is_finished = False
-        """The client has sent all; the end is still to be read."""
+        """Whether the client has sent everything, and the server has not yet read the end."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._leaves_us = 0
@@ -45,13 +51,13 @@ class Wire:
         process.does(self._connect)
 
     def delay_us(self) -> int:
-        """How long a piece needs to arrive."""
+        """The time that a piece needs to arrive."""
         return int(self.world.random() * self.slow_ms) * 1_000
 
     # ---- the client's side
 
     def send(self, data: bytes) -> None:
-        """Send bytes in pieces, with pauses; they arrive in order."""
+        """Send bytes in pieces, with pauses. The pieces arrive in order."""
         world = self.world
         at = 0
         while at < len(data):
@@ -68,7 +74,7 @@ class Wire:
         self.process.does(self.read)
 
     def finish(self, *, cut: bool = False) -> None:
-        """End the connection behind what was sent: in good order, or `cut`."""
+        """End the connection after all sent data: in good order, or with `cut`."""
         self._later_to_server(self._finish, cut)
 
     def _finish(self, cut: bool) -> None:
@@ -79,12 +85,12 @@ class Wire:
             self.process.does(self.read)
 
     def cut(self) -> None:
-        """Cut the connection, with all data under way."""
+        """Cut the connection. All data under way is lost."""
         if self.open:
             self.open = False
             self.process.does(self._lost, ConnectionResetError())
 
-    # ---- the server's side: what asyncio would do
+    # ---- the server's side: it does what asyncio would do
 
     def _connect(self) -> None:
         listener = self.process.listeners.get(self.port)
@@ -103,7 +109,7 @@ class Wire:
         return self._reading and self.open and not self._closing and self._protocol is not None
 
     def read(self) -> None:
-        """Give the server what has arrived."""
+        """Give the server the data that has arrived."""
         while self._to_server and self._can_read:
             piece = self._to_server.popleft()
             self._protocol.data_received(piece)

@@ -1,7 +1,7 @@
 """Time and random numbers: one queue of future events, and one seeded source of random numbers.
 
-Everything that happens follows from these two, so a seed is a history. A subclass decides the content of a world (a
-core, shards, whole server processes) and how requests reach it.
+Everything that happens follows from these two, so the same seed gives the same history. A subclass decides the content
+of a world (a core, shards, whole server processes) and how requests reach it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ WALL_MS: Final = 1_700_000_000_000
 
 
 class World:
-    """See the module. `calm`: faults have stopped, and clients behave. `events`: the number of events of clients."""
+    """A world with its time and its random numbers.
+
+    `calm`: whether faults have stopped and clients behave well. `events`: the number of events of clients.
+    """
 
     def __init__(self, rng: Random, *, ms: int = 10_000, wall_ms: int = WALL_MS) -> None:
-        """`ms`: the monotonic time at the beginning, `wall_ms`: the wall time that belongs to 0."""
+        """`ms`: the monotonic time at the start. `wall_ms`: the wall time at the monotonic time 0."""
         self.rng = rng
         self.random: Callable[[], float] = rng.random
         self.us = ms * 1_000
@@ -32,24 +35,27 @@ class World:
 
     @property
     def ms(self) -> int:
-        """The monotonic clock."""
+        """The time of the monotonic clock."""
         return self.us // 1_000
 
     @property
     def wall_ms(self) -> int:
-        """The wall clock."""
+        """The time of the wall clock."""
         return self.wall_at_zero_ms + self.ms
 
     def now(self) -> Now:
-        """Both clocks."""
+        """The times of both clocks."""
         return Now(self.ms, self.wall_ms)
 
     def later(self, ms: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` in so many ms."""
+        """Call `act(what)` in `ms` milliseconds."""
         self.at_us(self.us + ms * 1_000, act, what)
 
     def at_us(self, us: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` at that time. Calls with the same time happen in the order of these calls."""
+        """Call `act(what)` at the time `us`.
+
+        Calls with the same time are made in the order in which they were planned.
+        """
         self._order += 1
         heapq.heappush(self._queue, (us, self._order, act, what))
 
@@ -64,7 +70,7 @@ class World:
         act(what)
 
     def run(self, done: Callable[[], bool], for_ms: int) -> bool:
-        """Let events happen until `done`, for so long at most; returns whether it is done."""
+        """Let events happen until `done` is true, or for `for_ms`. Returns whether `done` is true."""
         end_us, queue = self.us + for_ms * 1_000, self._queue
         while not done():
             if not queue or queue[0][0] > end_us:
@@ -74,16 +80,16 @@ class World:
         return True
 
     def send(self, actor: Any, request: Any) -> None:
-        """A client sends a request: `actor.resume(response)` follows, with None when no answer will come."""
+        """Send a request of a client. `actor.resume(response)` follows, with None if no answer will come."""
         raise NotImplementedError
 
 
 Run = Callable[[Callable[[], object]], object]
-"""How a callback is called: for a suspended process later, for an ended one not at all."""
+"""How a callback is called: at once; later if the process is suspended; not at all if it has ended."""
 
 
 class VirtualTimer:
-    """One call in the future."""
+    """A call that is planned for a future time."""
 
     def __init__(self, world: World, run: Run, mono_ms: int, callback: Callable[[], object]) -> None:
         self._callback: Callable[[], object] | None = callback
@@ -100,7 +106,7 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """The world's time, as `coordinator.system.clock.Clock` shows it."""
+    """The world's time in the form of `coordinator.system.clock.Clock`."""
 
     def __init__(self, world: World, run: Run = lambda callback: callback()) -> None:
         self._world = world
@@ -121,13 +127,13 @@ class VirtualClock:
         VirtualTimer(self._world, self._run, self._world.ms, callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> VirtualTimer:
-        del every_ms  # each repetition counts
+        del every_ms  # each repetition counts here
         return VirtualTimer(self._world, self._run, mono_ms, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """No timer is ever late here."""
+        """Do nothing: in virtual time no timer is late."""
 
     @property
     def machine(self) -> VirtualClock:
-        """This clock: the world has no other."""
+        """This clock itself: the world has no other clock."""
         return self

@@ -52,11 +52,8 @@ class TransactionInputs(NamedTuple):
     """The inputs about transactions. An input is None if the source does not have it.
 
     * `states`, `events`: raw rows (schema.RAW) of the two topics
-
     * `parts`: rows of sources.transactions.PARTS
-
     * `counts`: rows of COUNTS
-
     * `of_groups`: whether only transactions with a known group are wanted
     """
 

@@ -4,17 +4,13 @@ Unread time is the time in which partitions were not read, although a process wa
 to what happened and to what would have happened:
 
 * A rebalance is a generation that got its assignment.
-
 * A partition has moved if its new owner is not its last owner. A first owner is no move. A static member that returns
   is the same owner.
-
 * Partitions are paused because of rebalances. In an eager group, every assigned partition is paused from the start of
   the rebalance until the assignment is complete. That includes failed attempts, and the time in which an empty group
   waits for more members.
-
 * In a cooperative group, only partitions of members that left, and those without an owner, are paused in this time.
   Partitions that were given up are paused from the assignment that removed them until the next assignment.
-
 * Partitions are silent at other times: those of dead or absent members, and those of a group without members. Silence
   counts only while a process wants to read (`wanted`). Silence that still lasts at the end of the history counts until
   then.

@@ -1,3 +1,4 @@
-"""Nodes of a cluster and their database, in virtual time. The database fails, is slow, and reports time-outs of writes
-that were done.
+"""The nodes of a cluster and their database, in virtual time.
+
+The database fails, is slow, and reports timeouts of writes that it has executed.
 """

@@ -1,4 +1,4 @@
-"""The connection of a node to the `Tables`. It is slow, loses answers, and does writes that were reported as failed."""
+"""The connection of a node to the `Tables`. It is slow, loses answers, and executes writes that it called failed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ from muster.simulation.cluster.tables import Tables
 from muster.virtual.world import Run, World
 
 LATEST_MS: Final = 30_000
-"""A statement that nobody waits for any more is executed within this time."""
+"""A statement whose answer nobody waits for any more is executed within this time."""
 SESSIONS: Final = 1_000_000
-"""More than one node has with one server."""
+"""A larger number than that of the sessions of one node with one server."""
 ENDED: Final = 700
-"""Of a thousand writes that wait for a standby, so many have a session that ends."""
+"""The number of writes, of a thousand that wait for a standby, whose session ends."""
 
 T = TypeVar("T")
 
 
 class FaultyStore:
-    """The connection of one node to the tables. `faults`: of a thousand requests, so many fail. `hints`: of a thousand
-    hints, so many arrive. `is_cut`: nothing gets through.
+    """The connection of one node to the tables.
+
+    `faults`: how many of a thousand requests fail. `hints`: how many of a thousand hints arrive. `is_cut`: whether the
+    connection is cut, so that no request or answer arrives.
     """
 
     def __init__(self, world: World, tables: Tables, run: Run, rng: Random, *, timeout_ms: int) -> None:
@@ -53,7 +55,7 @@ class FaultyStore:
 
     @property
     def session(self) -> int:
-        """A new number after any failure, and for another server."""
+        """The number of the database session. It changes after each failure, and with another server."""
         return self._tables.servers * SESSIONS + self._failures
 
     async def _write(self, act: Callable[[], T], is_write: Callable[[], bool] = lambda: True) -> T:
@@ -77,7 +79,7 @@ class FaultyStore:
 
         def do(is_told: bool) -> None:
             if tables.is_down or (self.is_cut and is_told) or server != tables.servers:
-                return  # the caller gets a time-out
+                return  # the caller will get a timeout
             if tables.waits_for_standby and is_write():
                 if rng.randrange(1000) < ENDED:
                     act()
@@ -93,7 +95,7 @@ class FaultyStore:
         if rng.randrange(1000) < self.faults:
             kind = rng.choice(("refused", "lost", "later"))
             if kind != "refused":
-                # it is done although nobody gets an answer, soon or very late
+                # the statement is executed although nobody gets an answer: soon, or much later
                 late_ms = takes_ms if kind == "lost" else rng.randrange(LATEST_MS)
                 world.later(late_ms, lambda _: do(is_told=False))
             world.later(rng.randrange(self._timeout_ms), lambda _: self._run(lambda: fail(kind)))
@@ -114,7 +116,7 @@ class FaultyStore:
 
     @property
     def hears(self) -> bool:
-        """Whether any hints arrive; the node does not know how many are lost."""
+        """Whether some hints arrive. The node does not know how many are lost."""
         return self.hints > 0
 
     async def register_node(
@@ -140,7 +142,7 @@ class FaultyStore:
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        # a copy: changes that are left out afterwards were already sent
+        # this is a copy, because the changes are already sent: later the caller may leave some of them out
         sent = deepcopy(changes)
         hold = node_id, epoch, write_no, known
         return await self._write(lambda: self._tables.commit(*hold, sent, lease_ms, after, barrier))

@@ -1,5 +1,6 @@
-"""One node of a cluster in virtual time: what `muster serve --cluster` runs, over a `FaultyStore`. In each node session
-it has a server of the simulation's choice.
+"""One node of a cluster in virtual time. It runs what `muster serve --cluster` runs, over a `FaultyStore`.
+
+The simulation chooses the server that the node has in each node session.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from muster.virtual.world import World
 
 
 class Node(VirtualProcess):
-    """See the module. `server`: the server of the present node session."""
+    """A node of the simulated cluster. `server`: the server of the present node session."""
 
     max_iterations = 20_000
     retry_ms = 10
@@ -30,7 +31,7 @@ class Node(VirtualProcess):
         self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
         fault: Callable[[str], object], properties: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`properties`: of the broker, each as NAME=VALUE."""
+        """`properties`: the properties of the broker, each as NAME=VALUE."""
         super().__init__(VirtualLoop(world))
         self.name = name
         self.loop.set_exception_handler(self._met)
@@ -91,11 +92,11 @@ class Node(VirtualProcess):
         self.alive = False
 
     def close(self) -> None:
-        """End the observation. The node is not continued: it is dead."""
+        """End the node for ever: it is dead, and its event loop is closed."""
         self.alive = False
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # a process that was killed tells nothing
-        # objects that are thrown away with it must wake nobody, and begin nothing
+        # the objects of this loop must not wake or start anything while they are destroyed
         loop: Any = self.loop
         loop.call_soon = lambda *_, **__: None
         loop.create_task = lambda coroutine, **_: coroutine.close()

@@ -1,7 +1,8 @@
-"""The database of a cluster, in memory. `Tables` do at once and completely what the SQL of `postgres.postgres` does.
+"""The database of a cluster, in memory.
 
-They may have a synchronous standby. While the standby is cut off, no write is answered. A write whose session ends can
-be read all the same. It is lost when the standby is promoted.
+`Tables` execute at once and completely what the SQL of `postgres.postgres` does. They may have a synchronous standby.
+While the standby is cut off, no write is answered. If the session of a write ends, readers can see the write all the
+same. The write is lost when the standby is promoted.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ def _nobody() -> None:
 
 
 class Tables:
-    """The tables, and what the database does with them."""
+    """The tables of the database, and the operations on them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.identity = Identity("cluster-of-the-simulation", "AAAAAAAAAAAAAAAAAAAAAQ")
         self.terms = 0
         self.rows: dict[int, NodeRegistration] = {}
-        """The registrations; `remaining_ms` is the moment at which the lease is over."""
+        """The node registrations. Here `remaining_ms` is the time at which the lease ends."""
         self.log: dict[int, MetadataRow] = {}
         self.snapshot = NO_SNAPSHOT
         self.snapshot_ms = 0
         self.snapshot_parts: dict[tuple[int, int], bytes] = {}
-        """By number of the snapshot and of the part."""
+        """The parts of snapshots, by the number of the snapshot and of the part."""
         self.snapshots = self.shortened = 0
         """The number of snapshots, and the number of removed rows of the metadata log."""
         self.boxes: dict[int, list[Mail]] = {}
@@ -64,20 +65,20 @@ class Tables:
         self.segments_by_no: dict[int, SegmentRow] = {}
         self.rows_of: dict[tuple[int, int], BatchRow] = {}
         self.aborted: dict[int, bytes] = {}
-        """By segment."""
+        """The aborted transactions of each segment, by the segment's number."""
         self.checkpoints: dict[int, Checkpoint] = {}
-        """By log."""
+        """The checkpoint of each log, by the log's number."""
         self.is_down = False
-        """Whether it answers nobody."""
+        """Whether the database is down and answers nobody."""
         self.servers = 1
-        """How many servers have been the primary."""
+        """The number of servers that have been the primary."""
         self.unreplicated = 0
-        """The number of writes that could be read, and were lost by a promotion."""
+        """The number of writes that readers could see, and that a promotion lost."""
         self._standby: dict[str, Any] | None = None
-        """What the standby has while it is cut off."""
+        """The tables of the standby while it is cut off."""
         self._visible = 0
         self._waiting: list[Callable[[], object]] = []
-        """Writes that wait for it."""
+        """The writes that wait for the standby."""
         self.hinted: dict[int, Callable[[], object]] = {}
         """The callbacks for hints, by node id."""
 
@@ -88,7 +89,7 @@ class Tables:
         return self._standby is not None
 
     def cut_standby(self) -> None:
-        """Cut the standby off: it gets nothing from now on."""
+        """Cut the standby off: from now on it gets no writes."""
         if self._standby is None:
             self._visible = 0
             self._standby = {name: copy(getattr(self, name)) for name in _REPLICATED}
@@ -98,7 +99,7 @@ class Tables:
         self._waiting.append(write)
 
     def saw(self) -> None:
-        """Show a write whose session has ended to readers."""
+        """Count a write whose session has ended, but which readers can see."""
         self._visible += 1
 
     def join_standby(self) -> None:
@@ -108,7 +109,7 @@ class Tables:
             write()
 
     def promote_standby(self) -> None:
-        """Lose the primary, with all that only it has."""
+        """Lose the primary, with all writes that the standby does not have."""
         if self._standby is not None:
             for name, value in self._standby.items():
                 setattr(self, name, value)
@@ -203,7 +204,7 @@ class Tables:
             del self.snapshot_parts[key]
         return max(len(rows), len(parts)) < SHORTENED_ROWS
 
-    # -- mail
+    # -- messages between nodes
 
     def send(self, to: Sequence[tuple[int, Mail]]) -> None:
         for node_id, mail in to:
@@ -268,7 +269,7 @@ class Tables:
         return True
 
     def _note(self, changes: Changes) -> None:
-        """Store the facts of segments and the checkpoints of logs."""
+        """Store the facts of segments, and the checkpoints of logs."""
         for log_no, clean_offset in changes.clean.items():
             if log_no in self.logs:
                 self.logs[log_no] = self.logs[log_no]._replace(clean_offset=clean_offset)

@@ -1,8 +1,8 @@
-"""One consumer process of a sample, which behaves as real clients do. It fetches committed offsets, works, and leaves.
-It commits from time to time, and before it gives up partitions.
+"""One consumer process of a sample, which behaves as real clients do.
 
-It sends only the heartbeats that matter. They are often enough for its session, and every 3 s while the coordinator
-waits for its members. The others would only move the deadline of its session.
+It fetches committed offsets, works, and leaves. It commits from time to time, and before it gives partitions up. It
+sends only the heartbeats that matter. They are frequent enough for its session. While the coordinator waits for the
+members, it sends one every 3 s. Other heartbeats would only move the deadline of its session.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ POLL_MS: Final = 100
 """The longest time before a process reacts to its coordinator."""
 
 GONE, CALLED, JOINING, STABLE = "gone", "called", "joining", "stable"
-"""The states. Called: it has to join again, and has not done so yet."""
+"""The states of a process. In CALLED it has to join again, and has not done so yet."""
 
 
 class Plan(NamedTuple):
-    """What is decided of a group before anything happens."""
+    """The facts about a group that are decided at the start."""
 
     group_id: str
     number: int
@@ -46,14 +46,14 @@ class Plan(NamedTuple):
     about: str
     topics: tuple[str, ...]
     strategy: str
-    """Of the assignment, by its name; "" for a group of no consumers."""
+    """The name of the assignment strategy; "" for a group whose members are no consumers."""
     members: int
     session_timeout_ms: int
     commit_interval_ms: int
 
 
 class Team(Protocol):
-    """A consumer's group, as the consumer knows it: see `group.Group`."""
+    """The group of a consumer, as far as the consumer uses it. See `group.Group`."""
 
     plan: Plan
     world: World
@@ -63,25 +63,25 @@ class Team(Protocol):
         """Check whether the expected rebalance has happened."""
 
     def expect_another(self, consumer: SampleConsumer) -> None:
-        """The consumer gives something up, and joins again."""
+        """The consumer gives partitions up, and joins again."""
 
     def refused(self, consumer: SampleConsumer, error: int) -> None:
-        """A commit was refused."""
+        """A commit of the consumer was refused."""
 
 
 class SampleConsumer(Consumer):
-    """One process. `paused`: it does nothing at all, not even heartbeat, but its connection is there."""
+    """A consumer process. `paused`: it does nothing, and sends no heartbeat, but its connection is open."""
 
     retry_ms = 0
 
     def __init__(self, group: Team, number: int, instance: str | None = None) -> None:
-        """`number`: in its group, from 1; it makes the client id and the host."""
+        """`number`: the number of the process in its group, from 1. It makes the client id and the host."""
         plan = group.plan
         super().__init__(
             group.world, f"{plan.group_id}-{number}", plan.group_id, instance, session_ms=plan.session_timeout_ms,
             rebalance_ms=REBALANCE_MS, host=f"/10.{plan.number >> 8}.{plan.number & 255}.{number}",
         )  # fmt: skip
-        # round trips differ, so no two answers of a group arrive at the same time
+        # round trips have different lengths, so that two answers of a group never arrive at the same time
         self.latency_ms = 1 + number % 5
         self.group = group
         self.topics = list(plan.topics)
@@ -89,12 +89,12 @@ class SampleConsumer(Consumer):
         self.paused = False
         self.commits = True
         self.stuck = False
-        """It goes on to commit, but reads nothing."""
+        """Whether the process continues to commit, but reads nothing."""
         self.slow_ms = POLL_MS
-        """How long it takes until it calls its client library again when the group rebalances."""
+        """The time until the process calls its client library again when the group rebalances."""
         self.owned: Owned = {}
         self.last_share: Owned | None = None
-        """What it was assigned last, as sticky strategies remember it."""
+        """The last assignment of the process, which sticky strategies remember."""
         self.position: Work | None = None
         self.refused = 0
         """The error of the last commit that was refused."""
@@ -105,7 +105,7 @@ class SampleConsumer(Consumer):
     def who(self) -> dict[str, str | None]:
         return {"client_id": self.client.client_id, "host": self.client.host, "instance": self.instance}
 
-    # ---- coming and going
+    # ---- starting and stopping
 
     def launch(self) -> None:
         self.forget()
@@ -116,7 +116,7 @@ class SampleConsumer(Consumer):
         self.world.later(first_ms, self._tick, self._runs)
 
     def stop(self, reason: str = "the consumer is being closed") -> None:
-        """End in good order: commit, and leave. A static member does not leave, because it will return."""
+        """Stop in good order: commit, and leave. A static member does not leave, because it will return."""
         if self.state == STABLE:
             self.commit()
         leaving, joined = self.leave(reason), self.state != GONE
@@ -132,7 +132,7 @@ class SampleConsumer(Consumer):
         self._end()
 
     def pause(self) -> None:
-        """Stand still right after a heartbeat, as in a long garbage collection."""
+        """Stop all activity right after a heartbeat, as in a long garbage collection."""
         self.beat()
         self.paused = True
 
@@ -141,7 +141,7 @@ class SampleConsumer(Consumer):
         self.commit()
 
     def give_up_polling(self) -> None:
-        """Leave the group: the application has not polled for max.poll.interval.ms."""
+        """Leave the group, because the application has not polled for max.poll.interval.ms."""
         leaving = self.leave("consumer poll timeout has expired.")
         self.kill()
         self.forget()
@@ -153,7 +153,7 @@ class SampleConsumer(Consumer):
         self.start()
 
     def rejoin(self, reason: str | None = None) -> None:
-        """Join again as a member, after a revocation."""
+        """Join again as a member, after giving partitions up."""
         if self.state == STABLE:
             if not self.is_cooperative:
                 self.commit()
@@ -168,7 +168,7 @@ class SampleConsumer(Consumer):
         yield from self.live()
 
     def prefer(self, name: str) -> None:
-        """From its next start on, offer another strategy of assignment first."""
+        """Offer another assignment strategy first, from the next start on."""
         wanted = CLIENT_ASSIGNORS[name]
         self._strategies = [wanted, *(one for one in self._strategies if one is not wanted)]
 
@@ -192,7 +192,7 @@ class SampleConsumer(Consumer):
 
     def live(self) -> Script:
         yield from super().live()
-        self._end()  # fenced, or a group of others: no hope
+        self._end()  # the consumer was fenced, or the group has another protocol type: it gives up
 
     def join(self) -> Joining:
         self.state = JOINING
@@ -220,7 +220,7 @@ class SampleConsumer(Consumer):
         return assignments_bytes(strategy.assign(members, topics))
 
     def work(self) -> Step:
-        """Take the assignment. Commits and heartbeats are timers; the script waits until something ends this."""
+        """Work with the assignment. Timers commit and send heartbeats; the script waits until an event ends this."""
         self.state = STABLE
         before, self.owned = self.owned, self.read_share(self.assigned or b"")
         self.last_share = self.owned
@@ -232,7 +232,7 @@ class SampleConsumer(Consumer):
             yield self.slow_ms
             self.reason = "need to revoke partitions and re-join"
             return False
-        # another rebalance may have begun meanwhile
+        # meanwhile another rebalance may have begun
         self.expect_beat()
         self.group.look()
         yield None
@@ -258,7 +258,7 @@ class SampleConsumer(Consumer):
         world.later(wait_ms, lambda _: self.beat() if turn == self.turn else None)
 
     def beat(self) -> None:
-        """Heartbeat, and heed what is answered."""
+        """Send a heartbeat, and react to the answer."""
         if self.state not in (STABLE, CALLED) or self.paused:
             return
         error = self.group.world.beat(self.heartbeat(), self.client).error_code
@@ -293,7 +293,10 @@ class SampleConsumer(Consumer):
         self._send_commit(self.position.topics)
 
     def rewind(self, records: int) -> dict[str, dict[int, list[int]]]:
-        """Commit, seek back by so many records and commit again; [from, to] by topic and partition."""
+        """Commit, seek back by `records` in each partition, and commit again.
+
+        Returns [from, to] by topic and partition.
+        """
         self.commit()
         if self.position is None:
             return {}
@@ -302,7 +305,7 @@ class SampleConsumer(Consumer):
         return moved
 
     def commit_these(self, offsets: Offsets) -> None:
-        """Commit as a member, also partitions that belong to other members."""
+        """Commit as a member. The partitions may belong to other members."""
         self._send_commit(rows_of(offsets))
 
     def _send_commit(self, topics: Sequence[OffsetCommitRequestTopic]) -> None:
@@ -315,7 +318,7 @@ class SampleConsumer(Consumer):
         self.refused = error
         self.group.refused(self, error)
         if self.state == STABLE and error != ErrorCode.REBALANCE_IN_PROGRESS:
-            self.turn += 1  # it waits for nothing else
+            self.turn += 1  # the process waits for no other event
             turn = self.turn
             world.later(1, lambda _: self.heed(error) if turn == self.turn else None)
 

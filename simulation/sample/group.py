@@ -1,4 +1,4 @@
-"""One group of a sample: its processes, its script, and what that script means to happen, for the truth."""
+"""One group of a sample: its processes, its script, and, for the truth, what the script means to happen."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from muster.simulation.sample.work import BEHIND_MS
 from muster.simulation.sample.world import World
 
 SETTLED: Final = "settled"
-"""A script yields it to wait until what it expects has happened and all consumers are stable."""
+"""A script yields this to wait until the expected events have happened and all consumers are stable."""
 REST_MS: Final = 2_000
-"""How long nothing is done after that."""
+"""The pause of a script after that."""
 KEEP_ALIVE: Final = 0.7
-"""A process sends a heartbeat after this share of its session timeout at the latest."""
+"""A process sends a heartbeat after at most this share of its session timeout."""
 ADMIN: Final = Client("admin", "/10.255.0.1")
 
 Script = Generator[Any, None, None]
-"""What happens to a group: it yields ms to wait, or SETTLED."""
+"""The script of what happens to a group. It yields ms to wait, or SETTLED."""
 Made = Callable[["Group", int, str | None], SampleConsumer]
 
 
@@ -37,19 +37,19 @@ class _Expected(NamedTuple):
 
 
 class Group:
-    """See the module."""
+    """A group of the sample."""
 
     def __init__(
         self, plan: Plan, world: World, truth: Truth, seed: int, end_ms: int, made: Made = SampleConsumer
     ) -> None:
-        """`end_ms`: the wall time at which the sample ends. `made`: what its processes are."""
+        """`end_ms`: the wall time at which the sample ends. `made`: the class of the group's processes."""
         self.plan = plan
         self.group_id = plan.group_id
         self.world, self.truth = world, truth
         self.random = Random(f"{seed}:{plan.group_id}")
         self.consumers: list[SampleConsumer] = []
         self.generation = 0
-        """The last one that has settled."""
+        """The last generation in which all members had settled."""
         self._end_ms = end_ms
         self._made = made
         self._script: Script | None = None
@@ -79,7 +79,7 @@ class Group:
             self.world.later(what, self._go_on)
 
     def part_ms(self, share: float) -> int:
-        """About this share of the sample's time."""
+        """A length of about this share of the sample's time."""
         span_ms = self._end_ms - self.world.start_ms
         return int(span_ms * share * self.random.uniform(0.9, 1.1))
 
@@ -132,7 +132,7 @@ class Group:
 
     @property
     def leader_id(self) -> str:
-        """The leader, as the members know it."""
+        """The member id of the leader, as the members know it."""
         return next((one.leader_id for one in self.living), "")
 
     def leader(self) -> SampleConsumer:
@@ -145,12 +145,15 @@ class Group:
         self.truth.tell("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
 
     def expect(self, cause: str, trigger: SampleConsumer | None) -> None:
-        """Expect that the next action makes the group rebalance."""
+        """Expect that the next action makes the group rebalance, for this cause."""
         who = None if trigger is None else trigger.who()
         self._expected.append(_Expected(cause, who, self.world.wall_ms))
 
     def expect_another(self, consumer: SampleConsumer) -> None:
-        """A cooperative consumer gives something up and joins again: the first that does so makes a second round."""
+        """Expect a second round.
+
+        A cooperative consumer gives partitions up and joins again, and the first one starts the round.
+        """
         if self.generation + len(self._expected) == consumer.generation:
             self.expect(events.METADATA_CHANGED, consumer)
 
@@ -162,7 +165,7 @@ class Group:
         self.tell("refused", client_id=consumer.client.client_id, error=error_name(error))
 
     def look(self, _: None = None) -> None:
-        """Check whether the expected rebalance has come."""
+        """Check whether the expected rebalance has happened."""
         living, due = self.living, self.generation + len(self._expected)
         generation = due
         if living:
@@ -197,7 +200,7 @@ class Group:
     # ---- heartbeats
 
     def rebalance_began(self) -> None:
-        """The members learn of the rebalance by their next heartbeat."""
+        """Let the members learn of the rebalance by their next heartbeats."""
         for consumer in self.living:
             if consumer.state == STABLE:
                 consumer.expect_beat()
@@ -207,7 +210,7 @@ class Group:
         for consumer in self.consumers:
             consumer.beat()
 
-    # ---- administration
+    # ---- actions of administrators
 
     def ask(self, request: Message) -> None:
         self.world.ask(self.group_id, request, ADMIN)
@@ -216,7 +219,7 @@ class Group:
         return offsets_of(self.world.ask(self.group_id, fetch_of(self.group_id, None), ADMIN))
 
     def ends(self) -> Offsets:
-        """The end offsets of its topics, as of a moment ago."""
+        """The end offsets of the group's topics, as they were a moment ago."""
         world = self.world
         return {
             topic: {one: world.traffic[topic].end(one, world.wall_ms - BEHIND_MS) for one in range(count)}
@@ -224,9 +227,10 @@ class Group:
         }
 
     def commit_from_outside(self, offsets: Offsets, client: Client = ADMIN, retention_ms: int = -1) -> None:
-        """A commit without a generation: of a tool, or of a consumer that assigns its partitions itself.
+        """Commit without a generation, as a tool does, or a consumer that assigns its partitions itself.
 
-        `retention_ms`: how long it is to be kept, as clients of old could say; -1: as the server has it.
+        `retention_ms`: how long the offsets are to be kept, which old clients can request. -1 means the server's
+        setting.
         """
         request = OffsetCommitRequest(self.group_id, -1, "", None, retention_ms, rows_of(offsets))
         self.world.ask(self.group_id, request, client)

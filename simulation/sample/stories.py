@@ -1,6 +1,6 @@
-"""The stories of a sample's groups: which there are, how often, and the topics they read.
+"""The stories of a sample's groups: which stories exist, how often each occurs, and which topics they read.
 
-N groups get the first N stories of CYCLE, which repeats with other groups, topics and times.
+N groups get the first N stories of CYCLE. The cycle repeats with other groups, topics and times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONFIGURED: Final = Snapshot(7, {"orders-sink": 4, "users-source": 1})
 
 
 class ConnectWorker(SampleConsumer):
-    """One worker, of the eager protocol."""
+    """A Kafka Connect worker with the eager protocol."""
 
     protocol_type = "connect"
 
@@ -47,7 +47,7 @@ class NewTopic(NamedTuple):
 
     partitions: int
     records_per_s: int
-    """Of an average partition."""
+    """The number of records per second in an average partition."""
 
 
 SHARED: Final[Mapping[str, NewTopic]] = MappingProxyType(
@@ -62,22 +62,22 @@ SHARED: Final[Mapping[str, NewTopic]] = MappingProxyType(
         "prices": NewTopic(8, 50),
     }
 )
-"""Topics that many groups read."""
+"""The topics that many groups read."""
 IDLE: Final = "audit"
-"""A topic of three partitions in which nothing ever happens."""
+"""The name of a topic with three partitions, in which nothing ever happens."""
 OWN: Final = NewTopic(6, 10)
-"""The topic of a group that shares none."""
+"""The topic of a group that reads no shared topic."""
 
 
 class Story(NamedTuple):
-    """What happens to a group, and what kind of group it is."""
+    """What happens to a group, and the kind of group."""
 
     script: Callable[[Group], Script]
     strategy: str = "range"
     members: int = 3
     session_timeout_ms: int = 45_000
     topics: int = 1
-    """How many of SHARED; 0: its own one."""
+    """The number of topics of SHARED that the group reads. 0 means that it reads a topic of its own."""
     made: Made = SampleConsumer
     is_idle: bool = False
 
@@ -126,18 +126,18 @@ CYCLE: Final = (
     *("steady", "rolling-deploy", "crash", "leader-rejoins", "subscription", "topic-growth", "steady-cooperative"),
     *("steady", "zombie", "scale-out", "steady", "idle", "cooperative-deploy", "steady", "flapping", "steady-static"),
 )
-"""Fifty of them."""
+"""The names of fifty stories."""
 
 
 class Cast(NamedTuple):
-    """Everything that a sample has."""
+    """All topics and groups of a sample."""
 
     topics: Mapping[str, NewTopic]
     plans: list[Plan]
 
 
 def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
-    """The topics and groups of a sample of `groups` groups that commit about `records` offsets in its `span_ms`."""
+    """The topics and groups of a sample. Its `groups` groups commit about `records` offsets in `span_ms`."""
     random = Random(f"{seed}:cast")
     named: Counter[str] = Counter()
     chosen: list[tuple[str, str, tuple[str, ...]]] = []
@@ -151,7 +151,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
         sizes[topic].partitions for name, _, names in chosen for topic in names if STORIES[name].strategy != ""
     )
     interval_ms = max(committed, 1) * span_ms / records
-    # instead of commits that are too frequent the topics get more partitions
+    # if commits would be too frequent, the topics get more partitions instead
     factor = max(1, min(MAX_PARTITIONS, round(BUSY_MS / interval_ms)))
     if factor > 1:
         sizes = {topic: size._replace(partitions=size.partitions * factor) for topic, size in sizes.items()}
@@ -175,11 +175,11 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
 BUSY_MS: Final = 15_000
 """If groups had to commit more often than this on average, they get more partitions instead."""
 MAX_PARTITIONS: Final = 8
-"""How many times as many at most."""
+"""The topics get at most this many times as many partitions."""
 
 
 def about(name: str) -> str:
-    """A story in one sentence."""
+    """What happens in a story, in one or two sentences."""
     return " ".join((STORIES[name].script.__doc__ or "").split())
 
 

@@ -1,9 +1,8 @@
-"""Producers of a sample that read, write and commit their offsets in transactions. Most transactions are committed.
-Some are aborted: by their producer, by their timeout, or because another producer took the transactional id over.
-`truth.jsonl` says which.
+"""Producers of a sample that read records, write records, and commit their offsets in transactions.
 
-They are beside the groups of the stories, with a group and topics of their own. They draw their own random numbers. So
-the groups do the same with and without them.
+Most transactions are committed. Some are aborted: by their producer, by their timeout, or because another producer took
+the transactional id over. `truth.jsonl` says which. These producers work beside the groups of the stories, with a group
+and topics of their own. They draw their own random numbers, so the groups do the same with and without them.
 """
 
 from __future__ import annotations
@@ -42,18 +41,20 @@ GROUP: Final = "exactly-once"
 READ: Final = "invoices"
 WRITTEN: Final = "ledger"
 PARTITIONS: Final = 3
-"""Of each of the two topics."""
+"""The number of partitions of each of the two topics."""
 STATE_PARTITIONS: Final = 4
 TIMEOUT_MS: Final = 60_000
 TRANSACTIONS: Final = 40
-"""Of each producer, in all of the sample's time."""
+"""The number of transactions of each producer, over the whole time of the sample."""
 AGAIN_MS: Final = 100
 """The pause of a producer before it repeats a request."""
 _CONCURRENT: Final = 51
-"""CONCURRENT_TRANSACTIONS."""
+"""The error code CONCURRENT_TRANSACTIONS."""
 
 Steps = Generator[Any, Any, Any]
-"""The script of a producer. It yields ms to wait, or a function that gets the callback for the answer of a request."""
+"""The script of a producer. It yields ms to wait, or a function. The function gets a callback for the answer of a
+request.
+"""
 
 
 class Coordinator:
@@ -64,7 +65,7 @@ class Coordinator:
         self._journals: list[TransactionObservers] = []
         topics = world.topics
         self.job_queue = JobQueue(world.clock)
-        # their ids are no part of what the groups draw
+        # the ids of these topics come from other random numbers than those of the groups
         drawn, world.rng = world.rng, Random(f"{GROUP}:ids")
         try:
             for name, count in ((READ, PARTITIONS), (WRITTEN, PARTITIONS)):
@@ -94,7 +95,7 @@ class Coordinator:
 
 
 class Worker:
-    """One transactional id, and who uses it."""
+    """One transactional id, and the processes that use it."""
 
     def __init__(self, coordinator: Coordinator, truth: Truth, number: int, version: int, seed: int) -> None:
         self.name = f"{GROUP}-{number}"
@@ -106,7 +107,7 @@ class Worker:
         self._position = 0
         self._processes = 0
 
-    # ---- what a process does
+    # ---- what one process does
 
     def process(self) -> Client:
         self._processes += 1
@@ -121,7 +122,7 @@ class Worker:
             yield AGAIN_MS
 
     def write(self, client: Client, producer: Producer) -> Steps:
-        """Begin a transaction with a commit of offsets, and return its time."""
+        """Begin a transaction, and commit offsets in it. Returns the time at which it began."""
         shard = self._world.routing.shard(GROUP)
         topics = [AddPartitionsToTxnTopic(WRITTEN, [self._partition]),
                   AddPartitionsToTxnTopic(GROUP_OFFSETS_TOPIC, [shard.partition])]  # fmt: skip
@@ -137,7 +138,7 @@ class Worker:
             yield AGAIN_MS
         began_ms = self._world.wall_ms
         yield self.random.randrange(20, 200)
-        # what was aborted is not read again: no commit in the log goes back
+        # records of aborted transactions are not read again, so no commit in the log goes back
         self._position += self.random.randrange(1, 500)
         row = TxnOffsetCommitRequestPartition(self._partition, self._position)
         offsets = TxnOffsetCommitRequest(self.name, GROUP, *producer, topics=[TxnOffsetCommitRequestTopic(READ, [row])])
@@ -146,7 +147,7 @@ class Worker:
         return began_ms
 
     def end(self, client: Client, producer: Producer, *, commit: bool) -> Steps:
-        """Send EndTxn; return the error, and the producer that continues."""
+        """Send EndTxn. Returns the error, and the producer with which the process continues."""
         answer = yield self._deciding(EndTxnRequest(self.name, *producer, commit), client)
         if not answer.error_code and answer.producer_id >= 0:
             producer = Producer(answer.producer_id, answer.producer_epoch)
@@ -155,7 +156,7 @@ class Worker:
     def _deciding(self, request: Message, client: Client) -> Callable[[Respond], None]:
         return lambda take: self._coordinator.decide(self.name, request, client, self._version, take)
 
-    # ---- what happens
+    # ---- what happens to the transactional id
 
     def run(self, span_ms: int) -> Steps:
         """Run a transaction now and then, for `span_ms` of the sample's time."""
@@ -177,7 +178,7 @@ class Worker:
                 self._tell(began_ms, "committed" if commit else "aborted", "client")
 
     def _taken_over(self, zombie: Client, producer: Producer, began_ms: int) -> Steps:
-        """Start another process with the same id. The first one tries to commit after that."""
+        """Start another process with the same transactional id. After that, the first process tries to commit."""
         heir = self.process()
         new = yield from self.begin(heir)
         self._tell(began_ms, "aborted", "new_producer")
@@ -188,7 +189,7 @@ class Worker:
         return heir, new
 
     def _too_slow(self, client: Client, producer: Producer, began_ms: int) -> Steps:
-        """Do nothing for longer than the timeout, then begin anew."""
+        """Do nothing for longer than the timeout, then begin again."""
         yield TIMEOUT_MS + 15_000
         self._tell(began_ms, "aborted", "timeout")
         error, _ = yield from self.end(client, producer, commit=True)
@@ -201,7 +202,7 @@ class Worker:
 
 
 def follow(world: World, steps: Steps, answer: Any = None) -> None:
-    """Do what a worker does, as its answers come."""
+    """Run the steps of a worker. Each step continues when its answer arrives."""
     try:
         what = steps.send(answer)
     except StopIteration:
@@ -209,12 +210,12 @@ def follow(world: World, steps: Steps, answer: Any = None) -> None:
     if isinstance(what, int):
         world.later(what, lambda _: follow(world, steps))
     else:
-        # an answer never comes within the call that asks for it
+        # an answer never arrives within the call that sends the request
         what(lambda got: world.later(1, lambda _: follow(world, steps, got)))
 
 
 def set_out(world: World, truth: Truth, span_ms: int, seed: int) -> Coordinator:
-    """All of them begin."""
+    """Start all producers."""
     coordinator = Coordinator(world)
     for number, version in ((1, 0), (2, 2), (3, 2)):
         worker = Worker(coordinator, truth, number, version, seed)

@@ -1,6 +1,6 @@
-"""A consumer's positions in its partitions, and the commits that say them.
+"""A consumer's positions in its partitions, and the commits of these positions.
 
-A position follows the producers at a small distance. After a break it catches up at a few times their speed.
+A position follows the producers at a small distance. After a break, it moves at a few times the producers' speed.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ Owned = Mapping[str, Sequence[int]]
 
 BEHIND_MS: Final = 200
 BEHIND_SPREAD_MS: Final = 1_500
-"""A consumer without trouble is so far behind its producers, and up to the spread more."""
+"""A consumer without trouble is BEHIND_MS behind its producers, and up to this time more."""
 SPEED: Final = 4
-"""How much faster than its producers a consumer is that has fallen behind."""
+"""A consumer that has fallen behind reads this many times faster than its producers write."""
 
 
 class Work:
     """The partitions that one consumer has, and its position in each."""
 
     def __init__(self, world: World, owned: Owned, committed: Offsets) -> None:
-        """`committed`: where it goes on; a partition without an offset begins at its end (auto.offset.reset=latest)."""
+        """`committed`: the offsets at which the consumer continues.
+
+        A partition without an offset begins at its end (auto.offset.reset=latest).
+        """
         self._world = world
         self._moved_ms = now_ms = world.wall_ms
         self._rows: list[tuple[OffsetCommitRequestPartition, int, int, int]] = []
         self.topics: list[OffsetCommitRequestTopic] = []
-        """The rows of a commit, always of the present positions."""
+        """The rows of a commit. They always have the present positions."""
         for topic, partitions in owned.items():
             traffic = world.traffic[topic]
             offsets = committed.get(topic, {})
@@ -43,9 +46,9 @@ class Work:
             self.topics.append(OffsetCommitRequestTopic(topic, NO_ID, rows))
 
     def move(self) -> None:
-        """Read on, up to the present time."""
+        """Move the positions up to the present time."""
         now_ms = self._world.wall_ms
-        # spread evenly, without a random number
+        # the distances are spread evenly, without random numbers
         seen_ms = now_ms - BEHIND_MS - now_ms * 7_919 % BEHIND_SPREAD_MS
         passed_ms, self._moved_ms = now_ms - self._moved_ms, now_ms
         for row, first, since_ms, rate in self._rows:
@@ -58,7 +61,7 @@ class Work:
         self._moved_ms = self._world.wall_ms
 
     def rewind(self, records: int) -> dict[str, dict[int, list[int]]]:
-        """Go back by so many records, at most to the start; [from, to] by topic and partition."""
+        """Go back by `records` in each partition, at most to offset 0. Returns [from, to] by topic and partition."""
         moved: dict[str, dict[int, list[int]]] = {}
         for topic in self.topics:
             for row in topic.partitions:

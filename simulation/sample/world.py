@@ -1,6 +1,6 @@
 """The world of a sample: topics, and a shard with log and journal for each partition of __consumer_offsets.
 
-They are put together as in the server. Requests go straight to the shards, without a network.
+The parts are put together as in the server. Requests go straight to the shards, without a network.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.virtual import world
 
 FIRST_OFFSETS = 1_000_000
-"""Topics were there before the sample begins: their partitions start at offsets below this."""
+"""Topics existed before the sample begins, so their partitions start at offsets up to this."""
 
 
 class Traffic:
-    """One topic's producers: each partition grows evenly from its first offset, at its own rate."""
+    """The producers of one topic. Each partition grows evenly from its first offset, at its own rate."""
 
     def __init__(self, name: str, partitions: int, records_per_s: int, start_ms: int, random: Random) -> None:
-        """`records_per_s`: of an average partition; 0: nothing is ever produced. `start_ms`: wall time."""
+        """`records_per_s`: the rate of an average partition; 0: nobody ever produces records.
+
+        `start_ms`: the wall time at which the sample starts.
+        """
         self.name = name
         self.records_per_s = records_per_s
         self._random = random
@@ -52,7 +55,7 @@ class Traffic:
         self.grow(partitions, start_ms, is_new=False)
 
     def grow(self, partitions: int, wall_ms: int, *, is_new: bool = True) -> None:
-        """There are so many partitions from now on; those added begin at offset 0 when the topic `is_new` there."""
+        """Set the number of partitions. Added partitions begin at offset 0 if the topic `is_new`."""
         while len(self._first) < partitions:
             self._first.append(0 if is_new else self._random.randrange(1_000, FIRST_OFFSETS))
             self._since_ms.append(wall_ms)
@@ -63,47 +66,53 @@ class Traffic:
         return len(self._first)
 
     def end(self, partition: int, wall_ms: int) -> int:
-        """The end offset of a partition at a time."""
+        """The end offset of a partition at a wall time."""
         elapsed_ms = max(wall_ms - self._since_ms[partition], 0)
         return self._first[partition] + elapsed_ms * self._rates[partition] // 1_000_000
 
     def position(self, partition: int) -> tuple[int, int, int]:
-        """What `end` is computed from: first offset, since when (wall ms), records in 1,000,000 ms."""
+        """The values from which `end` is computed.
+
+        They are the first offset, the start of growth (wall ms), and the records per 1,000,000 ms.
+        """
         return self._first[partition], self._since_ms[partition], self._rates[partition]
 
     def facts(self) -> dict[str, Sequence[int]]:
-        """The same for all partitions, in the form of the truth."""
+        """The same values for all partitions, in the form of the truth."""
         return {"first": self._first, "since": self._since_ms, "records_per_1000_s": self._rates}
 
 
 NODE_ID: Final = 1
-"""As `muster serve` has it when nothing else is said."""
+"""The node id, which is the default of `muster serve`."""
 LAST_RECORD: Final = b"the last record that the sample's producers sent"
 _MONO_MS: Final = 1_000_000
 AT_ONCE: Final = ShardSettings(group_coordinator_append_linger_ms=0)
-"""No record waits for others."""
+"""Settings with which no record waits for others before it is appended."""
 
 Respond = Callable[[Message], object]
 
 
 class World(world.World):
-    """See the module."""
+    """The world of a sample."""
 
     def __init__(self, directory: Path, *, seed: int, start_ms: int, partitions: int, settings: GroupSettings) -> None:
-        """`partitions`: of __consumer_offsets. `start_ms`: wall time. Raises the errors of `LogManager.open`."""
+        """`partitions`: the number of partitions of __consumer_offsets. `start_ms`: the wall time of the start.
+
+        Raises the errors of `LogManager.open`.
+        """
         super().__init__(Random(f"{seed}:ids"), ms=_MONO_MS, wall_ms=start_ms - _MONO_MS)
         self.clock = world.VirtualClock(self)
         self.start_ms = start_ms
         self.settings = settings
         self.records = 0
-        """How many were committed, so far."""
+        """The number of offsets that were committed so far."""
         self.traffic: dict[str, Traffic] = {}
         self._seed = seed
         self._when_rebalancing: dict[str, Callable[[], object]] = {}
         self._storage = FileStorage(directory)
         self._logs = LogManager(self._storage, LogSettings())
         identity = self._logs.open(cluster_id=None, node_id=NODE_ID, draw_uuid=self._draw_uuid)
-        # no answer waits for the disk: everything is synced at the end
+        # no answer waits for the disk, because everything is synced at the end
         topics = TopicSettings(offsets_topic_num_partitions=partitions, muster_offsets_durability="os")
         self.topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
         self.topics.load()
@@ -134,7 +143,7 @@ class World(world.World):
         self._when_rebalancing[group_id] = call
 
     def send(self, actor: Any, request: Message) -> None:
-        """Send a request to the shard at once. The answer takes the actor's latency."""
+        """Send a request to the shard at once. The answer arrives after the actor's latency."""
         turn = actor.turn
         self.submit(
             actor.group_id, request, lambda answer: self.later(actor.latency_ms, lambda _: actor.take(turn, answer)),
@@ -157,7 +166,7 @@ class World(world.World):
         self.routing.shard(group_id).runtime.submit(command)
 
     def beat(self, request: HeartbeatRequest, client: Client) -> Any:
-        """Send a heartbeat; nothing waits for the disk here, so its answer comes at once."""
+        """Send a heartbeat. Its answer comes at once, because nothing waits for the disk here."""
         return self.routing.shard(request.group_id).heartbeat(request, _ignore, client)
 
     # ---- topics
@@ -188,11 +197,11 @@ class World(world.World):
                 if end:
                     self._reach(self._log(name, index), end)
         self._logs.close()
-        # this file holds the number of this process, which would differ each time
+        # this file holds the number of this process, and would be different in each run
         self._storage.remove(LOCK_FILE)
 
     def _reach(self, log: UnifiedLog, end: int) -> None:
-        """Give a data partition its end offset with one record there, as if retention had removed all others."""
+        """Give a data partition its end offset by one record there, as if retention had removed all others."""
         batch = batches.build([(None, LAST_RECORD)], timestamp_ms=self.wall_ms, base_offset=end - 1, leader_epoch=0)
         log.append_as_is(batch, wall_ms=self.wall_ms)
         log.delete_records_before(end - 1)
@@ -203,11 +212,11 @@ class World(world.World):
 
 
 def _ignore(_: Message) -> None:
-    """No answer comes late."""
+    """Ignore an answer that comes later."""
 
 
 class SampleObserver:
-    """The observer of a shard: the journal, and what is to be called when a group rebalances."""
+    """The observer of a shard. It writes the journal, and calls the group's callback when a group rebalances."""
 
     def __init__(self, journal: Journal, when_rebalancing: Mapping[str, Callable[[], object]]) -> None:
         self._journal = journal

@@ -1,4 +1,4 @@
-"""Makes a sample: a data directory with `truth.jsonl`, of one cast of groups in its own world."""
+"""Makes a sample: a data directory with `truth.jsonl`, from one cast of groups in its own world."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from muster.simulation.sample.world import World
 TRUTH_FILE: Final = "truth.jsonl"
 HOUR_MS: Final = 3_600_000
 END_MS: Final = 1_767_225_600_000
-"""The default end of a sample: 2026-01-01T00:00Z. It is fixed, so that the same seed gives the same bytes."""
+"""The default end of a sample: 2026-01-01T00:00Z. The time is fixed, so that the same seed gives the same bytes."""
 PARTITIONS: Final = 50
-"""The partitions of __consumer_offsets, as in Kafka."""
+"""The number of partitions of __consumer_offsets, as in Kafka."""
 RECORDS_PER_GROUP_HOUR: Final = 160
-"""The default number of committed offsets."""
+"""The default number of committed offsets for each group and hour."""
 _STEPS: Final = 200
 
 
@@ -31,9 +31,9 @@ class Wanted(NamedTuple):
     hours: float = 24
     seed: int = 1
     records: int | None = None
-    """About how many offsets are committed; None: RECORDS_PER_GROUP_HOUR for each group and hour."""
+    """About how many offsets are committed. None means RECORDS_PER_GROUP_HOUR for each group and hour."""
     end_ms: int = END_MS
-    """Wall time, ms."""
+    """The wall time (ms) at which the sample ends."""
 
 
 class Written(NamedTuple):
@@ -41,19 +41,19 @@ class Written(NamedTuple):
 
     groups: int
     commits: int
-    """Offsets that were committed: the records of nearly all keys in the log."""
+    """The number of committed offsets. Nearly all keys in the log are offset commits."""
     start_ms: int
     end_ms: int
 
 
 class NotEmpty(ValueError):
-    """The directory is not empty."""
+    """The directory for the sample is not empty."""
 
 
 def write(directory: Path, wanted: Wanted, progress: Callable[[float], object] = lambda _: None) -> Written:
-    """Make a sample in a directory that is empty or does not exist; `progress` gets the share that is done.
+    """Make a sample in a directory that is empty or does not exist.
 
-    Raises NotEmpty, OSError and the errors of `LogManager.open`.
+    `progress` is called with the share that is done. Raises NotEmpty, OSError and the errors of `LogManager.open`.
     """
     if directory.exists() and any(directory.iterdir()):
         raise NotEmpty(f"{directory} is not empty")

@@ -1,1 +1,1 @@
-"""The scripts of a sample's groups, one each, as in `stories`."""
+"""The scripts of a sample's groups. `stories` has the list of them."""

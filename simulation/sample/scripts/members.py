@@ -1,4 +1,4 @@
-"""Scripts of processes that come and go, in good order or not."""
+"""Scripts of processes that start and stop, in good order or not."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from muster.simulation.sample.consumer import SampleConsumer
 from muster.simulation.sample.group import SETTLED, Group, Script
 
 AT_ONCE_MS: Final = 20
-"""Sooner than any member can have come back to a rebalance that has just begun."""
+"""A shorter time than any member needs to return in a rebalance that has just begun."""
 SLOW_MS: Final = (20_000, 60_000)
 LAST_MS: Final = 900_000
-"""Nothing is begun again when only so much of the sample is left."""
+"""If less than this time of the sample is left, a script does not begin its action again."""
 
 
 def steady(group: Group) -> Script:
@@ -26,7 +26,7 @@ def steady_static(group: Group) -> Script:
 
 
 def flapping(group: Group) -> Script:
-    """One process ends and starts again all the time."""
+    """One process stops and starts again all the time."""
     yield from group.form()
     yield group.part_ms(0.15)
     victim = group.consumers[-1]
@@ -44,14 +44,14 @@ def flapping(group: Group) -> Script:
 
 
 def crash(group: Group, consumer: SampleConsumer, why: str = "") -> None:
-    """A process is gone; after its session timeout the group rebalances."""
+    """Kill a process. After its session timeout the group rebalances."""
     group.expect(events.SESSION_EXPIRED, consumer)
     group.act("crash", consumer, why)
     consumer.crash()
 
 
 def crashes(group: Group) -> Script:
-    """Now and then a process dies, and another one takes its place later."""
+    """Now and then a process dies, and later another process takes its place."""
     yield from group.form()
     for _ in range(3):
         yield group.part_ms(0.2)
@@ -64,7 +64,7 @@ def crashes(group: Group) -> Script:
 
 
 def crash_restart(group: Group) -> Script:
-    """A process dies and is back at once: its old self is awaited until its session ends."""
+    """A process dies and is back at once. The group waits for its old member until the old session ends."""
     yield from group.form()
     for _ in range(3):
         yield group.part_ms(0.2)
@@ -77,7 +77,7 @@ def crash_restart(group: Group) -> Script:
 
 
 def zombie(group: Group) -> Script:
-    """A process stands still, is taken for dead, and comes back with a commit that is refused."""
+    """A process stops all activity until the coordinator removes it. Then it wakes up, and its commit is refused."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.3)
@@ -94,7 +94,10 @@ def zombie(group: Group) -> Script:
 
 
 def deploys(group: Group) -> Script:
-    """Two rolling deploys: each process ends, the group rebalances, it starts again, the group rebalances."""
+    """Two rolling deploys.
+
+    Each process stops, and the group rebalances; it starts again, and the group rebalances again.
+    """
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.3)
@@ -108,7 +111,7 @@ def deploys(group: Group) -> Script:
 
 
 def deploy_elsewhere(group: Group) -> Script:
-    """A rolling deploy onto other hosts, the new process first."""
+    """A rolling deploy onto other hosts. Each new process starts before the old one stops."""
     yield from group.form()
     yield group.part_ms(0.4)
     for consumer in list(group.consumers):
@@ -120,7 +123,7 @@ def deploy_elsewhere(group: Group) -> Script:
 
 
 def static_deploys(group: Group) -> Script:
-    """Rolling deploys of static members: each is back within its session, nothing rebalances."""
+    """Rolling deploys of static members. Each member is back within its session, so the group does not rebalance."""
     yield from group.form(is_static=True)
     for _ in range(2):
         yield group.part_ms(0.25)
@@ -139,9 +142,7 @@ def _restart(group: Group, consumer: SampleConsumer) -> Script:
 
 
 def static_restart(group: Group) -> Script:
-    """A static member restarts in time once; another time it stays away for too long; once an administrator takes one
-    out.
-    """
+    """A static member restarts in time. Another stays away for too long. An administrator removes a third."""
     yield from group.form(is_static=True)
     yield group.part_ms(0.2)
     yield from _restart(group, group.consumers[0])
@@ -166,7 +167,7 @@ def static_restart(group: Group) -> Script:
 
 
 def scale_out(group: Group) -> Script:
-    """Processes are added, one by one and several at once, and taken away again."""
+    """Processes are added, one by one and two at once. Later they are removed again."""
     yield from group.form()
     yield group.part_ms(0.15)
     for _ in range(2):
@@ -186,7 +187,7 @@ def scale_out(group: Group) -> Script:
 
 
 def redeploy(group: Group) -> Script:
-    """All processes end at once, and after a while all start again."""
+    """All processes stop at once, and after a while all start again."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.25)
@@ -197,7 +198,10 @@ def redeploy(group: Group) -> Script:
 
 
 def stop_all(group: Group, why: str) -> None:
-    """All processes end in the same moment: the first one makes the group rebalance, and it is empty."""
+    """Stop all processes at one time.
+
+    The first one that leaves makes the group rebalance, and then the group is empty.
+    """
     first, *others = group.living
     group.leave(first, why)
     for consumer in others:
@@ -206,8 +210,9 @@ def stop_all(group: Group, why: str) -> None:
 
 
 def slow_poller(group: Group) -> Script:
-    """One process takes long to come back to its client whenever the group rebalances; later on it does not poll for so
-    long that its client leaves.
+    """One process is slow to call its client again whenever the group rebalances.
+
+    Later it does not poll for so long that its client leaves.
     """
     yield from group.form()
     slow = group.consumers[0]

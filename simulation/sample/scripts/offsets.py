@@ -1,4 +1,4 @@
-"""Scripts of commits: that go backwards, stand still, stop, come from outside, or go altogether."""
+"""Scripts of commits: they go backwards, stand still, stop, come from outside of the group, or are deleted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from muster.simulation.sample.scripts.members import stop_all
 from muster.simulation.sample.scripts.topics import subscription
 
 RETENTION_MS: Final = 7_200_000
-"""What a client of old asks for, at most."""
+"""The longest time for which an old client asks the server to keep its offsets."""
 
 
 def rewind(group: Group) -> Script:
-    """A process seeks back and reads again what it has read."""
+    """A process seeks back, and reads again what it has read before."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.25)
@@ -32,7 +32,7 @@ def rewind(group: Group) -> Script:
 
 
 def reset(group: Group) -> Script:
-    """Everybody ends, a tool sets the offsets back, everybody starts again."""
+    """All processes stop, a tool sets the offsets back, and all processes start again."""
     yield from group.form()
     yield group.part_ms(0.4)
     stop_all(group, "offsets are to be reset")
@@ -49,7 +49,7 @@ def reset(group: Group) -> Script:
 
 
 def _moved(before: Offsets, after: Offsets) -> dict[str, dict[int, list[int]]]:
-    """[from, to] of those that go back, by topic and partition."""
+    """[from, to] of the offsets that go back, by topic and partition."""
     return {
         topic: {one: [before[topic][one], at] for one, at in rows.items() if before[topic][one] > at}
         for topic, rows in after.items()
@@ -57,7 +57,7 @@ def _moved(before: Offsets, after: Offsets) -> dict[str, dict[int, list[int]]]:
 
 
 def stale_commit(group: Group) -> Script:
-    """After a rebalance a process still commits what it had worked on in partitions that are another one's by then."""
+    """After a rebalance a process commits its last work in partitions that by then belong to another process."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.25)
@@ -67,7 +67,7 @@ def stale_commit(group: Group) -> Script:
         stale, had = group.committed(), [(consumer, consumer.owned) for consumer in owners]
         group.join(group.add())
         yield SETTLED
-        # the new owners have gone on since
+        # meanwhile the new owners have continued
         yield 2 * group.plan.commit_interval_ms + group.some_ms(1, 20)
         now = group.committed()
         for consumer, owned in had:
@@ -86,7 +86,7 @@ def stale_commit(group: Group) -> Script:
 
 
 def stuck(group: Group) -> Script:
-    """A process goes on to commit the same offsets, though there is more to read."""
+    """A process continues to commit the same offsets, though there is more to read."""
     yield from group.form()
     yield group.part_ms(0.3)
     consumer = group.owners()[0]
@@ -96,7 +96,7 @@ def stuck(group: Group) -> Script:
 
 
 def silent(group: Group) -> Script:
-    """A process goes on as a member, but commits nothing any more."""
+    """A process remains a member, but does not commit any more."""
     yield from group.form()
     yield group.part_ms(0.3)
     consumer = group.owners()[0]
@@ -114,7 +114,7 @@ def _stall(group: Group, consumer: SampleConsumer, how: str) -> Script:
 
 
 def simple(group: Group) -> Script:
-    """A consumer that assigns itself its partitions: commits without members."""
+    """A consumer that assigns its partitions itself. It commits without a group of members."""
     client = group.add().client
     while True:
         group.commit_from_outside(group.ends(), client)
@@ -122,7 +122,7 @@ def simple(group: Group) -> Script:
 
 
 def expired(group: Group) -> Script:
-    """A client of old that says how long its offsets are to be kept, and is given up."""
+    """An old client that requests how long its offsets are to be kept. Later the client stops for ever."""
     client = group.add().client
     retention_ms = min(RETENTION_MS, group.part_ms(0.2))
     last_ms, until_ms = 0, group.part_ms(0.6)
@@ -134,7 +134,7 @@ def expired(group: Group) -> Script:
 
 
 def deleted(group: Group) -> Script:
-    """It is given up and deleted."""
+    """The group stops for ever, and is deleted."""
     yield from group.form()
     yield group.part_ms(0.5)
     stop_all(group, "given up")
@@ -146,7 +146,7 @@ def deleted(group: Group) -> Script:
 
 
 def retired_topic(group: Group) -> Script:
-    """It gives a topic up, and what it had committed there is deleted; later it takes it up again."""
+    """The group stops reading a topic, and its offsets there are deleted. Later the group reads the topic again."""
     for step in subscription(group):
         yield step
         second = group.plan.topics[1]
@@ -159,5 +159,5 @@ def retired_topic(group: Group) -> Script:
 
 
 def idle(group: Group) -> Script:
-    """Nobody produces anything: it commits the same offsets all day, and that is well."""
+    """Nobody produces records. The group commits the same offsets all day, and this is no fault."""
     yield from group.form()

@@ -1,4 +1,4 @@
-"""Scripts of members that join again: other topics, other partitions, and leaders that want it so."""
+"""Scripts of members that join again: with other topics, with other partitions, or because the leader requests it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from muster.coordinator.groups.common import events
 from muster.simulation.sample.group import SETTLED, Group, Script
 
 METADATA_MAX_AGE_MS: Final = 300_000
-"""When a leader sees at the latest that a topic has grown."""
+"""The longest time until a leader sees that a topic has grown."""
 SUBSCRIBED: Final = "the subscription has changed"
 GROWN: Final = "cached metadata has changed"
 ENFORCED: Final = "rebalance enforced by user"
 
 
 def topic_growth(group: Group) -> Script:
-    """Its topic is given more partitions, twice; the leader sees it a little later."""
+    """The topic of the group gets more partitions, twice. The leader sees that a little later."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.3)
@@ -31,7 +31,7 @@ def topic_growth(group: Group) -> Script:
 
 
 def subscription(group: Group) -> Script:
-    """One process after the other subscribes to another topic as well, and later gives it up again."""
+    """One process after the other subscribes to one more topic, or to one less."""
     yield from group.form()
     more, less = list(group.plan.topics), list(group.plan.topics[:1])
     for topics in (less, more):
@@ -46,7 +46,10 @@ def subscription(group: Group) -> Script:
 
 
 def static_strategy(group: Group) -> Script:
-    """A static member that is alone restarts with another strategy: back in time, but the group has to rebalance."""
+    """A static member that is alone in its group restarts with another strategy.
+
+    It is back in time, but the group must rebalance.
+    """
     yield from group.form(is_static=True)
     consumer = group.consumers[0]
     for strategy in ("roundrobin", group.plan.strategy):
@@ -62,7 +65,7 @@ def static_strategy(group: Group) -> Script:
 
 
 def leader_rejoins(group: Group) -> Script:
-    """The application of the leader asks for a rebalance, for no reason that anybody can see."""
+    """The leader's application requests a rebalance. No record shows its reason."""
     yield from group.form()
     for _ in range(3):
         yield group.part_ms(0.2)
