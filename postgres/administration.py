@@ -90,7 +90,7 @@ async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
     for migration in schema.missing(version):
         async with connection.transaction():
             await connection.execute(schema.VERSIONS_TABLE)
-            # if two processes do this at the same time, the second one fails here, and its statements are undone
+            # if two processes do this at the same time, the second process fails here, and its statements are undone
             await connection.execute(
                 "INSERT INTO muster_schema (version, about, applied_at) VALUES ($1, $2, clock_timestamp())",
                 migration.version, migration.about,

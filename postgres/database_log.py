@@ -83,7 +83,7 @@ class DatabaseLog:
         self.listeners = AppendListeners()
         self._numbers: dict[Segment, list[int]] = {}
         """The segments of the database that one segment of the replica replaces. A compacted segment may replace
-        several, until the database has it.
+        several segments, until the database has it.
         """
         self._new: list[SegmentRow] = []
         self._dead: list[int] = []

@@ -1,9 +1,9 @@
-"""The work that the node with the lowest live id does from time to time for all nodes. It removes the logs of deleted
-topics that no node led then. It writes snapshots of the metadata log, and removes the rows before them.
+"""The work that the node with the lowest live id does from time to time for all nodes. The node removes the logs of
+deleted topics that no node led then. It writes snapshots of the metadata log, and removes the rows before them.
 
-A snapshot is the content of the log up to an offset, so all nodes write the same one. Two nodes that write one do no
-harm. A snapshot counts when the database has all its parts. Rows before its end are removed when every registered node
-must have read them.
+A snapshot is the content of the log up to an offset, so all nodes write the same snapshot. Two nodes that write a
+snapshot do no harm. A snapshot counts when the database has all its parts. Rows before its end are removed when every
+registered node must have read them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHORTENED_AT_ONCE: Final = 20
 """The most statements that remove rows at one time."""
 LEASES_KEPT: Final = 2
 """For how many leases rows stay. A registered node has read all rows that are older than its lease (`Membership`
-ensures it).
+ensures this).
 """
 
 log = structlog.get_logger("muster.cluster")

@@ -1,4 +1,4 @@
-"""Which node leads which partition. The live node with the lowest id decides, and a node that stops hands over its own.
+"""The live node with the lowest id decides which node leads a partition. A node that stops hands over its partitions.
 
 The deciding node watches the leases of the others: a node whose lease is over leads nothing from then on. If two nodes
 think that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where
@@ -69,7 +69,7 @@ class LeaderDecisions:
     def unregistering(self, broker_id: int) -> Job[None]:
         """Let others lead the partitions of a broker, and remove the broker. Raises `ApiError`."""
         state = self._metadata_log.topics.state
-        # imported here: most nodes never do this
+        # imported here: most nodes never unregister a broker
         from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
 
         while True:
@@ -94,7 +94,7 @@ class LeaderDecisions:
         False: another node has written meanwhile, so the caller must decide anew. Raises `ApiError`.
 
         Each row has a part of the records, so that no reader of a row blocks for long. A part of the rows leaves the
-        cluster no worse than before. The next node that decides does the rest.
+        cluster no worse than before. The next node that decides writes the other rows.
         """
         state, prefers = self._metadata_log.topics.state, self._settings.auto_leader_rebalance_enable
         version = state.version

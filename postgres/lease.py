@@ -59,7 +59,7 @@ class Lease:
         """`since_ms`: when the registration was requested."""
         self.length_ms = length_ms
         self.ends_ms = since_ms + length_ms
-        """From this time on another process may hold the registration. It is no property, since each answer reads it.
+        """From this time on another process may hold the registration. It is a field because each answer reads it.
         """
 
     @property

@@ -30,7 +30,7 @@ AT_ONCE: Final = 4
 LONG_BYTES: Final = 8 * 1024 * 1024
 MAX_LONG: Final = 8
 """A log is long when more than `LONG_BYTES` of it were fetched. Up to `MAX_LONG` long logs do not count in `AT_ONCE`,
-so that other logs need not wait for gigabytes. Each takes some 8 MB while it is fetched.
+so that other logs need not wait for gigabytes. Each long log takes some 8 MB while it is fetched.
 """
 GATHER_MS: Final = 10
 """Logs that are fetched within this time share one write to the database."""
@@ -227,8 +227,8 @@ class LedPartitions:
                 self._remove(wanted)
                 continue
             if found.leader_epoch > wanted.leader_epoch:
-                # Others have led the log since, and this node does not know that yet. Without this step, it would lead
-                # a part of the log in an epoch that belongs to another leader.
+                # Others have led the log since, and this node does not know that yet. Without this step, the node would
+                # lead a part of the log in an epoch that belongs to another leader.
                 await self._follow()
             if self._writer.has_ended:
                 return False

@@ -2,7 +2,7 @@
 the replica anew whenever it registers, and adds each log when it becomes the leader.
 
 It has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is left as
-one that was not closed cleanly. The log manager then finds the damaged place, and logs it.
+if it was not closed cleanly. The log manager then finds the damaged place, and logs it.
 
 If a log has a checkpoint, only the segments behind it need be read. The segments before it are `absent`, and
 `segment_cache` fetches them when a reader needs them.
@@ -96,7 +96,7 @@ class SegmentWriting:
         """Whether the segment's batches are undamaged and consecutive."""
 
     def write(self, data: bytes) -> Iterator[BatchHeader]:
-        """Append batches, and yield the headers of the undamaged ones. The caller must exhaust the iterator."""
+        """Append batches, and yield the headers of the undamaged batches. The caller must exhaust the iterator."""
         segment = self._segment
         segment.file.pwrite(data, self.size)
         self.size += len(data)
@@ -181,7 +181,7 @@ class _Writing:
 
 
 def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
-    """Make a data directory, out of a cleared one, with only the metadata log, from an offset on. Raises OSError."""
+    """Make a cleared directory a data directory with only the metadata log, from an offset on. Raises OSError."""
     log = _Writing(storage, f"{METADATA_TOPIC}-0", METADATA_TOPIC_ID)
     log.segment(base_offset)
     for row in rows:

@@ -1,6 +1,6 @@
 """One node among the nodes that share a database, in the place of `nodes.cluster.Cluster` (the brokers of one process).
-The node registers and follows the decisions of the others. `leader_decisions` has what the node with the lowest live id
-decides.
+The node registers and follows the decisions of other nodes. `leader_decisions` has what the node with the lowest live
+id decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from muster.protocol.messages.metadata_records.partition_change_record import Pa
 from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 
 CHECK_MS: Final = 50
-"""How often the node looks for rows that others have written, in a database that gives no hints."""
+"""How often the node looks for rows of other nodes, in a database that gives no hints."""
 HINTED_CHECK_MS: Final = 500
 """How often the node looks in a database that gives hints. A hint is missing if the writer died before it, or the
 database closed the connection. On an idle node, a check each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
@@ -270,7 +270,7 @@ class Membership:
         return max(min(max_ms, self._due_ms - self._clock.mono_ms()), CHECK_MS)
 
     def _guard(self) -> None:
-        """Give up when this node has not heard the others' decisions for too long, although its database writes
+        """Give up when this node has not read other nodes' decisions for too long, although its database writes
         succeed. Otherwise its answers would be out of date.
         """
         max_ms = self._settings.broker_session_timeout_ms

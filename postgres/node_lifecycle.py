@@ -27,7 +27,7 @@ class NodeLifecycle:
         self, store: Store, clock: Clock, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> None:
         """`holder`: a name that no other process has, or had. `address`: the name of the node for people. `node_id`:
-        the node id to register; None: the first free one.
+        the node id to register; None: the first free id.
         """
         self._store = store
         self._clock = clock

@@ -32,12 +32,12 @@ MARKERS: Final = 1
 PARTITIONS: Final = 2
 ANSWER: Final = 3
 EVENTS: Final = 4
-"""Kinds of mail."""
+"""The kinds of messages."""
 EVENT_BYTES: Final = 256 * 1024
-"""The size of the events in one mail; one larger event may be alone in a mail."""
+"""The size of the events in one message; one larger event may be alone in a message."""
 WAIT_MS: Final = 3_000
-"""How long a node waits for an answer. A node that takes its mail later ignores the question (`MAIL_COUNTS_MS`). A late
-marker would end the next transaction of a producer, if its epoch is the same (before KIP-890).
+"""How long a node waits for an answer. A node that takes its messages later ignores the question (`MAIL_COUNTS_MS`). A
+late marker would end the next transaction of a producer, if its epoch is the same (before KIP-890).
 """
 MAX_WAITING: Final = 10_000
 """The most questions that wait for their answers. Further questions fail, as if the other node could not be reached."""
@@ -60,7 +60,7 @@ class NodeMessages:
     """The messages of one node: its `transaction_coordinator.markers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
-        """`is_over`: whether the lease is over. Then others lead what this node led, and it answers nobody."""
+        """`is_over`: whether the lease is over. Then others lead what this node led, and this node answers nobody."""
         self._is_over = is_over
         self._node_id = node_id
         self._store = store
@@ -70,7 +70,7 @@ class NodeMessages:
         self._waiting: dict[str, _Question] = {}
         self._out: list[tuple[int, Mail]] = []
         self._markers: dict[int, list[tuple[list[Any], Callable[[int], object]]]] = {}
-        """The markers of the next mail, by node."""
+        """The markers of the next message, by node."""
         self.take_over: Callable[[str, int, Sequence[Row]], object] = lambda *_: None
         """Called with events that another node hands over: the topic of the history, the partition, and the rows."""
         self._loop = asyncio.get_running_loop()
@@ -154,7 +154,7 @@ class NodeMessages:
         self._write_parts(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
 
     async def sent(self) -> None:
-        """Return when all mail is sent, or has failed."""
+        """Return when all messages are sent, or have failed."""
         self._send()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -193,7 +193,7 @@ class NodeMessages:
     # -- answering
 
     async def check(self) -> None:
-        """Take the mail of this node. Raises the errors of the store."""
+        """Take the messages for this node. Raises the errors of the store."""
         if self._is_over():
             return
         for mail in await self._store.mail(self._node_id):
@@ -251,8 +251,8 @@ class NodeMessages:
         def respond(message: Any) -> None:
             answer([[topic, index, code] for (topic, index), code in message.errors.items()])
 
-        # This node may not know a topic yet. Without this check, an end of transaction would take it for a deleted
-        # topic.
+        # This node may not know a topic yet. Without this check, an end of transaction would take the topic for
+        # deleted.
         is_here = transactions.routing.ready and all(topic in self._node.topics.by_name for topic in what["topics"])
         if not is_here or self.leads(TRANSACTION_STATE_TOPIC, transactions.routing.partition(what["id"])) is not None:
             error = ErrorCode.NOT_COORDINATOR

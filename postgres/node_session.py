@@ -177,13 +177,13 @@ class NodeSession:
     async def _follow(self) -> None:
         try:
             await self.membership.run()
-        except Exception as error:  # any error: a node that does not know what others decide must stop
+        except Exception as error:  # any error: a node that does not know what other nodes decide must stop
             _logger.error("the metadata log cannot be followed", exc_info=error)
             self.writer.failed(f"the metadata log cannot be followed: {error}")
 
     async def end(self, *, hands_over: bool) -> bool:
-        """End the session: let others lead (`hands_over`), stop serving, write the rest. Returns whether the database
-        has all records, acknowledged or not.
+        """End the session: let others lead (`hands_over`), stop serving, write the remaining records. Returns whether
+        the database has all records, acknowledged or not.
         """
         self._figures.node_session = None
         await self._while_held(self._stop_following(hands_over=hands_over))

@@ -1,7 +1,7 @@
 """What the logs of this node have to write to the database, and the content of the next database write.
 
-The logs report changes here. `collect` takes what is pending, up to a size. When the write counts, its logs are
-informed. A log that another node leads meanwhile is left out.
+The logs report changes to this module. `collect` takes what is pending, up to a size. When the write counts, its logs
+are informed. A log that another node leads meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PendingWrites:
             self._changed()
 
     def leave(self, topic_id: bytes, partition: int) -> None:
-        """Another node leads this log: nothing more of it is written. It was closed before."""
+        """Another node leads this log: nothing more of it is written. The log was closed before."""
         row = self._logs.pop((topic_id, partition), None)
         if row is None:
             return

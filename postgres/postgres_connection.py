@@ -151,9 +151,9 @@ class PostgresConnection:
         if self._connection is None:
             connection = await connect(self._url, self._timeout_s)
             try:
-                # A node may stop, or lose its connection, in the middle of a database write. Without these settings it
-                # would keep the row of its registration locked, so no node could take anything from it. A statement
-                # that nobody waits for any more would also wait for that row, and be executed in the end.
+                # A node may stop, or lose its connection, in the middle of a database write. Without these settings
+                # PostgreSQL would keep the row of its registration locked, so no node could take anything from it. A
+                # statement that nobody waits for any more would also wait for that row, and be executed in the end.
                 for limit in ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"):
                     await connection.execute(f"SET {limit} = {int(self._timeout_s * 1000)}")
                 await self._look_up(connection)

@@ -73,7 +73,7 @@ MIGRATIONS: Final = (
         "seats of nodes in the place of the one office, the metadata log, and mail",
         (
             # The numbers of sessions, from which the numbers of logs and segments are made. They begin above all
-            # existing ones.
+            # existing numbers.
             "ALTER TABLE muster_clusters ADD COLUMN terms bigint NOT NULL DEFAULT 0",
             "UPDATE muster_clusters SET terms = greatest("
             "(SELECT coalesce(max(epoch), 0) FROM muster_offices o WHERE o.cluster_no = muster_clusters.cluster_no), "

@@ -98,8 +98,8 @@ class SegmentCache:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._kept: dict[Segment, tuple[CachedLog, tuple[int, int]]] = {}
-        """Files that may be removed, in the order in which they are considered. Each has its log, and the segment's
-        last read when the entry was made.
+        """Files that may be removed, in the order in which they are considered. Each entry has its log, and the
+        segment's last read when the entry was made.
         """
         self.bytes = 0
         """The bytes of the files in `_kept`."""
@@ -145,7 +145,7 @@ class SegmentCache:
             self._end(coming, failure)
 
     async def _try(self, coming: _Fetch) -> bool:
-        """Try to fetch a segment. True: it has arrived, or is not wanted any more. Raises DamagedLog or OSError."""
+        """Try to fetch a segment. True: the segment is here, or not wanted any more. Raises DamagedLog or OSError."""
         try:
             await self._fetch(coming)
         except (StoreAway, StoreRefused) as error:

@@ -31,7 +31,7 @@ def serving(
     url: str, name: str, directory: Path | None, metrics: tuple[str, int] | None = None
 ) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
     """The function that `server.run` calls in place of its own `serve`. `directory`: the place of the local replica;
-    None: a temporary one that is removed at the end. `metrics`: host and port of the metrics; None: they are not
+    None: a temporary directory that is removed at the end. `metrics`: host and port of the metrics; None: they are not
     served.
     """
 

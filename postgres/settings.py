@@ -16,11 +16,11 @@ class ClusterSettings:
     metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
     metadata_log_max_snapshot_interval_ms: int = 3_600_000
     """The metadata log gets a snapshot after `metadata_log_max_record_bytes_between_snapshots`, or this long after the
-    last one. 0: the time alone causes no snapshot.
+    last snapshot. 0: the time alone causes no snapshot.
     """
     muster_cluster_cache_bytes: int = 1024 * 1024 * 1024
-    """The most bytes that older segments of topics may take on the disk of a node. Beyond that, segments are removed,
-    and fetched again for their readers.
+    """The most bytes that older segments of topics may take on the disk of a node. Beyond this limit, segments are
+    removed, and fetched again for their readers.
     """
     muster_cluster_segment_bytes: int = 32 * 1024 * 1024
     """The most bytes of a segment of a topic, if segment.bytes is not less. A new leader reads the newest segment, and

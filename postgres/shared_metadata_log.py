@@ -32,7 +32,7 @@ TRIES: Final = 20
 AGAIN_MS: Final = 250
 """The time between two questions about a row."""
 ENCODED_AT_ONCE: Final = 100
-"""Records that are encoded in one step."""
+"""The most records that are encoded in one step."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -81,8 +81,8 @@ class SharedMetadataLog:
         return bool(self._tasks)
 
     def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
-        """See `SharedMetadataLogWriter`. `dead`: nodes by id, with their epochs. The records count only if all their
-        leases are over.
+        """See `SharedMetadataLogWriter`. `dead`: nodes by id, with their epochs. The records count only if the leases
+        of all these nodes are over.
         """
         state = self.topics.state
         base, needing = state.version, losing_nodes(state, records)

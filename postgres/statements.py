@@ -14,7 +14,7 @@ PURGED_ROWS: Final = 64
 SHORTENED_ROWS: Final = 500
 """Rows of the metadata log that one statement removes: its rows are small."""
 MAIL_KEPT_S: Final = 60
-"""Mail that no node has taken for so long is removed."""
+"""Messages that no node has taken for so long are removed."""
 
 LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
 EXTEND_LEASE: Final = (

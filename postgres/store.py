@@ -16,7 +16,7 @@ later write. A `lease.ReadBarrier` proves what a node has read.
 **The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
 seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
 their registrations *need* this row, in the same transaction. Their later writes count only once they know the row. So a
-node that reads such a row finds all that the leader before has ever written. That leader writes no more.
+node that reads such a row finds all records that the leader before has written. That leader writes no more.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DEAD: Final = 2
 """The state of a segment that is not needed any more. Its batches are removed later."""
 
 MAIL_COUNTS_MS: Final = 2_000
-"""Mail that no node took within this time, by the clock of the database, is not delivered. Its sender does not wait
-much longer.
+"""A message that no node took within this time, by the clock of the database, is not delivered. Its sender does not
+wait much longer.
 """
 
 NUMBERS_OF_A_SESSION: Final = 1 << 24
@@ -102,7 +102,7 @@ class SegmentRow(NamedTuple):
 
 
 class SegmentFacts(NamedTuple):
-    """The facts of a segment. They are stored when nothing is appended to it any more."""
+    """The facts of a segment. They are stored when nothing is appended to the segment any more."""
 
     segment_no: int
     size: int
@@ -155,7 +155,7 @@ NO_SNAPSHOT: Final = Snapshot(0, 0, 0)
 
 
 class Mail(NamedTuple):
-    """A question or an answer from one node to another. `mail_id` is the id of the question, also in the answer."""
+    """A question or an answer that a node sends to another. `mail_id` is the id of the question, also in the answer."""
 
     mail_id: str
     sender: int
@@ -208,8 +208,8 @@ class Store(Protocol):
         """The ids of the cluster."""
 
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
-        """Call `wake` when a node has mail, or when the metadata log has grown. This holds from the next request on. A
-        hint may be missing: callers must not rely on it.
+        """Call `wake` when a node has messages, or when the metadata log has grown. This holds from the next request
+        on. A hint may be missing: callers must not rely on it.
         """
 
     @property
@@ -225,7 +225,7 @@ class Store(Protocol):
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> NodeRegistration | None:
-        """Register a process: under `node_id`, with a new epoch. Without a `node_id`, it gets the id that this holder
+        """Register a process: under `node_id`, with a new epoch. Without `node_id`, it gets the id that this holder
         had, else the first free id, else a new id. Returns None while another holder has the id, or was quicker.
         """
 
@@ -294,16 +294,16 @@ class Store(Protocol):
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
         """Remove some rows before the end of the snapshot, and some parts of earlier snapshots. This needs a snapshot
-        that is current since `kept_ms`. Returns whether nothing of that is left.
+        that is current since `kept_ms`. Returns whether no such row or part is left.
         """
 
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-        """Send mail to nodes."""
+        """Send messages to nodes."""
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-        """Take the mail of a node, oldest first. Mail that is older than `MAIL_COUNTS_MS` is not delivered."""
+        """Take the messages of a node, oldest first. Messages older than `MAIL_COUNTS_MS` are not delivered."""
 
     # -- logs
 
@@ -326,7 +326,7 @@ class Store(Protocol):
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
         """Transaction indexes of live segments of a log with aborted transactions, by base offset, from a base offset
-        on. A call returns some of them. Empty: the log has no more.
+        on. A call returns some of them. Empty: the log has no more indexes.
         """
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:

@@ -104,7 +104,7 @@ class UnsentData:
         self._segments.append(segment)
 
     def forget(self, segment: Segment) -> None:
-        """All data of this segment was taken, and it is no longer part of the log."""
+        """All data of this segment was taken, and the segment is no longer part of the log."""
         if self._segments and self._segments[0] is segment and len(self._segments) > 1:
             self._next_segment()
 
@@ -117,7 +117,7 @@ class UnsentData:
         return self._segments[0] is segment
 
     def next_row(self, *, is_closed: bool) -> BatchRow | None:
-        """Take the next row; None: there is no more. Raises OSError."""
+        """Take the next row. Returns None at the end. Raises OSError."""
         if self._held:
             return self._held.popleft()
         return None if is_closed else self._read()

@@ -41,8 +41,8 @@ class MovableClock:
     """See the module. `machine`: the clock that it follows."""
 
     def __init__(self, machine: Clock, order: random.Random | None = None) -> None:
-        """`order`: the generator that draws the order of timers with the same deadline. None: the order in which they
-        were set.
+        """`order`: the generator that draws the order of timers with the same deadline. None: they keep the order in
+        which they were set.
         """
         self.machine = machine
         """The machine's clock, which no test moves."""
@@ -112,7 +112,7 @@ class MovableClock:
             self._arm()
 
     def thaw(self) -> None:
-        """Let time run again with the machine's, from its present value; has no effect if it is not frozen."""
+        """Let time run again as the machine's time does, from its present value; has no effect if it runs."""
         if self._frozen is None:
             return
         frozen, machine, self._frozen = self._frozen, self.machine.now(), None

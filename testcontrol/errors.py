@@ -17,7 +17,7 @@ class WrongValue(ValueError):
 
 
 class WaitFailed(AssertionError):
-    """A condition did not become true in time. The text has all that explains it.
+    """A condition did not become true in time. The text explains the failure.
 
     `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history. `interventions`: the
     interventions of the test, which may be the cause.
@@ -38,7 +38,7 @@ class WaitFailed(AssertionError):
         self.now = now
         self.timeline = tuple(timeline)
         self.interventions = tuple(interventions)
-        self.meddling = self.interventions  # its old name, for one release (docs/changes.md)
+        self.meddling = self.interventions  # the old name of the field, for one release (docs/changes.md)
         lines = [
             f"group {group_id} was not so after {timeout_s:g} s: {waited_for}",
             *_indented("now", now.splitlines()),

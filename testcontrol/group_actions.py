@@ -1,7 +1,7 @@
 """The actions that a test forces on a group: a rebalance, the end of a member's session, its removal.
 
-The core's own functions do them, at once. So members, records and the history see the same as when the event happens
-without a test.
+The core's own functions do the actions, at once. So members, records and the history see the same as when the event
+happens without a test.
 """
 
 from __future__ import annotations

@@ -191,8 +191,8 @@ def _ends(server: Server, offsets: Offsets, members: Iterable[MemberView]) -> tu
 
 
 def events(server: Server, group_id: str) -> Iterator[list[dict[str, Any]]]:
-    """The events of the group, in the order of `__group_events` (docs/events.md). Each step has some of them, so that a
-    long history does not block the event loop. Yields nothing if the topic does not exist
+    """The events of the group, in the order of `__group_events` (docs/events.md). Each step has some of the events, so
+    that a long history does not block the event loop. Yields nothing if the topic does not exist
     (`muster.group.events.enable=false`).
     """
     partition = history_of(server, group_id)

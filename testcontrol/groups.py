@@ -164,8 +164,8 @@ class Groups:
         group_actions.run(self._shard(group_id), group_id, group_actions.rebalanced)
 
     def expire(self, group_id: str, member: str) -> None:
-        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
-        member id, instance id or client id. Raises CannotBeDone.
+        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: the
+        member's id, instance id or client id. Raises CannotBeDone.
         """
         self._remove(group_id, member, events.SESSION_EXPIRED)
 

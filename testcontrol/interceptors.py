@@ -44,7 +44,7 @@ class HeldJoins:
         self.when_holding(True)
 
     def release(self, group_id: str) -> int:
-        """Handle joins of this group again: first the held ones, in their order. Returns the number of held ones."""
+        """Handle joins of this group again: first the held joins, in their order. Returns the number of held joins."""
         waiting = self._held.pop(group_id, [])
         self.when_holding(bool(self._held))
         for proceed in waiting:

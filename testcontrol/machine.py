@@ -76,7 +76,7 @@ class ControlledMachine(Machine):
 
     may_pause_one_node = True
     ports_of_before: ClassVar[Sequence[int]] = ()
-    """The first value of `ports`, in a process that replaces another one."""
+    """The first value of `ports`, in a process that replaces another process."""
 
     def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
         """`seed`: for the ids of members, topics, producers and the cluster. The seed also orders timers with the same

@@ -131,7 +131,7 @@ class Topics:
     # ---- records
 
     async def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """Append records, and wait until they can be read. Returns (partition, offset) of each, in order. Raises
+        """Append records, and wait until they can be read. Returns (partition, offset) of each record, in order. Raises
         CannotBeDone: the topic or partition does not exist, or a record is refused.
         """
         topic = topic_of(self._server, name)
@@ -171,7 +171,7 @@ class Topics:
 
     async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
         """Append records, and return the offset of the first record. If the partition has no leader, for example after
-        a kill, wait for one.
+        a kill, wait for a leader.
         """
         clock = self._server.clock.machine
         due_ms = clock.mono_ms() + LEADER_MS

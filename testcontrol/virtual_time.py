@@ -6,7 +6,7 @@ checkpoints, and expiry of ids. Repeated work is done once between two of these 
 to advance by a year costs only the deadlines of that year, and not a million checkpoints.
 
 Clients live in the machine's time: their requests count when they arrive. So a live client that sends nothing meanwhile
-is as silent as a dead one.
+is as silent as a dead client.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from muster.testcontrol.views import GroupView
 
 
 class Condition(NamedTuple):
-    """`what` has the condition in words. `holds` says whether a group fulfils it. Records of `topics` may change it."""
+    """`what`: the condition in words. `holds`: whether a group fulfils it. `topics`: their records may change that."""
 
     what: str
     holds: Callable[[GroupView], object]

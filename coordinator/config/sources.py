@@ -14,7 +14,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file in UTF-8, or else in ISO 8859-1, which Java reads. Both are the same for ASCII."""
+    """The text of a file in UTF-8, or else in ISO 8859-1, which Java reads. Both encodings are the same for ASCII."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -34,7 +34,7 @@ def parse_properties(text: str, where: str = "properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank lines. An odd number of backslashes at its end joins a line to the next one."""
+    """Lines without comments and blank lines. An odd number of backslashes at a line's end joins the next line."""
     parts: list[str] = []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not lines[-1]:

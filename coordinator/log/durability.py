@@ -68,7 +68,7 @@ class Availability:
 
 
 class AppendListeners:
-    """Functions that are called after each append, and when more is durable. These functions must be fast."""
+    """Functions that are called after each append, and when more records are durable. These functions must be fast."""
 
     __slots__ = ("callbacks",)
 
@@ -76,7 +76,7 @@ class AppendListeners:
         self.callbacks: tuple[Callable[[], object], ...] = ()
 
     def add(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Add a callback. Returns a function that removes it."""
+        """Add a callback. Returns a function that removes the callback."""
         self.callbacks = (*self.callbacks, callback)
 
         def remove() -> None:
@@ -92,7 +92,7 @@ class AppendListeners:
 class Durability(Protocol):
     """How far one log is durable. `DiskDurability` explains the methods; another engine implements them too.
 
-    `waits_for_sync`: a record is not durable as soon as it is written. `is_copied`: the files are a copy of what the
+    `waits_for_sync`: whether a written record becomes durable only later. `is_copied`: the files are a copy of what the
     engine has, and another process may continue the log. `clean_offset`: how far a copied log was compacted.
     """
 

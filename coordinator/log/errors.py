@@ -14,7 +14,7 @@ class Place(NamedTuple):
 
 
 class DirectoryGone(OSError):
-    """The data directory is no longer the one that was opened."""
+    """The data directory is no longer the directory that was opened."""
 
     def __init__(self, root: str, what: str) -> None:
         super().__init__(errno.ESTALE, f"the data directory {what} while the server runs", root)
@@ -84,7 +84,7 @@ class ProducerError(LogError):
 
 
 class OutOfOrderSequence(ProducerError):
-    """A gap in a producer's sequence, or a batch older than all remembered ones (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """A gap in a producer's sequence, or a batch older than all remembered batches (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
     error_code = 45
 
@@ -120,7 +120,7 @@ class OffsetOutOfRange(LogError):
 
 
 class FencedLeaderEpoch(LogError):
-    """An append under an epoch older than one the log has seen (FENCED_LEADER_EPOCH)."""
+    """An append under an epoch older than an epoch that the log has seen (FENCED_LEADER_EPOCH)."""
 
     error_code = 74
 

@@ -57,7 +57,7 @@ class LogManager:
         self._logs: dict[Partition, UnifiedLog] = {}
         self._absent: dict[Partition, Sequence[SegmentFigures]] = {}
         self.gone: DirectoryGone | None = None
-        """Why the data directory is no longer the one that was opened; None while it is."""
+        """Why the data directory is no longer the directory that was opened; None while it is."""
         self.needs_recovery = False
         """Whether the directory has logs and the last stop was not clean; valid after `open`."""
         self._last_stops: LastStops
@@ -211,7 +211,7 @@ class LogManager:
 
         A log that waits for syncs drops what it wrote since it was opened and did not sync. After a failed sync the
         system may call bytes clean that never reached the disk. No client got an answer about these bytes. The old
-        object stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline.
+        object stays offline, and its listeners do not move to the new object. Raises DamagedLog or LogOffline.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -329,7 +329,7 @@ class LogManager:
         self._last_stops.forget_others(topics)
 
     def checkpoint(self, *, sync: bool = False) -> None:
-        """Write recovery points and start offsets. Closed logs keep their old ones. `sync`: wait for the disk."""
+        """Write recovery points and start offsets. Closed logs keep their old offsets. `sync`: wait for the disk."""
         for key, log in self._logs.items():
             self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
         self._last_stops.save(sync=sync)

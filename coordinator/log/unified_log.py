@@ -102,7 +102,7 @@ class UnifiedLog:
 
     @property
     def config(self) -> LogConfig:
-        """The topic's settings; assigning new ones takes effect at once."""
+        """The topic's settings; new settings take effect when they are assigned."""
         return self.segments.config
 
     @config.setter
@@ -167,7 +167,7 @@ class UnifiedLog:
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each append, and when more is durable. The returned function removes `callback`."""
+        """Call `callback` after each append, and when more records are durable. Returns a function that removes it."""
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
@@ -320,7 +320,7 @@ class UnifiedLog:
     # -- leader epochs
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Begin `leader_epoch` at the present end. Raises FencedLeaderEpoch when the log has seen a later one."""
+        """Begin `leader_epoch` at the present end. Raises FencedLeaderEpoch when the log has seen a later epoch."""
         if leader_epoch < self.epochs.latest:
             raise FencedLeaderEpoch(leader_epoch, self.epochs.latest)
         self._availability.raise_if_offline()

@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         try:
             core.receive_data(data)
         except InvalidFrameSize as error:
-            # requests before the faulty one are still answered, if their answers are ready at once
+            # requests before the faulty request are still answered, if their answers are ready at once
             self._pump()
             self.fail(CloseConnection(_SPEAKS_TLS if data.startswith(_TLS_HANDSHAKE) else str(error)))
             return
@@ -273,8 +273,8 @@ class Connection(asyncio.Protocol):
             return
         self._write_out()
         if core.has_requests:
-            # Not here: one parked answer could start the
-            # next request, and that could release more answers.
+            # Not in this call: the next request could release further parked answers, and each could start another
+            # request.
             asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()
@@ -335,7 +335,7 @@ class Connection(asyncio.Protocol):
     # ---- inside ----
 
     def _pump(self) -> None:
-        """Handle waiting requests until one is parked or too much is unsent. Then write the ready answers."""
+        """Handle waiting requests until one is parked or too many bytes are unsent. Then write the ready answers."""
         if self._is_pumping:
             return
         self._is_pumping = True
@@ -412,7 +412,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
                 if not core.counted_bytes:
-                    self._charge_memory()  # small requests wait behind the present one
+                    self._charge_memory()  # small requests wait behind the present request
 
     def _charge_memory(self) -> None:
         """Count the received bytes of requests, and the bytes that are no longer needed (queued.max.request.bytes)."""

@@ -28,7 +28,7 @@ UNCOUNTED_BYTES: Final = 16 * 1024
 """An unfinished request also needs a grant when more bytes of it have arrived: a heartbeat is always smaller."""
 
 WAITING: Final = "waiting"
-"""The server already has max.connections. Few bytes are read, and no request is handled until another one ends."""
+"""The server already has max.connections. Few bytes are read, and nothing is handled until another connection ends."""
 HANDSHAKING: Final = "handshaking"
 """The connection counts for the limits; its TLS handshake is in progress."""
 AUTHENTICATING: Final = "authenticating"

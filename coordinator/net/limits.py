@@ -95,7 +95,7 @@ class Limits:
         self._max_files = max_files
         self._waiting: deque[LimitedConnection] = deque()
         self._muted: dict[LimitedConnection, Timer] | None = None
-        """Connections that a quota has muted. None means that this has never happened."""
+        """Connections that a quota has muted. None means that no connection was muted yet."""
         self._idle_steps: dict[LimitedConnection, int] = {}
         self._by_listener: dict[str, int] = {}
         """How many connections each listener with its own limit has."""
@@ -160,7 +160,7 @@ class Limits:
 
     @property
     def connections(self) -> tuple[LimitedConnection, ...]:
-        """All connections: the admitted ones, oldest first, and then the waiting ones."""
+        """All admitted connections, oldest first, and then the waiting connections."""
         return (*self._idle_steps, *self._waiting)
 
     def refusal(self, host: str, listener: str = "") -> str | None:
@@ -175,7 +175,7 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: close it."""
+        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: it must be closed."""
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False

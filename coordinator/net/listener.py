@@ -304,7 +304,7 @@ class Listener:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A bound socket. It accepts both families when all addresses are meant."""
+    """A bound socket. It accepts IPv4 and IPv6 when `host` means all addresses."""
     if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

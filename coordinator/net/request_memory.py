@@ -24,7 +24,7 @@ MAX_OVER: Final = 256 << 20
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
-"""While others wait, a connection ends if it has sent fewer bytes of its request in `STALLED_MS`."""
+"""While other connections wait, a connection ends if it has sent fewer bytes of its request in `STALLED_MS`."""
 PATIENCE_MS: Final = 5_000
 BYTES_PER_MS: Final = 1_000
 """While others wait, a request that is being finished gets `PATIENCE_MS`, and a millisecond for each 1,000 bytes."""
@@ -96,7 +96,7 @@ class RequestMemory:
         self._oldest: _Account | None = None
         """The account that has waited longest. Its request is being finished."""
         self._missing = 0
-        """The missing bytes of the requests that are finished beside the oldest one."""
+        """The missing bytes of the requests that are finished beside the oldest request."""
         self._accounts: dict[Holder, _Account] = {}
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[_Account, None] = {}
@@ -166,7 +166,7 @@ class RequestMemory:
 
     def _set(self, account: _Account, whole: int, received: int, missing: int) -> int:
         """Set the bytes of an account. Returns the change of the received bytes."""
-        if not missing or missing > account.missing:  # its request is finished, or another one has begun
+        if not missing or missing > account.missing:  # its request is finished, or another request has begun
             self._stop_waiting(account)
             self._stop_finishing(account)
         change = whole + received - account.whole - account.received
@@ -253,7 +253,7 @@ class RequestMemory:
             self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Let connections continue: the oldest first, then address by address, until none of them can."""
+        """Let connections continue: the oldest first, then address by address, until none of them can continue."""
         self._serves_soon = False
         if self._oldest is None and self._waiting:
             self._try(next(iter(self._waiting)))
@@ -264,7 +264,7 @@ class RequestMemory:
             del self._queue[address]
             account = _next_of(address)
             if account is not None:
-                self._queue[address] = None  # the address goes behind the others
+                self._queue[address] = None  # the address goes behind the other addresses
                 self._refused = 0 if self._try(account) else self._refused + 1
         self._serves_soon = True
         self._clock.call_soon(self._serve)

@@ -62,7 +62,7 @@ except ImportError:  # on Windows, bytes that the system has count as delivered
 
 
 def undelivered_bytes(descriptor: int) -> int:
-    """The bytes that the peer's system has not confirmed; 0 if that is not known."""
+    """The bytes that the peer's system has not confirmed; 0 if this is not known."""
     if fcntl is None or descriptor < 0:
         return 0
     try:

@@ -206,7 +206,7 @@ class Property(NamedTuple):
 
     @property
     def read_only(self) -> bool:
-        """Whether the property is one of brokers that cannot change while the broker runs."""
+        """Whether this is a broker property that cannot change while the broker runs."""
         return self.update_mode == "read-only"
 
     @property

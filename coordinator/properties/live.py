@@ -69,7 +69,7 @@ class Live:
         self.own: Mapping[str, str] = NOTHING
         self._values: dict[str, tuple[str, Value]] = {}
         self.checks: list[Callable[[Live], object]] = []
-        """Checks of the server's parts. Each gets another `Live`, and raises InvalidProperty to refuse its values."""
+        """Checks of the server's parts. A check gets another `Live`, and raises InvalidProperty to refuse it."""
 
     def with_own(self, own: Mapping[str, str]) -> Live:
         """Return a copy with these settings for this broker."""

@@ -37,7 +37,7 @@ _KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyTy
 _KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
 _ALMOST_WHOLE: Final = 1e-6
 MAX_HASHED: Final = 100
-"""The most characters of a text that has Java's order. Kafka's names are shorter, but a request may have megabytes."""
+"""The most characters of a text that gets Java's order. Kafka's names are shorter, but a request may have megabytes."""
 EMPTY: Final = "Invalid empty client quota entity"
 
 

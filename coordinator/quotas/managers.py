@@ -199,7 +199,7 @@ class QuotaManager:
         self.version += 1
 
     def sensor(self, user: str, client_id: str, now_ms: int) -> Sensor:
-        """Return the sensor that this client shares with others."""
+        """Return the sensor that this client shares with other clients."""
         names = self._names(user, client_id)
         sensor = self._sensors.get(names)
         if sensor is None:
@@ -254,7 +254,7 @@ class QuotaManager:
         stale = sum(now_ms - sensor.meter.last_ms >= UNUSED_MS for sensor in by_age)
         for sensor in by_age[: stale or len(by_age) // 2]:
             del self._sensors[sensor.names]
-        self.version += 1  # connections keep sensors that are removed now
+        self.version += 1  # connections keep using the removed sensors until they look again
 
 
 class ClientQuotas:

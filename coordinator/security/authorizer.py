@@ -83,7 +83,7 @@ class Authorizer(Protocol):
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """Whether the requester may do this to a resource. `log_denied`: the requester has asked for exactly this."""
+        """Whether the requester may do this to a resource. `log_denied`: the requester has named this resource."""
 
     def allowed(
         self,
@@ -101,7 +101,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """The authorizer of a server without one: everything is allowed. It is also the set of all names."""
+    """The authorizer of a server that configures none: everything is allowed. It is also the set of all names."""
 
     __slots__ = ("version",)
 

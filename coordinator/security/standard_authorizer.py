@@ -162,7 +162,7 @@ class AclRules:
         return [acl for acls in named.get(name, {}).values() for acl in acls]
 
     def allows_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Whether entries allow a resource of this type and none denies it (Authorizer.authorizeByResourceType).
+        """Whether entries allow a resource of this type and no entry denies it (Authorizer.authorizeByResourceType).
 
         As on Kafka no operation implies another one here.
         """

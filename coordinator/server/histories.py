@@ -206,6 +206,6 @@ class Histories:
             found.journal.writer.write(rows, self._clock.now())
 
     def close(self) -> None:
-        """Write the waiting rows. Nothing is reported after that."""
+        """Write the waiting rows. Nothing is reported afterwards."""
         for observers in self._observers.values():
             observers.close()

@@ -330,7 +330,7 @@ class Server:
             self._controller.stop()
         if hasattr(self, "_loader"):
             self._loader.stop()
-        # shards that write into the logs of others stop first
+        # shards that write into the logs of other shards stop first
         for node in self.nodes:
             node.transactions.stop()
         for node in self.nodes:

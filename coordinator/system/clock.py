@@ -83,7 +83,7 @@ class LoopTimer:
 class LateTimers:
     """The late timers. They wait until the loop has read and handled earlier input.
 
-    Timers late by at most `HELD_UP_MS` let each socket be read once. Later ones wait until no input is left, at most
+    Timers late by at most `HELD_UP_MS` let each socket be read once. Later timers wait until no input is left, at most
     `MAX_READ_MS`. Then no timer runs for as long as the loop was held up (at most `GRACE_MS`): packets may be lost.
     Each timer is delayed only once, so that deadlines also count in a loop that is always late.
     """
@@ -91,7 +91,7 @@ class LateTimers:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.input_waits: Callable[[], bool] = lambda: False
         self.holds = False
-        """Whether no timer may run now, not even a punctual one."""
+        """Whether no timer may run now, not even a punctual timer."""
         self._loop = loop
         self._timers: dict[LoopTimer, None] = {}
         self._ready: deque[LoopTimer] = deque()

@@ -1,8 +1,8 @@
 """The memory of the process: the C library's allocator, and Python's cyclic garbage collector.
 
-No collection visits more than some 70,000 objects. When more have survived a full collection, they are frozen: not
-visited again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes
-no others (`tests/coordinator/test_no_cycles.py`).
+No collection visits more than some 70,000 objects. When more survive a full collection, they are frozen: not visited
+again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes no other
+cycles (`tests/coordinator/test_no_cycles.py`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 def limit_collections() -> None:
     """Begin to collect, without the present objects, which stay as long as the process."""
     gc.freeze()
-    gc.collect()  # Python runs the next one when a quarter of the objects is new since this one, which visits none
+    gc.collect()  # the next full collection comes when a quarter of all objects is new since this one
     gc.set_threshold(EVERY_OBJECTS, MIDDLE_AFTER_RUNS, ALL_AFTER_RUNS)
     if _after_collection not in gc.callbacks:
         gc.callbacks.append(_after_collection)

@@ -25,5 +25,5 @@ def as_text(drawn: bytes) -> str:
 
 
 def draw_uuid_text(random_bytes: RandomBytes = os.urandom) -> str:
-    """Draw a UUID of version 4 as Java's UUID.toString writes it: member ids end in one."""
+    """Draw a UUID of version 4 as Java's UUID.toString writes it: member ids end in such a UUID."""
     return str(uuid.UUID(bytes=random_bytes(16), version=4))

@@ -24,5 +24,5 @@ def parse_wall_ms(text: str) -> int:
 
 
 def format_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
-    """Format a wall time by strftime's `form`. `zone`: None means the machine's."""
+    """Format a wall time by strftime's `form`. `zone`: None means the machine's zone."""
     return datetime.datetime.fromtimestamp(wall_ms / 1000, zone).strftime(form)

@@ -12,7 +12,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""The age at which a session may lose its slot to a larger one (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""The age at which a larger session may get a session's slot (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_BYTES = 64 << 20
 """The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
@@ -248,7 +248,7 @@ class FetchSessions:
         self._by_id[session.session_id] = session
 
     def _evict_for(self, size: int, now_ms: int) -> bool:
-        """Free a slot: evict a stale session, or else the smallest old one that has fewer than `size` partitions."""
+        """Free a slot: evict a stale session, or else the smallest old session with fewer than `size` partitions."""
         oldest = next(iter(self._by_id.values()))
         if now_ms - oldest.used_ms <= EVICTION_MS:
             evictable = [s for s in self._by_id.values() if now_ms - s.created_ms > EVICTION_MS]

@@ -54,7 +54,7 @@ def first_records(min_insync_replicas: str | None) -> list[Message]:
 
 
 class MetadataLog:
-    """The metadata log: `log` has the records, and `state` is what they make."""
+    """The metadata log: `log` has the records, and `state` is the state that they make."""
 
     __slots__ = ("_unsynced", "log", "state", "unknown")
 
@@ -75,8 +75,8 @@ class MetadataLog:
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
         """Write that the nodes of `racks` were started. Each partition that they lead gets a new leader epoch.
 
-        Where a power cut lost records, the new epoch separates the new records from the lost ones (KIP-101, KIP-320). A
-        broker's epoch is the offset of its record. `racks`: the rack of each node.
+        Where a power cut lost records, the new epoch separates the new records from the lost records (KIP-101,
+        KIP-320). A broker's epoch is the offset of its record. `racks`: the rack of each node.
         """
         first_epoch = self.log.end_offset
         records = [
@@ -206,7 +206,7 @@ def topic_id_of(storage: Storage, name: str) -> bytes | None:
 
 
 class SharedMetadataLogWriter(Protocol):
-    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` has one.)"""
+    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` implements this.)"""
 
     @property
     def snapshot(self) -> Sequence[bytes]:

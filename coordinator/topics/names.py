@@ -42,7 +42,7 @@ def name_fault(name: str) -> str | None:
 
 
 def may_collide(name: str) -> bool:
-    """Whether the name has a character that Kafka's metric names replace by another one."""
+    """Whether the name has a character that Kafka's metric names replace by another character."""
     return "_" in name or "." in name
 
 

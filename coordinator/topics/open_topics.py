@@ -82,7 +82,7 @@ class OpenTopics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
-        """The leaders of each topic's partitions, by its name. Changes of leaders replace the mapping."""
+        """The leaders of each topic's partitions, by the topic's name. Changes of leaders replace the mapping."""
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
@@ -92,7 +92,7 @@ class OpenTopics:
         """Names of topics that `failed_logs` has still to check, the next one last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
-        """Open and close logs of a topic as its state says. `made`: partitions of it that are open already."""
+        """Open and close logs of a topic as its state says. `made`: partitions of the topic that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(
@@ -140,7 +140,7 @@ class OpenTopics:
         return left
 
     def open_led_partition(self, state: TopicState, index: int) -> None:
-        """Open the log of a partition that this node leads, once the log is here. Raises DamagedLog or LogOffline."""
+        """Open the log of a partition that this node leads, once its files exist. Raises DamagedLog or LogOffline."""
         topic = self.by_id[state.topic_id]
         topic.partitions[index] = self._open_one(state, index, self._config_of(state.name))
         self._set_leaders(topic)
@@ -209,7 +209,7 @@ class OpenTopics:
         synced = self.waits_for_sync(name)
         log = self._logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
         log.config = config
-        # a copied log, or one whose metadata log has lost records, may have later leader epochs than the state
+        # a copied log, or a log whose metadata log has lost records, may have later leader epochs than the state
         least_epoch = log.leader_epoch + 1 if log.leader_epoch >= 0 else 0
         return Partition(name, topic_id, index, max(leader_epoch, least_epoch), log)
 

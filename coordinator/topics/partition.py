@@ -1,6 +1,6 @@
-"""One partition of a topic under one leader: appends what producers send, and reads it.
+"""One partition of a topic under one leader: appends records of producers, and reads them.
 
-Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything. A
+Another leader, or a new epoch of the same leader, has another `Partition`. The old object then refuses everything. A
 partition checks batches, keeps the producers' state, and wakes waiting readers. It parses no request, and never waits.
 """
 
@@ -156,7 +156,7 @@ class Partition:
     # -- waiting
 
     def wait(self, token: object, grew: Callable[[Partition], object]) -> None:
-        """Call `grew(partition)` each time more can be read, and once at the close, until `stop_waiting`."""
+        """Call `grew(partition)` each time more records can be read, and once at the close, until `stop_waiting`."""
         self._waiting[token] = grew
 
     def stop_waiting(self, token: object) -> None:

@@ -4,7 +4,7 @@ It reads the metadata log, and makes the metadata log and the folders on the dis
 
 * **Adopt.** Somebody may have copied partitions of __consumer_offsets or __transaction_state into the data directory.
   They are from a Kafka broker or from another Muster. This node serves them, with the topic id and the leader epochs
-  that they have. It never gives out a producer id that they use.
+  that they have. The node never gives out a producer id that they use.
 * **Rebuild.** If the metadata log has lost records, topics are created again from the folders of their partitions. A
   folder has the topic's name, its id and one partition. The configs are lost. Such a topic keeps all its records until
   it is configured again, so that no retention deletes them.
@@ -140,7 +140,7 @@ def _with_epochs(records: Sequence[Message], logs: LogManager, topic: str) -> No
 
 
 def _with_other_topic_id(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> Iterator[int]:
-    """Yield the partitions on the disk whose topic id is another one, is missing, or cannot be read."""
+    """Yield the partitions on the disk whose topic id is another topic's, is missing, or cannot be read."""
     for index in on_disk(logs, topic):
         if index < partitions:
             try:
@@ -159,7 +159,7 @@ def adopt_copied(logs: LogManager, topic: str, topic_id: bytes, partitions: int)
             _logger.warning("a partition with another topic id is taken over", topic=topic, partition=index)
         except MalformedCheckpoint as error:
             _logger.warning("the id of a topic was written again", topic=topic, partition=index, reason=str(error))
-        with contextlib.suppress(OSError):  # opening the log fails too, and reports it
+        with contextlib.suppress(OSError):  # opening the log fails too, and reports the failure
             logs.folders.note_topic_id(topic, index, topic_id)
 
 
@@ -242,7 +242,7 @@ def lost_topics(
 ) -> list[Message]:
     """Report that the metadata log has lost records; return the records that restore topics from their folders."""
     records = rebuilt_topics(_folders_of(logs), state, home, internal, draw_uuid)
-    # no id may be given out twice; giving out one takes more than a millisecond
+    # fewer than one id in a millisecond was ever given out, so the present time is above all used ids
     start = max(state.next_producer_id, wall_ms)
     records.append(ProducerIdsRecord(broker_id=home.node_id, broker_epoch=0, next_producer_id=start))
     _report_lost(records)
@@ -255,7 +255,7 @@ def _folders_of(logs: LogManager) -> Folders:
     for name, index in logs.folders.on_disk():
         ids = folders.setdefault(name, {})
         ids[index] = None
-        with contextlib.suppress(MalformedCheckpoint):  # opening the log reports it
+        with contextlib.suppress(MalformedCheckpoint):  # opening the log reports the fault
             ids[index] = logs.folders.topic_id_on_disk(name, index)
     return folders
 
@@ -289,7 +289,7 @@ def rebuilt_topics(
 
 
 def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequence[int], set[bytes]]]:
-    """Yield the topics whose unknown partitions follow the known ones without a gap, and agree on the topic's id.
+    """Yield the topics whose unknown partitions follow the known partitions without a gap, and agree on the topic's id.
 
     Each result is (topic, partitions that the metadata log does not know, topic ids in their folders).
     """

@@ -1,7 +1,7 @@
 """What can happen to a request that fits a rule.
 
-An action has up to three moments: before the handler, after it, and when the answer is sent. Each gets a callback to
-continue, and calls it now, later or never.
+An action has up to three moments: before the handler, after it, and when the answer is sent. The action gets a callback
+to continue, and calls it now, later or never.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Flow(Protocol):
     exchange: Exchange
 
     def answer(self, response: Message) -> None:
-        """Answer in place of the handler; actions after this one still see the answer."""
+        """Answer in place of the handler; actions after this action still see the answer."""
 
     def failed(self, failure: BaseException) -> None:
         """Keep an exception of test code for the test."""
@@ -90,7 +90,7 @@ class Action:
         proceed(response)
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
-        """Send the answer and return True. False: this action leaves the sending to others."""
+        """Send the answer and return True. False: this action leaves the sending to other actions."""
         return False
 
     def words(self) -> str:

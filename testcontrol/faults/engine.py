@@ -2,7 +2,7 @@
 intercepted.
 
 If several rules hit the same request, all of them act, in the order in which they were added. First they act before the
-handler, then after it. The first rule with an opinion on the sending of the answer decides it.
+handler, then after it. The first rule with an action for the sending of the answer sends it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Faults:
         return self.put(Rule(match, then, when, name))
 
     def put(self, rule: Rule) -> Rule:
-        """Put a rule in force; it gets its id."""
+        """Put a rule in force; the rule gets its id."""
         rule.id = f"f{next(self._ids)}"
         self._rules[rule.id] = rule
         self._update_interceptors()
@@ -145,8 +145,8 @@ class Faults:
     # ---- exceptions of test code
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """The first exception of a function or a predicate, of this rule or of any rule. It is returned once, and the
-        later exceptions are its notes.
+        """The first exception of a function or a predicate, of this rule or of any rule. The exception is returned
+        once, and the later exceptions are its notes.
         """
         found = [(of, failure) for of, failure in self._failures if rule_id in (None, of)]
         self._failures = [one for one in self._failures if one not in found]

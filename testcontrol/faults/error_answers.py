@@ -27,7 +27,7 @@ class _Rows(NamedTuple):
 
 def _rows(text: str) -> _Rows:
     """Parse `rows>answer_rows field=answer_field,field / rows>answer_rows field`. A part after ">" or "=" may be left
-    out if it is the same.
+    out if it is the same as before.
     """
     outer, _, inner = text.partition(" / ")
     lists, _, names = outer.partition(" ")
@@ -86,8 +86,8 @@ _SEQUENCE: Final = re.compile(r"Sequence\[(\w+)\]")
 
 
 def error_answer(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
-    """The answer of the API `key` to `request` with only `error_code`, and `message` if it has a field for that. It has
-    the newest shape, but only values that this version can express.
+    """The answer of the API `key` to `request` with only `error_code`, and `message` if it has a field for that. The
+    answer has the newest shape, but only values that this version can express.
     """
     if isinstance(request, OffsetFetchRequest):
         return OffsetFetchResponse(groups=[failed_group(group, error_code) for group in request.groups])

@@ -168,7 +168,7 @@ def action_of(given: Mapping[str, Any]) -> Action:
 
 
 class Rule:
-    """A rule in force. `hits`: the number of requests that it acted on; `engine.Faults` gives the `id`."""
+    """A rule in force. `hits`: the number of requests that the rule acted on; `engine.Faults` gives the `id`."""
 
     def __init__(self, match: Match, then: Action, when: When, name: str = "") -> None:
         _require("match", match, Match, 'Match(api="Heartbeat")')

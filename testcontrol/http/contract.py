@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of a JSON object, each taken once; `end` refuses the others."""
+    """The fields of a JSON object, each taken once; `end` refuses the other fields."""
 
     def __init__(self, given: Any) -> None:
         if not isinstance(given, dict):
@@ -73,7 +73,7 @@ class Fields:
         self._read: set[str] = set()
 
     def optional(self, name: str, kind: type[T], default: Any = None) -> Any:
-        """The field, or `default` where it is left out or null. Raises Failure when it is of another type."""
+        """The field, or `default` where it is left out or null. Raises Failure when the field is of another type."""
         self._read.add(name)
         value = self.given.get(name)
         if value is None:

@@ -1,1 +1,1 @@
-"""Failures of real clusters, by name. They consist of rules of faults, of verbs on groups and nodes, and the disk."""
+"""Failures of real clusters, by name: faults of requests and of the disk, and verbs on groups and nodes."""

@@ -1,6 +1,6 @@
 """Scenarios, failures of real clusters by name: what a scenario consists of, and how it is started and ended.
 
-A scenario puts rules in force, records its steps, does things later, and undoes them at its end. `kinds` has all.
+A scenario puts rules in force, records its steps, acts later, and undoes its actions at its end. They are in `kinds`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Cleaner:
         self._stuck: set[Partition] = set()
         """Logs whose compaction failed, which are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction, and the transaction's offset. The log waits for its end."""
+        """Logs with an open transaction, and the planned end of the last compaction. They wait until this end moves."""
         self._due: list[tuple[float, int, Partition]] = []
         """A heap of the due logs of the last survey, the dirtiest first."""
         self._is_checking = self._check_again = False
@@ -81,7 +81,7 @@ class Cleaner:
         return not self._running
 
     def check_logs(self) -> None:
-        """Begin with the dirtiest due logs, as far as threads are free; the others follow."""
+        """Begin with the dirtiest due logs, as far as threads are free; the other due logs follow."""
         self._stuck.clear()
         self._due.clear()
         self._begin_due()
@@ -100,7 +100,7 @@ class Cleaner:
         self._manager.run_job(self._checking())
 
     def _checking(self) -> Job[None]:
-        """Begin with the logs of the last survey. When none of them is due, survey all logs."""
+        """Begin with the logs of the last survey. When no such log is due, survey all logs."""
         try:
             yield from self._beginning()
             if self._free > 0:
@@ -132,7 +132,7 @@ class Cleaner:
         self._due = due
 
     def _fetches_absent(self, found: LogToClean) -> bool:
-        """Fetch missing segments. True while some are missing; the log is examined again later."""
+        """Fetch missing segments. True while segments are missing; the log is examined again later."""
         log, key = found.log, (found.log.topic, found.log.partition)
         absent = next((segment for segment in found.segments if segment.is_absent), None)
         if absent is None:

@@ -60,7 +60,7 @@ class RecordFilter:
         """Producers with a batch of data in their present transaction."""
 
     def add(self, data: bytes) -> int:
-        """Filter the whole batches v2 in `data`, up to one of another format; return how many bytes they have."""
+        """Filter the whole batches v2 in `data`, up to a batch of another format; return how many bytes they have."""
         latest, tombstones, keep = self._latest, self._map.tombstones, self.keep
         first_dirty, end_offset = self._first_dirty, self._map.end_offset
         at, stop = 0, len(data)

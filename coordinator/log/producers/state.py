@@ -75,7 +75,7 @@ class Producers:
         return len(self._by_id)
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """Add producers of a snapshot, which may have several entries with one batch each. Call `restored` after it."""
+        """Add producers of a snapshot, which may have several entries with one batch each. Then call `restored`."""
         for producer in producers:
             earlier = self._by_id.get(producer.producer_id)
             if earlier is not None:

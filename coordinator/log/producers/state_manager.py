@@ -211,7 +211,7 @@ class ProducerStateManager:
             self._stop_loading()
 
     def compacted(self, old: list[Segment], index: TransactionIndex | None) -> None:
-        """Note that the first of these segments has replaced all. `index`: its aborted transactions."""
+        """Note that a compacted segment has replaced these segments. `index`: its aborted transactions."""
         if self.is_loaded:
             self._files.replaced([segment.base_offset for segment in old], index)
         else:
@@ -366,7 +366,7 @@ class ProducerStateManager:
             end = where[1] + size
             entry = bisect_left(positions, end)
             if entry == 0 and positions and positions[0] == end:
-                entry = 1  # as Kafka's search, which never reaches the first entry itself
+                entry = 1  # this is as in Kafka's search, which never reaches the first entry itself
             base_offset = segment.base_offset
             if entry < len(positions):
                 return base_offset, base_offset + index.offsets[entry]

@@ -71,7 +71,7 @@ class Unpacking:
         """The limits of the next batch, if it is read on the event loop."""
 
     def allowed(self, max_message_bytes: int) -> Allowed:
-        """Return the limits of the next batch. The first one may always be as large as any single batch."""
+        """Return the limits of the next batch. The first batch may always be as large as any single batch."""
         whole = allowed(max_message_bytes)
         if not self._used:
             return whole
@@ -89,7 +89,7 @@ class Unpacking:
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
     """Return the batch with uncompressed records, and its old length and CRC.
 
-    Raises MoreThanAllowed for more than `limit` bytes, or more records than fit there; CorruptBatch;
+    Raises MoreThanAllowed for more than `limit` bytes, or more records than fit into them; CorruptBatch;
     UnsupportedCompression.
     """
     codec = header.compression

@@ -65,7 +65,7 @@ unpack_for_append: Final = Struct(">8xi4xb6xi8xqq").unpack_from
 unpack_for_producers: Final = Struct(">21xh20xqhi").unpack_from
 """Attributes, producer id, producer epoch and base sequence."""
 unpack_bounds: Final = Struct(">qI4xb6xi").unpack_from
-"""Base offset, length (a negative one leads far out of any segment), magic and last offset delta."""
+"""Base offset, length (a negative length leads far out of any segment), magic and last offset delta."""
 unpack_for_offset_map: Final = Struct(">qi4xbIhi16xq").unpack_from
 """Base offset, length, magic, CRC, attributes, last offset delta and producer id."""
 unpack_for_filter: Final = Struct(">qi4xb4xhi8xqq6xi").unpack_from
@@ -142,7 +142,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`, of any format. Raises TruncatedBatch when it is not whole; checks nothing else."""
+    """Read the header of any format at `position`. Checks only the size: raises TruncatedBatch if bytes are missing."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] in OLD_MAGIC:
         return _old_header(data, position)
@@ -233,7 +233,7 @@ def _whole_messages(data: Buffer) -> tuple[int, int, int]:
 
 
 def check_shape(header: BatchHeader, position: int) -> None:
-    """Raises UnknownFormat for an unknown format, CorruptBatch for a header that cannot be one."""
+    """Raises UnknownFormat for an unknown format, CorruptBatch for bytes that cannot be a header."""
     if header.magic != MAGIC:
         _check_old_shape(header, position)
     elif header.length < MIN_LENGTH:

@@ -69,7 +69,7 @@ class LogLoader:
     wait_for_sync: bool = False
     engine: Engine | None = None
     absent: Sequence[SegmentFigures] = ()
-    """Segments of the log that are not on this machine; the newest segment always is."""
+    """Segments of the log that are not on this machine; the newest segment is never absent."""
     _segments: list[Segment] = field(default_factory=list, init=False)
 
     @property
@@ -129,7 +129,7 @@ class LogLoader:
         return Segment(self.storage, name, base_offset, self.config, created_ms)
 
     def _find_segments(self) -> None:
-        """Find the segments in order, or create a first one. Repairs what an interrupted change left."""
+        """Find the segments in order, or create a first segment. Repairs what an interrupted change left."""
         leftovers.clear(self.storage, self.directory, [figures.base_offset for figures in self.absent])
         for figures in self.absent:
             segment = self._segment(figures.base_offset, self.wall_ms)
@@ -242,7 +242,7 @@ class LogLoader:
         reported = done = 0
         for index, segment in enumerate(segments):
             is_last = index + 1 == len(segments)
-            # reserved room of this segment is surely given back once a record of the next one is synced
+            # reserved room of this segment is surely given back once a record of the next segment is synced
             if not is_last and segments[index + 1].base_offset + has_room <= recovery_point:
                 continue
             size = segment.size
@@ -310,7 +310,7 @@ class LogLoader:
         if has_followers and not checked.is_short:
             raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
         if reason and whole_batch_at(segment.file, position, size) is not None:
-            # the batch before it may be the damaged one
+            # the batch before it may be the damaged batch
             before = segment.locate(checked.next_offset - 1) if position else None
             place = segment.place(position if before is None else before[0])
             raise DamagedLog(place, f"{reason}, and the batch is whole")

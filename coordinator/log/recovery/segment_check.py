@@ -1,7 +1,7 @@
 """Reads a segment batch by batch after an unclean stop: finds the valid batches, and the reason for their end.
 
-The bytes after the last whole batch are a *torn tail* when an incomplete append may have left them. They are cut. Other
-bytes are *damage*; they are set aside first. When a whole batch follows, or the format is unknown, nothing is cut.
+The bytes after the last whole batch are a *torn tail* when an incomplete append may have left them. A torn tail is cut.
+Other bytes are *damage*, and are set aside first. Before a whole batch, or in an unknown format, nothing is cut.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def check_segment(
 
 
 class WholeBatches:
-    """Yields the batches of a segment file up to the first one that is not valid. Every CRC is checked."""
+    """Yields the batches of a segment file up to the first batch that is not valid. Every CRC is checked."""
 
     def __init__(self, file: File, position: int, size: int, next_offset: int, base_offset: int) -> None:
         """`next_offset`: the lowest offset of the first batch. `base_offset`: the segment's."""
@@ -228,7 +228,7 @@ def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
 
 
 def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -> int | None:
-    """Return the position of the next valid batch of the segment after the bad one at `position`, or None."""
+    """Return the position of the next valid batch of the segment after the bad batch at `position`, or None."""
     start = position + 1
     looks_like_header = _header_pattern(base_offset)
     while end - start >= MIN_BATCH_SIZE:

@@ -1,8 +1,8 @@
 """The segment that a compaction writes, and how it replaces the segments that it was made from.
 
 `CleanedFile` has the kept batches of some segments, in their order, with its indexes. As on Kafka, it is named
-`.cleaned` while it is written, and `.swap` once it is complete and synced. Then it gets its own name. A crash at any
-moment leaves either the old segments or the new one.
+`.cleaned` while it is written, and `.swap` once it is complete and synced. Then the file gets its own name. A crash at
+any moment leaves either the old segments or the new segment.
 
 Steps 1 and 3 work on files, in a thread. Step 2 changes the log in memory, on the event loop:
 

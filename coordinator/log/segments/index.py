@@ -172,7 +172,7 @@ def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: T
 def load_indexes(
     storage: Storage, name: str, segment: File, base_offset: int, segment_size: int
 ) -> tuple[OffsetIndex, TimeIndex]:
-    """Load both indexes of a segment. Raises InsaneIndex when one is missing or cannot belong to it."""
+    """Load both indexes of a segment. Raises InsaneIndex when an index is missing or cannot belong to it."""
     offsets = storage.load(name + INDEX_SUFFIX)
     times = storage.load(name + TIME_INDEX_SUFFIX)
     if offsets is None or times is None:

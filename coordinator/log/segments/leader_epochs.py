@@ -48,7 +48,7 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the greatest epoch not above `epoch`, and its end (Kafka: endOffsetFor); (-1, -1) when unknown."""
-        if epoch == -1 or not self._epochs:  # other negative epochs are below all known ones, as on Kafka
+        if epoch == -1 or not self._epochs:  # other negative epochs are below all known epochs, as on Kafka
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset

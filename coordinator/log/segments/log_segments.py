@@ -87,7 +87,7 @@ class LogSegments(Sequence[Segment]):
     # -- beginning new segments
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
-        """Whether a batch needs a new segment: the active one is too full, old or far. Raises RecordListTooLarge."""
+        """Whether a batch needs a new segment, as the active one is too full, old or far. Raises RecordListTooLarge."""
         segment, config = self.active, self.config
         limit, used = config.segment_bytes, segment.size
         if size > limit:
@@ -121,7 +121,7 @@ class LogSegments(Sequence[Segment]):
         )
 
     def append(self, segment: Segment) -> None:
-        """Add `segment` at the end, as the active one."""
+        """Add `segment` at the end, as the active segment."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment

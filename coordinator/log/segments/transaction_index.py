@@ -85,7 +85,7 @@ class TransactionIndex:
         return self._newest[-1].last_offset if self._newest else -1
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Write an entry whose marker is after all others. Raises OSError."""
+        """Write an entry whose marker is after all other markers. Raises OSError."""
         self.file.pwrite(encode(aborted), self.count * ENTRY_SIZE)
         self.is_synced = False
         self.count += 1

@@ -101,7 +101,7 @@ class Place:
             os.close(descriptor)
 
     def verify(self) -> None:
-        """Raises DirectoryGone when the name belongs to another directory, or to none."""
+        """Raises DirectoryGone when the name belongs to another directory, or to no directory."""
         descriptor = self._descriptor
         if descriptor is None:
             return

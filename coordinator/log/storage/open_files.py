@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 TRIES: Final = 2_000
-"""How many files are tried to find one that can be closed. If none can be closed, the limit is exceeded."""
+"""How many files are tried until a file can be closed. If no file can be closed, the limit is exceeded."""
 
 
 class Open(Protocol):
@@ -41,7 +41,7 @@ class OpenFiles:
             self._open[file] = None
             if self.limit is not None and threading.get_ident() == self._thread:
                 over = len(self._open) - self.limit()
-                # up to two files are closed for one that opens: the number falls when connections need more
+                # up to two files are closed for each file that opens: the number falls when connections need more
                 for _ in range(min(over, 2)):
                     self._close_one(file)
 

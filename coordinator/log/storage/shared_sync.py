@@ -172,12 +172,12 @@ class SharedSync:
                 done, failure = outcomes.popleft()
                 done(failure)
         finally:
-            if outcomes:  # a callback raised: the others are still called
+            if outcomes:  # a callback raised: the other callbacks are still called
                 self._posted = True
                 self._post(self._deliver)
 
     def close(self) -> None:
-        """Wait for the end of the running jobs, and accept no others."""
+        """Wait for the end of the running jobs, and accept no further jobs."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is not None:

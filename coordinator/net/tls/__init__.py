@@ -1,1 +1,1 @@
-"""The TLS of a listener: keys, certificates and handshakes. It is imported when a listener has TLS."""
+"""The TLS of a listener: keys, certificates and handshakes. This package is imported when a listener has TLS."""

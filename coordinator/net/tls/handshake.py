@@ -3,7 +3,7 @@
 A connection counts, waits and is refused before its handshake, so limits include unfinished handshakes.
 
 A handshake costs the server 1.3 ms, and begins when the client has sent bytes. One iteration of the event loop does
-only some steps of handshakes. So the requests of others are handled in between.
+only some steps of handshakes. So the requests of other clients are handled in between.
 """
 
 from __future__ import annotations

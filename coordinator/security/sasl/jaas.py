@@ -71,7 +71,7 @@ def parse_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
 
 
 def _module(tokens: list[Token], at: int) -> tuple[LoginModule, int]:
-    """The login module that begins at a token, and the place of the next one."""
+    """The login module that begins at a token, and the place of the next module."""
     name = tokens[at][1]
     if tokens[at][0] == "sign" or len(tokens) < at + 2 or tokens[at + 1][1].lower() not in FLAGS:
         raise BadJaas(f"behind the login module one of {', '.join(FLAGS)} is expected")

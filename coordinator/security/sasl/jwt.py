@@ -141,7 +141,7 @@ LATEST_S: Final = (1 << 63) // 1000 - 1
 
 
 class Expected(NamedTuple):
-    """The expected claims of tokens. Without `audiences` tokens must not name any."""
+    """The expected claims of tokens. Without `audiences` tokens must not name an audience."""
 
     audiences: frozenset[str] = frozenset()
     issuer: str | None = None

@@ -97,7 +97,7 @@ def _read(message: bytes) -> tuple[str, str]:
     found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
     if found is None:
         raise AuthenticationFailed
-    # if a name occurs twice, the last one counts
+    # if a name occurs twice, the last value counts
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\1") if pair)
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":

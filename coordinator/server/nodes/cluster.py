@@ -173,7 +173,7 @@ class Cluster:
         registered = self._topics.state.brokers.get(node_id)
         if registered is None or not registered.fenced:
             return
-        await self._done(self._changes.moving_leaders_away(node_id))  # the partitions that others do not lead yet
+        await self._done(self._changes.moving_leaders_away(node_id))  # the partitions that other nodes do not lead yet
         self._changes.apply([leadership.unfenced(self._topics.state, node_id)])
         await self._done(self._changes.rejoining_replicas(node_id))
 

@@ -1,7 +1,7 @@
 """Changes of leaders and of the set of brokers, and the notification of all nodes of the process.
 
-`topics.leadership` decides them, and they are written to the metadata log. Every node gets the new image in the same
-iteration of the event loop. So a partition never has more than one leader.
+`topics.leadership` decides the changes, and they are written to the metadata log. Every node gets the new image in the
+same iteration of the event loop. So a partition never has more than one leader.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""How many partitions of users, or one of a coordinator, change their leader in one iteration of the event loop."""
+"""How many partitions of users (of a coordinator only one) change their leader in one iteration of the event loop."""
 MAX_PREFERRED: Final = 1_000
 """The most leaders that one check moves back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
@@ -126,7 +126,7 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Give the partitions of this broker to others, coordinators first. The broker leaves all in-sync replicas."""
+        """Give a broker's partitions to other brokers, coordinators first. The broker leaves all in-sync replicas."""
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:
@@ -195,7 +195,7 @@ class LeaderChanges:
 
 
 def _concerned(topics: Topics, *broker_ids: int) -> list[Place]:
-    """The partitions that one of these brokers leads, is in sync with, or is a replica of. Coordinators stand first."""
+    """The partitions with one of these brokers as leader, in-sync replica or replica. Coordinators stand first."""
     found = [
         place
         for place in leadership.all_places(topics.state)

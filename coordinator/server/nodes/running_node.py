@@ -86,11 +86,11 @@ class RunningNode:
     # ---- the shards
 
     def _open_shards(self) -> None:
-        """Open the shards of all partitions. Each becomes active when the node leads it."""
+        """Open the shards of all partitions. Each shard becomes active when the node leads it."""
         common, config = self._common, self.config
         topics, clock, job_queue = common.topics, self._clock, common.job_queue
-        # The hash of a group's topics has a rack in it. It must stay when the group moves, so the first node's rack is
-        # used.
+        # The hash of a group's topics has a rack in it. The hash must stay when the group moves, so the first node's
+        # rack is used.
         settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
         if config.assignors is not None:
             settings = replace(settings, group_consumer_assignors=tuple(config.assignors))
@@ -281,7 +281,7 @@ class RunningNode:
         self._security.stop()
 
     def resign(self) -> None:
-        """Every shard resigns, at once. Shards that write into the logs of others resign first."""
+        """Every shard resigns, at once. Shards that write into the logs of other shards resign first."""
         self.transactions.stop()
         self.leaderships.held.clear()
         for shard in self.routing.shards:

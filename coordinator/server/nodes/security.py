@@ -1,4 +1,4 @@
-"""The security of the nodes: authorizer, delegation tokens, TLS and SASL. Imports are late: most servers have none."""
+"""The security of the nodes: authorizer, delegation tokens, TLS and SASL. Imports are late: few servers need them."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class JobQueue:
             return False
 
     def _run_steps(self, running: _Running, until_ms: int) -> bool:
-        """Run the next steps. False: the job has ended, or its result will continue it."""
+        """Run the next steps. False: the job has ended, or waits for a result."""
         was_running, self._is_running = self._is_running, True
         began_us = 0 if self.meter is None else self._clock.mono_us()
         try:

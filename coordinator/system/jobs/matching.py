@@ -1,6 +1,6 @@
 """Finds the names that match a client's pattern, in steps by cost, with one budget for a whole request.
 
-A match cannot be interrupted. Cheap matches run on the event loop, between two steps of a job. Expensive ones run in
+A match cannot be interrupted. Cheap matches run on the event loop, between two steps of a job. Expensive matches run in
 the thread: RE2 does not hold Python's lock while it matches.
 """
 
@@ -19,7 +19,7 @@ A_STEP: Final = 50_000
 DEAR: Final = 250_000
 """A match of more steps, 1 ms at worst, runs in the thread."""
 DEAR_AT_ONCE: Final = 2_500_000
-"""The steps of matches that the thread runs without a pause, at worst 10 ms, if no match has more."""
+"""The thread runs matches of this many steps without a pause (at worst 10 ms), or one larger match."""
 
 NAMES_AT_ONCE: Final = 2_000
 """The most names whose cost is added up between two steps of a job."""

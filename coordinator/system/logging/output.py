@@ -76,7 +76,7 @@ class Levels:
         self.logger(logger).setLevel(NUMBERS[level])
 
     def unset(self, logger: str) -> None:
-        """Let a logger inherit its level again. This may not be the root."""
+        """Let a logger inherit its level again. The logger may not be the root."""
         if logger != ROOT:
             self.logger(logger).setLevel(logging.NOTSET)
 

@@ -1,7 +1,7 @@
 """Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
 Lines of one cause have the same logger, text, subject and reason, without the numbers in the reason. In a window,
-`MAX_OF_A_CAUSE` lines of a cause are logged, and `MAX_OF_A_KIND` of a text. The others are counted, and one line for
+`MAX_OF_A_CAUSE` lines of a cause are logged, and `MAX_OF_A_KIND` of a text. Further lines are counted, and one line for
 each cause gives their number. Lines about a file or a partition have no limit by kind, and debug lines have no limit.
 Any thread may call the limiter.
 """
@@ -77,7 +77,7 @@ class Limiter:
         raise structlog.DropEvent
 
     def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
-        """Return lines about lines dropped in ended (or all) windows, and in how many seconds more are due, or None."""
+        """Return lines about dropped lines of ended (or all) windows, and the seconds until the next call, or None."""
         lines: list[dict[str, Any]] = []
         now_ms = self._mono_ms()
         next_ms: int | None = None
