@@ -109,6 +109,20 @@ def confluent_admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
 
 
+def commit_beginning(bootstrap: str, topic: str, group: str, partitions: int) -> None:
+    """Commit offset 0 of each partition, before the group has members. Then librdkafka reads nothing twice.
+
+    Without a commit librdkafka 2.16 asks for the first offset. A rebalance during this request makes librdkafka ask
+    again, and its timer of the first request still runs. When that timer fires, librdkafka reads from the beginning
+    again, also on Apache Kafka.
+    """
+    offsets = [confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)]
+    admin = confluent_admin(bootstrap)  # without a name librdkafka's client would end before it has asked
+    wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, offsets)
+    committed = admin.alter_consumer_group_offsets([wanted])[group].result(30)
+    assert not [one.error for one in committed.topic_partitions if one.error]
+
+
 def confluent_produce(
     bootstrap: str,
     topic: str,

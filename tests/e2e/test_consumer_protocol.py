@@ -26,6 +26,7 @@ from tests.e2e.conftest import BOOTSTRAP, RunningServer, Start, create_topic, ne
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
     ThreadMember,
+    commit_beginning,
     confluent_admin,
     confluent_consumer,
     confluent_member,
@@ -71,6 +72,7 @@ class Company:
         self.sent = 0
         self.admin = confluent_admin(server.bootstrap)
         create_topic(server, topic, partitions)
+        commit_beginning(server.bootstrap, topic, group, partitions)
 
     def member(self, name: str, **settings: Any) -> ThreadMember:
         return confluent_member(name, self.ledger, self.bootstrap, self.topic, self.group, **settings)

@@ -14,6 +14,7 @@ from tests.e2e.sync_clients import (
     COOPERATIVE,
     KAFKA_PYTHON_COOPERATIVE,
     ThreadMember,
+    commit_beginning,
     confluent_member,
     kafka_python_member,
 )
@@ -26,6 +27,7 @@ def test_cooperative_librdkafka_members_never_stop_for_kept_partitions(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(8), Ledger()
+    commit_beginning(server.bootstrap, topic, group, 8)
 
     def make(name: str) -> ThreadMember:
         return confluent_member(name, ledger, server.bootstrap, topic, group, partition_assignment_strategy=COOPERATIVE)

@@ -13,6 +13,7 @@ from tests.e2e.sync_clients import (
     KAFKA_PYTHON_RANGE,
     MEMBERS,
     ThreadMember,
+    commit_beginning,
     confluent_member,
     confluent_produce,
     kafka_python_member,
@@ -44,6 +45,7 @@ def test_groups_of_other_clients_share_a_topic_while_members_join_and_leave(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
     topic, ledger, make = new_topic(PARTITIONS), Ledger(), MEMBERS[client]
+    commit_beginning(server.bootstrap, topic, group, PARTITIONS)
     trio = [make(name, ledger, server.bootstrap, topic, group) for name in ("a", "b", "c")]
     late = make("late", ledger, server.bootstrap, topic, group)
     with thread_members(*trio):
@@ -63,6 +65,7 @@ def test_cooperative_members_keep_partitions_while_another_joins(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
+    commit_beginning(server.bootstrap, topic, group, PARTITIONS)
     one, two = (
         confluent_member(
             name, ledger, server.bootstrap, topic, group, partition_assignment_strategy="cooperative-sticky"
@@ -86,6 +89,7 @@ async def test_members_of_all_three_clients_share_one_group(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
+    commit_beginning(server.bootstrap, topic, group, PARTITIONS)
     aio = Member(
         "aio", ledger, server.bootstrap, [topic], group, partition_assignment_strategy=(RangePartitionAssignor,)
     )

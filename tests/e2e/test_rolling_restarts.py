@@ -11,7 +11,7 @@ from tests.e2e.aio import Member, consuming, members, send_numbered, shared_out
 from tests.e2e.cooperative import start
 from tests.e2e.group_events import GroupEvents, with_events
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
-from tests.e2e.sync_clients import MEMBERS, ThreadMember, confluent_produce
+from tests.e2e.sync_clients import MEMBERS, ThreadMember, commit_beginning, confluent_produce
 from tests.e2e.victim import victim
 from tests.support.servers import ServerProcess
 
@@ -65,6 +65,7 @@ def test_a_rolling_restart_of_three_static_members_is_no_rebalance(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
     topic, ledger, group_events = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
+    commit_beginning(server.bootstrap, topic, group, PARTITIONS)
 
     def member(name: str) -> ThreadMember:
         return MEMBERS[client](name, ledger, server.bootstrap, topic, group, group_instance_id=f"i-{name}")

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 from tests.e2e.aio import Member, consuming, members, send_numbered, shared_out
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
+    commit_beginning,
     confluent_admin,
     confluent_consumer,
     confluent_member,
@@ -52,6 +53,7 @@ def test_a_restart_of_a_static_librdkafka_member_causes_no_rebalance(
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
     admin = confluent_admin(server.bootstrap)
+    commit_beginning(server.bootstrap, topic, group, PARTITIONS)
 
     def described() -> list[tuple[str, set[int]]]:
         description = admin.describe_consumer_groups([group])[group].result(10)

@@ -18,19 +18,31 @@ from muster.coordinator.api.layers import CloseConnection
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequestTopicPartitions as TopicPartitions,
+)
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.coordinator.api.harness import FakeTopics, make_channel
+from tests.stories.stage import subscription
 
 JOIN, SYNC, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP
+CONSUMER_HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 CONNECTIONS = 3
 SESSION_MS = 6_000, 10_000
 FULL_DISK = OSError(28, "No space left on device")
 prepared: Counter[str] = Counter()
 """How many requests took the prepared path."""
+kinds: Counter[str] = Counter()
+"""How often a group changed its protocol: before and after."""
 
 
 class Connection:
@@ -57,7 +69,9 @@ class Connection:
         if answer is not None:
             self.answer(answer)
         if made is not None and made.was_repeated:
-            prepared[type(made).__name__] += 1
+            name = type(made).__name__
+            is_consumer = name == "CachedHeartbeat" and made._route.api.key == CONSUMER_HEARTBEAT
+            prepared[f"{name} of the consumer protocol" if is_consumer else name] += 1
 
 
 class Side:
@@ -86,6 +100,13 @@ class Side:
     def fail(self, error: Exception | None) -> None:
         self.peer.log.fail = error
 
+    @property
+    def kind(self) -> str | None:
+        """The protocol of the group. None without a group, or without a leader."""
+        core = self.peer.shard.runtime.core
+        group = None if core is None else core.state.groups.get("g")
+        return None if group is None else group.kind
+
     def visible(self) -> Any:
         core, log = self.peer.shard.runtime.core, self.peer.log
         offsets = None if core is None else core.state.offsets
@@ -101,6 +122,8 @@ class Side:
 class Pair:
     """Both sides, and what clients know: the member that each connection is, and the last request on each."""
 
+    subscription = b""
+
     def __init__(self, linger_ms: int, version: int) -> None:
         self.sides = [Side(caches=caches, linger_ms=linger_ms) for caches in (True, False)]
         self.members: dict[int, str] = {}
@@ -113,15 +136,17 @@ class Pair:
         self.correlation = 0
 
     def both(self, do: Callable[[Side], object]) -> None:
+        before = self.sides[0].kind
         for side in self.sides:
             do(side)
+        kinds[f"{before} {self.sides[0].kind}"] += 1
         assert self.sides[0].visible() == self.sides[1].visible()
         answers = self.sides[0].answers
         while self.read < len(answers):
             number, answer = answers[self.read]
             self.read += 1
             key, version, _ = self.last[number]
-            if key in (JOIN, HEARTBEAT):
+            if key in (JOIN, HEARTBEAT, CONSUMER_HEARTBEAT):
                 _, body = frames.decode_response_header(api(key), version, answer, 4, len(answer))
                 self.heard(number, key, api(key).decode_response(version, answer, body))
 
@@ -142,16 +167,74 @@ class Pair:
             self.correlation += 1
             data = frames.request_frame(api(key), version, self.correlation, request, "me")
             self.last[number] = key, version, request
-            if key in (COMMIT, HEARTBEAT):
+            if key in (COMMIT, HEARTBEAT, CONSUMER_HEARTBEAT):
                 self.repeated[number] = key, version, request
             self.both(lambda side: side.connections[number].send(data))
 
     def join(self, number: int) -> None:
         member = self.members.get(number, "")
-        protocols = [JoinGroupRequestProtocol("range", b"")]
+        protocols = [JoinGroupRequestProtocol("range", self.subscription)]
         session_ms = SESSION_MS[self.correlation % 2]
         self.ask(number, JOIN, 3, JoinGroupRequest("g", session_ms, 10_000, member, None, "consumer", protocols))
         self.both(lambda side: side.peer.clock.advance(0))
+
+
+class MixedPair(Pair):
+    """The group may also have members of the consumer protocol. Each connection may have a member of each protocol."""
+
+    subscription = subscription(["t1"], {})
+
+    def __init__(self, linger_ms: int, version: int) -> None:
+        super().__init__(linger_ms, version)
+        self.epochs: dict[int, int] = {}
+        """By connection: the epoch of its member of the consumer protocol."""
+
+    def enter(self, number: int) -> None:
+        self._beat(number, 0, rebalance_timeout_ms=5_000, subscribed_topic_names=["t1"], topic_partitions=[])
+
+    def beat(self, number: int, *, less: int = 0, **more: Any) -> None:
+        self._beat(number, self.epochs.get(number, 1) - less, **more)
+
+    def quit(self, number: int) -> None:
+        self._beat(number, -1)
+
+    def _beat(self, number: int, epoch: int, **more: Any) -> None:
+        request = ConsumerGroupHeartbeatRequest("g", f"c{number}", epoch, **more)
+        self.ask(number, CONSUMER_HEARTBEAT, 1, request)
+
+    def heard(self, number: int, key: int, response: Any) -> None:
+        if key != CONSUMER_HEARTBEAT:
+            super().heard(number, key, response)
+        elif response.error_code:
+            self.epochs.pop(number, None)
+        else:
+            self.epochs[number] = response.member_epoch
+            if response.assignment is not None:
+                rows = [TopicPartitions(one.topic_id, one.partitions) for one in response.assignment.topic_partitions]
+                self.beat(number, topic_partitions=rows)
+
+
+def play_mixed(pair: MixedPair, kind: str, number: int, a: int, b: int) -> None:
+    if kind == "enter":
+        pair.enter(number)
+    elif kind == "consumer beat":
+        for _ in range(1 + a % 3):
+            pair.beat(number, less=b == 0)
+    elif kind == "quit":
+        pair.quit(number)
+    elif kind == "consumer commit":
+        epoch = pair.epochs.get(number, 1) - (b == 0)
+        request = commit(("t1", a % 3, b), version=pair.version, member=f"c{number}", generation=epoch)
+        pair.ask(number, COMMIT, pair.version, request)
+    elif kind == "commit of nobody":
+        pair.ask(number, COMMIT, pair.version, commit(("t1", a % 3, b), version=pair.version))
+    elif kind == "read":
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
+        pair.ask(number, ApiKey.OFFSET_FETCH, 9, request)
+    elif kind == "delete":
+        pair.ask(number, ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["g"]))
+    else:
+        play(pair, kind, number, a, b)
 
 
 USUAL = {"beat": 20, "commit": 15, "again": 60, "turn": 20, "synced": 8, "join": 2}
@@ -160,6 +243,11 @@ UNUSUAL = {
     "reconnect": 3,
 }  # fmt: skip
 """What may happen, by how often it does. Each history has some of the unusual things."""
+MIXED = {
+    "enter": 6, "consumer beat": 60, "quit": 3, "consumer commit": 15, "commit of nobody": 4, "read": 8, "delete": 2,
+    "leave": 4, "beat": 30, "commit": 5, "again": 30, "join": 4,
+}  # fmt: skip
+"""The same for groups whose members have both protocols: such groups are upgraded, downgraded and deleted."""
 
 
 def play(pair: Pair, kind: str, number: int, a: int, b: int) -> None:
@@ -207,12 +295,25 @@ def play(pair: Pair, kind: str, number: int, a: int, b: int) -> None:
 def history(seed: int) -> None:
     rng = Random(seed)
     pair = Pair(rng.choice([0, 5]), rng.randrange(2, 11))
+    weights = USUAL | {kind: UNUSUAL[kind] for kind in rng.sample(list(UNUSUAL), rng.randrange(6))}
+    run(pair, play, weights, rng)
+
+
+def mixed_history(seed: int) -> None:
+    rng = Random(seed)
+    pair = MixedPair(rng.choice([0, 5]), rng.choice([9, 9, 10, rng.randrange(2, 9)]))
+    weights = USUAL | MIXED | {kind: UNUSUAL[kind] for kind in rng.sample(list(UNUSUAL), rng.randrange(6))}
+    for kind in rng.sample(list(MIXED), rng.randrange(3)):
+        del weights[kind]
+    run(pair, play_mixed, weights, rng)
+
+
+def run(pair: Any, step: Callable[..., None], weights: dict[str, int], rng: Random) -> None:
     with capture_logs():
         pair.join(0)
-        weights = USUAL | {kind: UNUSUAL[kind] for kind in rng.sample(list(UNUSUAL), rng.randrange(6))}
         connections = rng.randint(1, CONNECTIONS)
         for kind in rng.choices(list(weights), list(weights.values()), k=500):
-            play(pair, kind, rng.randrange(connections), rng.randrange(10), rng.randrange(10))
+            step(pair, kind, rng.randrange(connections), rng.randrange(10), rng.randrange(10))
         pair.both(lambda side: side.fail(None))
         pair.both(lambda side: side.peer.log.synced())
         pair.both(lambda side: side.peer.clock.advance(70_000))
@@ -221,6 +322,18 @@ def history(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_node_with_cached_requests_sends_the_same_bytes_as_one_without(seed: int) -> None:
     history(seed)
+
+
+def test_groups_of_both_protocols_get_the_same_bytes_with_cached_requests_as_without() -> None:
+    prepared.clear()
+    kinds.clear()
+    for seed in range(25):
+        mixed_history(seed)
+    assert prepared["CachedHeartbeat of the consumer protocol"] > 100
+    assert prepared["CachedHeartbeat"] > 30
+    assert prepared["CachedCommit"] > 80
+    assert kinds["classic consumer"] > 20
+    assert kinds["consumer classic"] > 10
 
 
 def test_the_compared_histories_use_cached_requests() -> None:
