@@ -1,1 +1,1 @@
-"""What the server costs, beside a real Apache Kafka: `make bench`, results in results.md."""
+"""Measures what the server costs, beside a real Apache Kafka: `make bench` writes results.md."""

@@ -1,4 +1,4 @@
-"""CPU time of an ACL decision among 1,000 entries: `python -m bench.acls`. Microseconds each, median and least."""
+"""Measures the CPU time of an ACL decision among 1,000 entries, in us, median and minimum: `python -m bench.acls`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from muster.coordinator.security.authorizer import KafkaPrincipal, Operation, Re
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
 DECISION_US, CACHED_US = 3.0, 0.2
-"""The figures to be reached."""
+"""The goals: us for a first decision, and for a cached one."""
 ENTRIES = 1_000
 
 
 class Requester(NamedTuple):
-    """The client that asks."""
+    """The client whose rights are checked."""
 
     principal: KafkaPrincipal
     host: str

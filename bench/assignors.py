@@ -1,8 +1,9 @@
-"""CPU time of an assignment beside other implementations': `python -m bench.assignors`; writes bench/assignors.md.
+"""Compares the CPU time of strategies with other implementations: `python -m bench.assignors` writes assignors.md.
 
-The group has ten topics and an even assignment; one member was lost. Subscriptions are decoded beforehand, the user
-data of sticky is not: reading it is part of its work everywhere. The figure is the least of several runs. Java's is the
-CPU time of the thread that assigns. It is the first in a fresh virtual machine, and the median when warm.
+The group has ten topics and an even assignment, and has lost one member. Subscriptions are decoded before the measure.
+The user data of sticky is not, since every implementation decodes it as part of its work. The figure is the minimum of
+several runs. For Java, the CPU time of the assigning thread counts. There are two figures: the first run in a fresh
+virtual machine, and the median of a warm one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TOPICS = 10
 RUNS = 5
 JAVA_RUNS = "40"
 PATIENCE_MS = 5000.0
-"""Once another implementation took longer than this, larger groups are left out."""
+"""When another implementation takes longer than this, it is not measured with larger groups."""
 AIOKAFKA = {
     "range": aiokafka_range.RangePartitionAssignor,
     "roundrobin": aiokafka_roundrobin.RoundRobinPartitionAssignor,
@@ -57,7 +58,7 @@ KAFKA_PYTHON = {
 
 
 def after_a_loss(strategy: str, members: int, partitions: int, uneven: bool = False) -> Case:
-    """The group as its leader sees it after the loss of one member."""
+    """The input of a strategy after the loss of one member."""
     rng = random.Random(f"{members} {partitions}")
     topics = {f"topic-{i}": Topic(partitions // TOPICS, (), rng.randbytes(16)) for i in range(TOPICS)}
     names = tuple(topics)
@@ -73,7 +74,7 @@ def after_a_loss(strategy: str, members: int, partitions: int, uneven: bool = Fa
 
 @dataclass
 class Cluster:
-    """The part of a client's cluster metadata that its assignors use."""
+    """The part of a client's cluster metadata that strategies use."""
 
     sizes: Mapping[str, int]
 
@@ -87,12 +88,12 @@ class Cluster:
 
 
 def of_muster(case: Case) -> Callable[[], object]:
-    """The call of Muster's strategy."""
+    """The call of Muster's strategy for a case."""
     return lambda: ASSIGNORS[case.strategy].assign(case.members, case.topics)
 
 
 def of_aiokafka(case: Case) -> Callable[[], object]:
-    """The call of aiokafka's strategy."""
+    """The call of aiokafka's strategy for a case."""
     strategy: Any = AIOKAFKA[case.strategy]
     cluster = Cluster({name: topic.partitions for name, topic in case.topics.items()})
     members = {m.member_id: ConsumerProtocolMemberMetadata(0, list(m.topics), m.user_data or b"") for m in case.members}
@@ -100,7 +101,7 @@ def of_aiokafka(case: Case) -> Callable[[], object]:
 
 
 def of_kafka_python(case: Case) -> Callable[[], object]:
-    """The call of kafka-python's strategy."""
+    """The call of kafka-python's strategy for a case."""
     strategy: Any = KAFKA_PYTHON[case.strategy]()
     cluster = Cluster({name: topic.partitions for name, topic in case.topics.items()})
     members = [
@@ -124,7 +125,7 @@ def _metadata(member: Member) -> Any:
 
 
 def median_ms(call: Callable[[], object], runs: int = RUNS) -> float:
-    """The median CPU time of some runs, as for Java; the time of one run if that took long."""
+    """The median CPU time of some runs, as for Java. If the first run takes long, its time."""
     found: list[float] = []
     for _ in range(runs):
         start = time.process_time()
@@ -138,7 +139,7 @@ def median_ms(call: Callable[[], object], runs: int = RUNS) -> float:
 def others_ms(
     prepare: Callable[[Case], Callable[[], object]], cases: Mapping[tuple[int, int], Case]
 ) -> dict[Any, float]:
-    """The times of another implementation, until it takes too long."""
+    """The times of another implementation for each case, until one takes too long."""
     found: dict[Any, float] = {}
     too_much = False
     for size, case in sorted(cases.items(), key=lambda item: (item[0][1], item[0][0])):
@@ -149,7 +150,7 @@ def others_ms(
 
 
 def java_ms(case: Case) -> tuple[float, float]:
-    """The first run in a fresh virtual machine, and the median when it is warm."""
+    """The times of Java: of the first run in a fresh virtual machine, and the median of a warm one."""
     cold, warm = ask_java([case.line()], JAVA_RUNS)[0]
     return cold / 1e6, warm / 1e6
 
@@ -157,7 +158,7 @@ def java_ms(case: Case) -> tuple[float, float]:
 def table(
     strategy: str, sizes: Sequence[tuple[int, int]], with_java: bool
 ) -> tuple[list[str], dict[tuple[int, int], float]]:
-    """The rows of one strategy, and Muster's times."""
+    """The rows of the table for one strategy, and Muster's times."""
     cases = {size: after_a_loss(strategy, *size) for size in sizes}
     ours = {size: median_ms(of_muster(case)) for size, case in cases.items()}
     theirs = others_ms(of_aiokafka, cases) if strategy in AIOKAFKA else {}
@@ -177,14 +178,14 @@ def table(
 
 
 def number(ms: float | None) -> str:
-    """Three significant digits or so; nothing for None."""
+    """Format a number with about three significant digits; None becomes an empty text."""
     if ms is None:
         return ""
     return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 3 else f"{ms:.2f}"
 
 
 def uneven(with_java: bool) -> list[str]:
-    """Sticky in a group where half of the members lack three of the ten topics."""
+    """Measure sticky in a group where half of the members do not subscribe to three of the ten topics."""
     rows = [
         "## sticky, differing subscriptions",
         "",
@@ -203,7 +204,7 @@ def uneven(with_java: bool) -> list[str]:
 
 
 def main() -> None:
-    """Measure everything and write the tables."""
+    """Measure all strategies, and write the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.assignors", description=__doc__)
     parser.add_argument("--without-java", action="store_true", help="leave Kafka's own classes out")
     with_java = not parser.parse_args().without_java and kafka_available()

@@ -1,4 +1,6 @@
-"""CPU time of the codec: `python -m bench.codec`. Median and least of several runs, in microseconds a call."""
+"""Measures the CPU time of the codec: `python -m bench.codec`. Prints median and minimum of several runs, in us per
+call.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ GROUP_MODULES = [
 
 
 def report(name: str, times_us: list[float], goal: float | None = None) -> None:
-    """Print the median, the least, and the goal with whether the median reaches it."""
+    """Print median and minimum, and whether the median reaches the goal."""
     median = statistics.median(times_us)
     verdict = "" if goal is None else f"   goal {goal:g}: {'reached' if median <= goal else 'MISSED'}"
     print(f"{name:<48}{median:>10.2f}{min(times_us):>10.2f}{verdict}")

@@ -1,6 +1,6 @@
-"""`python -m bench.consumer_groups`: groups of the new protocol (KIP-848) on Muster, and on a real Apache Kafka 4.3.
+"""`python -m bench.consumer_groups` measures consumer groups (KIP-848) on Muster, and on a real Apache Kafka 4.3.
 
-Kafka needs Java. `bench.run` has the same figures among its own.
+Kafka needs Java. `bench.run` measures the same figures.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-"""Members do not time out between rounds. They ask often, so that waiting does not hide the server's work."""
+"""Members do not time out between rounds. They send heartbeats often, so that pauses do not hide the server's work."""
 SMALL: Final = {"consumer-small": 100}
 LARGE: Final = {f"consumer-large-{number}": 1_000 for number in range(10)}
-"""Topics with their partitions. A real Kafka makes no more than some thousands at once."""
+"""Topics, each with its number of partitions. Apache Kafka creates only some thousands of partitions at a time."""
 MEMBERS, MEMBERS_EACH, CHANGES = 1_000, 10, 3
 SETTLE: Final = "consumer group: 1,000 members on 10,000 partitions settle"
 MORE: Final = "consumer group: one member more among 1,000, its target is known"
@@ -39,7 +39,7 @@ LESS: Final = "consumer group: one member less among 1,000, targets are known"
 
 
 class Groups:
-    """The measures on one server."""
+    """Measures consumer groups on one server."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -48,7 +48,7 @@ class Groups:
         self._runner = asyncio.Runner(loop_factory=event_loop_factory())
 
     def crowd(self, topics: Mapping[str, int]) -> Crowd:
-        """Clients that subscribe to these topics."""
+        """Make clients that subscribe to these topics."""
         pid = self.target.server.pid
         return Crowd(*self.target.server.address, lambda: measure.cpu_s(pid), topics)
 
@@ -69,12 +69,12 @@ class Groups:
             self.steady[connections] = self._runner.run(settle())
 
     def heartbeats(self, connections: int) -> Figures:
-        """Heartbeats of settled members, one unanswered on each connection."""
+        """Measure heartbeats of members in stable groups. Each connection has one unanswered request."""
         load = self.target.load(self.steady[connections], connections=connections, error_at=ERROR_AT)
         return of_load(f"consumer group heartbeat, {REPEATED}, {connections} connections", load)
 
     def large(self) -> Figures:
-        """The time in which a large group settles, and then with one member more and one less, in turn."""
+        """Measure how long a large group takes to become stable; then add and remove a member in turn."""
         self.rounds += 1
         return self._runner.run(self._large(f"large-{self.rounds}"))
 
@@ -97,7 +97,7 @@ class Groups:
         }
 
     def figures(self) -> Figures:
-        """The figures of one round."""
+        """Run one round, and return its figures."""
         return {**self.heartbeats(100), **self.heartbeats(1000), **self.large()}
 
 
@@ -126,7 +126,7 @@ def main() -> None:
                 groups = Groups(Target(server, frameload, args.seconds))
                 groups.prepare()
                 for connections in (100, 1000):
-                    groups.heartbeats(connections)  # a JVM needs it to be judged fairly
+                    groups.heartbeats(connections)  # a JVM is slow until it is warm
                 measured.append(groups)
             for _ in range(args.rounds):
                 for groups in measured:

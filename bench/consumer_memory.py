@@ -1,6 +1,6 @@
-"""`python -m bench.consumer_memory`: bytes of memory for each member of settled groups of the new protocol, by what the
-process grows. The members join as clients do, by heartbeats that are decoded from bytes. All that a group keeps
-counts: members, targets, who has which partition, deadlines. `bench.memory` has the figure of classic members.
+"""`python -m bench.consumer_memory` measures the memory of a member of a stable consumer group, by how much the process
+grows. Members join as clients do, by heartbeats that are decoded from bytes. All that a group keeps counts: members,
+target assignments, owners of partitions, deadlines. `bench.memory` measures classic members.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support.servers import REPOSITORY
 GROUPS: Final = 20
 MEMBERS: Final = 1_000
 CLIENTS: Final = 500
-"""The client ids, and as many addresses."""
+"""The number of client ids, and of client addresses."""
 VERSION: Final = 1
 ALONE: Final = "consumer group: memory of a member with one partition, one of 1,000, bytes"
 LARGE: Final = "consumer group: memory of a member with ten partitions, one of 1,000, bytes"
@@ -42,7 +42,7 @@ _API: Final = api_named("ConsumerGroupHeartbeat")
 
 
 class Live:
-    """A core with groups whose members have reached their targets."""
+    """A state machine with groups whose members have reached their target assignments."""
 
     def __init__(self, partitions: int) -> None:
         self.image = TopicsImage({"orders": TopicImage("orders", bytes(range(16)), partitions)}, 1)
@@ -53,7 +53,7 @@ class Live:
         self._random = Random(7)
 
     def join(self, group_id: str) -> None:
-        """Let the given number of members join a group until it reaches its target."""
+        """Let `MEMBERS` members join a group, until all have reached their target assignments."""
         self._pass()
         clients = [
             Client(f"client-{one % CLIENTS}", f"/10.0.{one % CLIENTS // 250}.{one % 250}") for one in range(MEMBERS)
@@ -91,9 +91,9 @@ def _not_called(_: object) -> None:
 
 
 def live_bytes(partitions: int) -> float:
-    """The bytes of memory for each member of settled groups."""
+    """The bytes of memory for each member of stable groups."""
     live = Live(partitions)
-    live.join("first")  # what is made once, and what is free again afterwards
+    live.join("first")  # this group makes what exists only once, and leaves freed memory behind
     before = resident_bytes()
     for number in range(GROUPS):
         live.join(f"group-{number}")
@@ -107,7 +107,9 @@ MEASURES: Final[Mapping[str, Callable[[], float]]] = {
 
 
 def figures(samples: Samples) -> None:
-    """The figures. Each has a process of its own, without memory freed by another measure."""
+    """Measure each figure in a process of its own, because memory that another measure has freed would be used
+    again.
+    """
     for name in MEASURES:
         done = subprocess.run(
             [sys.executable, "-m", "bench.consumer_memory", name], cwd=REPOSITORY, capture_output=True, text=True,
@@ -117,7 +119,7 @@ def figures(samples: Samples) -> None:
 
 
 def main() -> None:
-    """Print one figure by its name (as JSON), or all."""
+    """Print one figure by its name (as JSON), or all figures."""
     if len(sys.argv) > 1:
         print(json.dumps(MEASURES[sys.argv[1]]()))
         return

@@ -1,16 +1,17 @@
-"""The largest requests that the limits admit, one after the other, against a server in this process.
+"""Sends the largest requests that the limits allow, one after the other, to a server in this process.
 
-The figures are how long the event loop was held in one piece, and how much memory was taken.
+The figures are the longest time for which the event loop was blocked, and the memory that was used.
 
     python -m bench.largest_requests [PART OF AN API'S NAME ...]
 
-For each API in its newest version, each array of the request has as many elements as it may have. They are all alike or
-all different, with short or with long texts. Other requests make as many partitions as they may.
+Each API is used in its newest version. For each of its arrays, there is a request in which that array has as many
+elements as allowed. The elements are equal or different, with short or with long texts. Other requests create as many
+partitions as allowed.
 
-* The part `topics` has only requests that make many partitions.
-* The part `security` has many access control entries, users and quotas, on a server with an authorizer.
+* With the argument `topics`, only requests that create many partitions are sent.
+* With `security`, requests have many access control entries, users and quotas, and the server has an authorizer.
 * The column `turn` is the CPU time of the longest iteration of the event loop.
-* The column `wait` is how long the loop waited at most, with all other load on the machine.
+* The column `wait` is the longest delay of the event loop. Other load on the machine counts, too.
 
 docs/limits.md has the limits.
 """
@@ -45,7 +46,7 @@ from muster.protocol.wire import MAX_ELEMENTS
 
 MAX_BYTES = 31_000_000
 LONG = 200
-"""The number of characters of a long text."""
+"""How many characters a long text has."""
 BEAT_S = 0.002
 TURN_MS = 50
 MEMORY_MB = 200
@@ -70,14 +71,14 @@ for line in sys.stdin:
 
 
 class Case(NamedTuple):
-    """One request."""
+    """A request with its name."""
 
     name: str
     frame: bytes
 
 
 def arrays_of(module: Any, cls: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Each array in a message: the names of the fields that lead there, and the class of its elements."""
+    """The arrays in a message: the names of the fields that lead to each, and the class of its elements."""
     for name, parameter in inspect.signature(cls).parameters.items():
         found = re.match(r"Sequence\[(\w+)\]", str(parameter.annotation))
         if found is None:
@@ -89,7 +90,7 @@ def arrays_of(module: Any, cls: Any, path: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def filled(cls: Any, text: str) -> Any:
-    """A message with a text in each text field."""
+    """Make a message with this text in each text field."""
     names = [n for n, p in inspect.signature(cls).parameters.items() if str(p.annotation) in ("str", "str | None")]
     made = cls(**dict.fromkeys(names, text))
     for name in ("timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"):
@@ -111,7 +112,7 @@ def filled(cls: Any, text: str) -> Any:
 
 
 def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: Callable[[int], str], count: int) -> Any:
-    """A request whose array at `path` has `count` elements; the arrays above it have one."""
+    """Make a request whose array at `path` has `count` elements. The arrays around it have one element."""
     request = at = filled(root, "t")
     steps = dict(arrays_of(module, root))
     for depth in range(1, len(path) + 1):
@@ -124,7 +125,7 @@ def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: C
 
 
 def elements(element: Any, text: Callable[[int], str], number: int) -> list[Any]:
-    """The given number of elements of an array; `element` is their class or the name of their type."""
+    """Make `number` elements of an array. `element`: their class, or the name of their type."""
     differ = text(0) != text(1)
     if element == "str":
         return [text(i) for i in range(number)]
@@ -132,7 +133,7 @@ def elements(element: Any, text: Callable[[int], str], number: int) -> list[Any]
         return [i if differ else 0 for i in range(number)]
     if not inspect.isclass(element):
         return [bytes(16)] * number
-    # the same object again and again is as good on the wire
+    # as bytes, one object many times is the same as many equal objects
     rows = [filled(element, text(0))] * number
     if differ:
         rows = [copy(rows[0]) for _ in rows]
@@ -143,7 +144,7 @@ def elements(element: Any, text: Callable[[int], str], number: int) -> list[Any]
 
 
 def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
-    """The requests of one API."""
+    """Make the requests of one API in the versions `wanted`."""
     module_name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", served.name).lower()
     module = import_module(f"muster.protocol.messages.{module_name}")
     root = getattr(module, f"{served.name}Request")
@@ -158,12 +159,12 @@ def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
                 try:
                     frame = frames.request_frame(served, version, 1, request, "worst")
                 except (ValueError, TypeError, AttributeError):
-                    continue  # what this version cannot say
+                    continue  # this version cannot encode the field
                 yield Case(f"{served.name} {version} {'.'.join(path) or '-'} {kind}", frame)
 
 
 def of_topics() -> Iterator[Case]:
-    """Requests that create and delete as many partitions as one request may."""
+    """Make requests that create and delete as many partitions as one request may."""
     new = [CreatableTopic(name="wide", num_partitions=10_000, replication_factor=1)]
     many = [f"many-{i}" for i in range(4_000)]
     for what, version, request in (
@@ -185,7 +186,7 @@ SECURITY = {
 
 
 def of_security(topics: int = 4_000) -> Iterator[Case]:
-    """Many entries, users and quotas: created, described, changed and removed."""
+    """Make requests that create, describe, change and delete many access control entries, users and quotas."""
     from muster.protocol.messages import alter_client_quotas, alter_user_scram_credentials, incremental_alter_configs
     from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest
     from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -252,7 +253,7 @@ TEXTS: dict[str, Callable[[int], str]] = {
 
 
 class Watch:
-    """Measures how long the event loop is held."""
+    """Measures how long the event loop is blocked."""
 
     def __init__(self) -> None:
         self.turn_s = self.wait_s = 0.0
@@ -264,7 +265,7 @@ class Watch:
         Path("/proc/self/clear_refs").write_text("5")
 
     def install(self, loop: Any) -> None:
-        """Measure each iteration of the loop."""
+        """Measure each iteration of the event loop."""
         run_once = loop._run_once
 
         def measured() -> None:
@@ -282,18 +283,18 @@ class Watch:
 
 
 def resident_mb(key: str) -> float:
-    """The memory of this process: VmRSS, VmHWM."""
+    """The memory of this process. `key`: VmRSS (now) or VmHWM (the peak)."""
     text = Path("/proc/self/status").read_text()
     return int(text.split(f"{key}:")[1].split()[0]) / 1024
 
 
 async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str) -> tuple[str, bool]:
-    """Print one line, and return whether the limits held."""
+    """Send one request, print a line, and return whether the limits were kept."""
     path = Path(folder) / "frame"
     path.write_bytes(case.frame)
     size = len(case.frame)
     case = Case(case.name, b"")
-    await asyncio.sleep(0.05)  # this turn has made the request
+    await asyncio.sleep(0.05)  # this iteration has also made the request
     watch.begin()
     await asyncio.sleep(0.05)
     watch.turn_s = watch.wait_s = 0.0
@@ -310,7 +311,7 @@ async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str)
 
 
 async def run(wanted: list[str]) -> int:
-    """Run all cases, and return the number that took too long or too much memory."""
+    """Run all cases, and return how many took too long or too much memory."""
     loop = asyncio.get_running_loop()
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE

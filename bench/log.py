@@ -1,6 +1,6 @@
-"""`python -m bench.log`: the offsets log alone: how fast one core loads and compacts it.
+"""`python -m bench.log` measures how fast one core loads and compacts the log of `__consumer_offsets`.
 
-Also how much later the event loop runs while the cleaner works beside it.
+It also measures how late the event loop is while the log cleaner works.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TICKS = 3000
 
 
 def fill(log: UnifiedLog, records: int, groups: int, per_batch: int) -> None:
-    """Commits of random groups and partitions, as the coordinator writes them; the last segment is rolled."""
+    """Write commits of random groups and partitions as the coordinator does, and roll the last segment."""
     draw = random.Random(1)
     topic_id = bytes(range(16))
     pairs = []
@@ -56,7 +56,7 @@ def open_log(manager: LogManager, partition: int) -> UnifiedLog:
 
 
 def replay(log: UnifiedLog) -> float:
-    """The records that one core reads, checks, decodes and replays in a second."""
+    """How many records one core reads, checks, decodes and replays in a second."""
     core, reader, clock = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader(), ManualClock()
     begin = time.process_time()
     count = sum(replay_chunks(log.replay(chunk_bytes=LOAD_CHUNK_BYTES), reader, core, clock))
@@ -64,7 +64,7 @@ def replay(log: UnifiedLog) -> float:
 
 
 def compact(log: UnifiedLog, manager: LogManager) -> float:
-    """The MB that one core compacts in a second, without pauses."""
+    """How many MB one core compacts in a second, without pauses."""
     found = examine(log, None, NOW)
     work = Compaction(
         manager.storage, found.plan(LogSettings(), NOW), Throttle(Event(), cpu_share=1, bytes_per_second=1e18)
@@ -77,7 +77,7 @@ def compact(log: UnifiedLog, manager: LogManager) -> float:
 
 
 async def lateness_ms(manager: LogManager, *, with_cleaner: bool) -> tuple[list[float], float]:
-    """The delay of calls that are due after 1 ms, and the CPU share of all other work."""
+    """How late calls are that are due after 1 ms, and the share of CPU time of all other work."""
     loop = asyncio.get_running_loop()
     cleaner = Cleaner(manager, LoopClock(loop), SharedSync(loop.call_soon_threadsafe, threads=1))
     if with_cleaner:

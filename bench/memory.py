@@ -1,7 +1,7 @@
-"""The memory of offsets, members and transactional ids, and the time in which a log is loaded and compacted.
+"""Measures the memory of offsets, members and transactional ids, and how long it takes to load and compact a log.
 
-Kafka's own load of the same files stands beside it. The last figure is what events add to a rebalance. `python -m
-bench.memory` prints all but the last.
+Kafka's own load of the same files is measured, too. The last figure is how much CPU time events add to a rebalance.
+`python -m bench.memory` prints all figures but the last.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tests.support.servers import REPOSITORY, KafkaServer, MusterServer
 ALL_MEMBERS, MEMBERS_EACH, CLIENTS = 100_000, 100, 500
 ALL_OFFSETS, OFFSETS_EACH = 1_000_000, 100
 ALL_IDS, OPEN_EVERY = 100_000, 10
-"""The number of transactional ids; one of every OPEN_EVERY has an open transaction."""
+"""The number of transactional ids. One of `OPEN_EVERY` has an open transaction."""
 RECORDS = 1_000_000
 LOG_RUNS = 5
 BEGIN = Now(1_000, 1_700_000_000_000)
@@ -71,14 +71,14 @@ LOAD = "load of 1,000,000 commits by the server, ms"
 EVENTS = "what events add to a rebalance, % of its CPU"
 PER_READ = 100
 SETTLES = 30
-"""The number of groups of a thousand members: the system counts CPU in steps of 10 ms."""
+"""How many groups of a thousand members join. There are many, since the system counts CPU time in steps of 10 ms."""
 LOADED = re.compile(r"Finished loading of metadata from __consumer_offsets-0 .* in (\d+)ms")
 
 Samples = defaultdict[str, defaultdict[str, list[float]]]
 
 
 def figures(samples: Samples) -> None:
-    """The figures of one process each; nothing runs beside it."""
+    """Measure the figures that need only one process. Nothing else runs meanwhile."""
     for what in ("memory", "log", "ids"):
         done = subprocess.run(
             [sys.executable, "-m", "bench.memory", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
@@ -91,7 +91,7 @@ def figures(samples: Samples) -> None:
 
 
 def group_records() -> Iterable[tuple[Message, Message]]:
-    """Records of consumer groups as the log has them; each member has its own id, client and partitions."""
+    """Make records of groups of consumers. Each member has its own id, client and partitions."""
     subscription = encode_subscription(ConsumerProtocolSubscription(["orders"]), 3)
     for group in range(ALL_MEMBERS // MEMBERS_EACH):
         members = []
@@ -108,7 +108,7 @@ def group_records() -> Iterable[tuple[Message, Message]]:
 
 
 def offset_records() -> Iterable[tuple[Message, Message]]:
-    """Records of the offsets that those groups committed."""
+    """Make records of the offsets that those groups have committed."""
     topic_id = bytes(range(16))
     for group in range(ALL_OFFSETS // OFFSETS_EACH):
         for partition in range(OFFSETS_EACH):
@@ -140,9 +140,11 @@ def resident_bytes() -> float:
 
 
 def memory_figures() -> dict[str, float]:
-    """Bytes of memory for each member and each committed offset, their groups included, by what the process grows."""
+    """The bytes of memory for each member and each committed offset, with their groups, by how much the process
+    grows.
+    """
     members, offsets = (GroupCore(GroupSettings(), NO_TOPICS) for _ in range(2))
-    replay(GroupCore(GroupSettings(), NO_TOPICS), [next(iter(group_records()))] * 100, 3)  # what is made once
+    replay(GroupCore(GroupSettings(), NO_TOPICS), [next(iter(group_records()))] * 100, 3)  # makes what exists only once
     empty = resident_bytes()
     replay(members, group_records(), 3)
     members.loaded(BEGIN)
@@ -156,7 +158,7 @@ def memory_figures() -> dict[str, float]:
 
 
 def id_batches() -> list[bytes]:
-    """The records of transactional ids after the cleaner: the newest of each, in a batch of its own."""
+    """Make the records of transactional ids that compaction leaves: the newest of each id, in a batch of its own."""
     found = []
     for number in range(ALL_IDS):
         is_open = not number % OPEN_EVERY
@@ -172,7 +174,7 @@ def id_batches() -> list[bytes]:
 
 
 def id_figures() -> dict[str, float]:
-    """The time to load transactional ids, and their memory."""
+    """Measure how long transactional ids take to load, and their memory."""
     written = id_batches()
     chunks = [b"".join(written[at : at + PER_READ]) for at in range(0, ALL_IDS, PER_READ)]
 
@@ -182,7 +184,7 @@ def id_figures() -> dict[str, float]:
         core.loaded(BEGIN)
         return core
 
-    load(chunks[:1])  # what is made once
+    load(chunks[:1])  # makes what exists only once
     before, began_s = resident_bytes(), time.process_time()
     core = load(chunks)
     spent_s = time.process_time() - began_s
@@ -201,7 +203,7 @@ def _unasked(transactional_id: str) -> Respond:
 
 
 def log_figures() -> dict[str, float]:
-    """The speed at which one core loads and compacts the log."""
+    """Measure how fast one core loads and compacts the log."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.disable()
     found: dict[str, float] = {}
@@ -223,7 +225,7 @@ def log_figures() -> dict[str, float]:
 
 
 def load_figures(workdir: Path, samples: Samples, muster: Path, *, with_kafka: bool) -> None:
-    """The time in which each server loads the same partition, from its own log."""
+    """Measure how long each server takes to load the same partition."""
     source = _written(workdir / "written")
     server = MusterServer(workdir / "load-muster", {"offsets.topic.num.partitions": "1"}, executable=muster)
     shutil.copytree(source, server.workdir / "data" / source.name)
@@ -254,7 +256,7 @@ def _muster_load_ms(server: MusterServer) -> float:
 
 
 def _kafka_load_ms(workdir: Path, source: Path) -> float:
-    """Kafka uses its own catalogue: the topic must be in it before its files are replaced."""
+    """Kafka must create the topic in its metadata before the topic's files are replaced."""
     kafka = KafkaServer(workdir, {"offsets.topic.num.partitions": "1"})
     kafka.start()
     kafka.stop()
@@ -283,16 +285,16 @@ def _kafka_load_ms(workdir: Path, source: Path) -> float:
 
 
 def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
-    """Groups of a thousand members on a server that writes events and on one that does not, in turns.
+    """Let groups of a thousand members join, in turn on a server that writes events and on another server.
 
-    The figure is the CPU of each join. How often a member joins until all are in depends on their order. Each pair
-    counts once, because other load on the machine changes from one minute to the next.
+    The figure is the CPU time of a join. How often a member joins depends on the order of all members. The servers are
+    compared in pairs of runs, because other load on the machine changes within minutes.
     """
     targets = (telling, silent)
     try:
         for target in targets:
             target.server.start()
-            _us_per_join(target)  # the first one does not count
+            _us_per_join(target)  # the first group does not count
         for pair in range(SETTLES):
             first, second = targets if pair % 2 else reversed(targets)
             us = {first: _us_per_join(first), second: _us_per_join(second)}

@@ -1,6 +1,6 @@
-"""The cost of three brokers in one process, beside one broker: `make bench-nodes`, written to nodes.md. The figures
-are CPU time, which a busy machine changes little; the least of several runs counts. The waiting time of a client is
-wall time.
+"""Measures three brokers in one process, beside one broker: `make bench-nodes` writes nodes.md. The figures are CPU
+time, which a busy machine changes little, and the minimum of several runs. Only the waiting time of a client is wall
+time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PROPERTIES: Final = {"group.initial.rebalance.delay.ms": "0", "muster.offsets.du
 CONNECTIONS: Final = 50
 LOOKED_UP_AT_ONCE: Final = 2_000
 LOOKED_AT: Final = 200
-"""The groups whose service after the move is checked."""
+"""How many groups are checked after their coordinator has moved."""
 HEAD: Final = "| figure | to reach | measured |\n|---|---:|---:|"
 
 
 class Moved(NamedTuple):
-    """The cost of the stop of a broker, in ms: CPU and time until a client has its answer."""
+    """The cost of a broker's stop, in ms: CPU time, and wall time until clients are informed and served again."""
 
     cpu_ms: float
     told_ms: float
@@ -52,7 +52,7 @@ async def connect(port: int) -> Client:
 
 
 async def groups_of(port: int, node: int, count: int) -> list[str]:
-    """The ids of the given number of groups that a broker coordinates."""
+    """The ids of `count` groups that a broker coordinates."""
     client, found, tried = await connect(port), list[str](), 0
     while len(found) < count:
         names = [f"g{number}" for number in range(tried, tried + LOOKED_UP_AT_ONCE)]
@@ -64,7 +64,7 @@ async def groups_of(port: int, node: int, count: int) -> list[str]:
 
 
 async def settle(port: int, groups: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """Let one member join alone in a group, and return its generation and id."""
+    """Let one member join each group, and return generation and member id."""
     waiting, members = [*groups], dict[str, tuple[int, str]]()
 
     async def work() -> None:
@@ -91,7 +91,7 @@ async def settle(port: int, groups: Iterable[str]) -> dict[str, tuple[int, str]]
 
 
 async def moved(workdir: Path, members: int) -> Moved:
-    """Stop a broker that coordinates the given number of members, each alone in its group."""
+    """Stop a broker that coordinates `members` members, each alone in its group."""
     server = server_of(workdir, 3)
     server.start()
     try:
@@ -99,7 +99,7 @@ async def moved(workdir: Path, members: int) -> Moved:
         ports = [int(row["addresses"][0].rpartition(":")[2]) for row in ask(data, {"do": "list"})["nodes"]]
         groups = await groups_of(ports[0], 2, members)
         settled = await settle(ports[1], groups)
-        # another member of one group waits for the first one: it shall get an answer
+        # in one group, another member waits for the first to join; this waiting member must get an answer
         waiter = await connect(ports[1])
         protocols = [JoinGroupRequestProtocol("range", b"m")]
         asked = JoinGroupRequest(groups[0], 300_000, 300_000, protocol_type="consumer", protocols=protocols)
@@ -123,7 +123,9 @@ async def moved(workdir: Path, members: int) -> Moved:
 
 
 async def _served(clients: Mapping[int, Client], members: Mapping[str, tuple[int, str]]) -> None:
-    """Wait until all groups are found and their heartbeats answered. All clients ask at once, as separate ones do."""
+    """Wait until all groups have a coordinator that answers heartbeats. All clients send their requests at the same
+    time.
+    """
     left = dict(members)
     while left:
         found = await clients[1].ask(FindCoordinatorRequest(coordinator_keys=list(left)))
@@ -131,12 +133,12 @@ async def _served(clients: Mapping[int, Client], members: Mapping[str, tuple[int
             groups = [one.key for one in found.coordinators if one.node_id == node_id]
             asked = [client.send(HeartbeatRequest(group, *left[group])) for group in groups]
             for group, one in zip(groups, asked, strict=True):
-                if (await client.receive(one)).error_code in (0, 27):  # 27: the group of who waited rebalances
+                if (await client.receive(one)).error_code in (0, 27):  # 27: REBALANCE_IN_PROGRESS
                     del left[group]
 
 
 def started(workdir: Path, nodes: int) -> tuple[float, float]:
-    """The CPU ms from spawn to ready, and the resident MB at that time."""
+    """The CPU time (ms) from the start of a process until it is ready, and its memory (MB) then."""
     server = server_of(workdir, nodes)
     server.start()
     found = measure.cpu_s(server.pid) * 1_000, measure.resident_mb(server.pid)
@@ -145,7 +147,7 @@ def started(workdir: Path, nodes: int) -> tuple[float, float]:
 
 
 def heartbeat_us(workdir: Path, frameload: FrameLoad, nodes: int, seconds: float) -> float:
-    """The CPU time of the server for a heartbeat."""
+    """The CPU time of the server for a heartbeat, in us."""
     server = server_of(workdir, nodes)
     server.start()
     try:

@@ -1,6 +1,6 @@
-"""The cost of nodes over one PostgreSQL, beside one with the embedded log: `make bench-cluster`, written to
-over_database.md. The figures are CPU time, which a busy machine changes little; the least of several runs counts.
-Other units are named.
+"""Measures nodes that share one PostgreSQL, beside a node with the embedded log: `make bench-cluster` writes
+over_database.md. The figures are CPU time, which a busy machine changes little, and the minimum of several runs. Other
+units are named.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ PROPERTIES: Final = {
 }
 IDLE_S: Final = 10
 BEATS: Final = 6
-"""The turns in which heartbeats are measured."""
+"""How often heartbeats are measured for each number of nodes."""
 FLAT: Final = 3 / 2.5
-"""The largest cost of a request at one of three nodes, as a multiple of that at a single node.
+"""The goal: the largest cost of a request at one of three nodes, divided by that at a single node.
 
-Then three cores serve 2.5 times as many.
+At this cost, three cores serve 2.5 times as many requests as one.
 """
 COMMIT_ERROR_AT: Final = 4 + 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
-"""Of the one partition of an answer to OffsetCommit v7, behind its size."""
+"""The position of the partition's error code in the frame of an OffsetCommit v7 response with one partition."""
 HEARTBEAT_ERROR_AT: Final = 12
-"""Of an answer to Heartbeat, whose throttle time comes first."""
+"""The position of the error code, after the throttle time, in the frame of a Heartbeat response."""
 
 
 class Cost(NamedTuple):
-    """The cost of commits: CPU of all nodes for one, and the number in a second of wall time."""
+    """The cost of commits: CPU time of all nodes for one commit, and commits in a second of wall time."""
 
     cpu_us: float
     per_s: float
@@ -75,7 +75,7 @@ class _Fixed(MusterServer):
 
 @contextmanager
 def running(workdir: Path, postgres: str, count: int) -> Iterator[list[MusterServer]]:
-    """The given number of nodes over a database; 0 means one node with the embedded log."""
+    """Run `count` nodes over a database. 0: one node with the embedded log."""
     with ExitStack() as ends:
         arguments: list[str] = []
         if count:
@@ -96,7 +96,7 @@ async def connect(port: int) -> Client:
 
 
 async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
-    """The port of the coordinator of each group that has one."""
+    """The port of each group's coordinator. Groups without a coordinator are left out."""
     client = await connect(port)
     answer = await client.ask(FindCoordinatorRequest(coordinator_keys=list(groups)))
     client.writer.close()
@@ -104,7 +104,7 @@ async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
 
 
 async def spread(brokers: Sequence[MusterServer], groups: Sequence[str]) -> dict[int, list[str]]:
-    """The groups of each node, by its port, after all nodes have stable groups."""
+    """Wait until all groups have a coordinator; return the groups of each node, by port."""
     ports = {node.address[1] for node in brokers}
     while True:
         found = [await coordinators(port, groups) for port in ports]
@@ -114,7 +114,7 @@ async def spread(brokers: Sequence[MusterServer], groups: Sequence[str]) -> dict
 
 
 def commits(workdir: Path, brokers: Sequence[MusterServer], connections: int, seconds: float) -> Cost:
-    """Commits of groups without members, at all nodes at once."""
+    """Measure commits of groups without members, at all nodes at the same time."""
     shared = asyncio.run(spread(brokers, [f"g{number}" for number in range(connections)]))
     frames = {
         port: [wire.frame(wire.offset_commit(group, -1, "", TOPIC, 0, 7)) for group in groups]
@@ -126,9 +126,9 @@ def commits(workdir: Path, brokers: Sequence[MusterServer], connections: int, se
 def heartbeats(
     workdir: Path, postgres: str, counts: Sequence[int], connections: int, seconds: float
 ) -> dict[int, list[Cost]]:
-    """Heartbeats of members, each alone in its group, at all nodes at the same time: by the number of nodes.
+    """Measure heartbeats at all nodes at the same time, for each number of nodes. A member is alone in its group.
 
-    All these nodes exist, and take turns, so that other load on the machine is the same for all.
+    All clusters run, and are measured in turn, so that other load on the machine is the same for all.
     """
 
     async def settled(brokers: Sequence[MusterServer]) -> dict[int, list[bytes]]:
@@ -156,7 +156,7 @@ def loaded(
     seconds: float,
     error_at: int,
 ) -> Cost:
-    """The load at all nodes at once, by port; each frame has its own connection."""
+    """Send the frames of each port to that node, all nodes at the same time. Each frame has its own connection."""
 
     def load(node: MusterServer) -> tuple[float, int, float]:
         own = Path(tempfile.mkdtemp(prefix="load-", dir=workdir))
@@ -172,15 +172,15 @@ def loaded(
 
 
 def idle(brokers: Sequence[MusterServer]) -> float:
-    """The CPU of one idle node, in % of a core."""
+    """The CPU time of one idle node, in % of a core."""
     before = [measure.cpu_s(node.pid) for node in brokers]
     time.sleep(IDLE_S)
     return max(measure.cpu_s(node.pid) - was for node, was in zip(brokers, before, strict=True)) / IDLE_S * 100
 
 
 async def taken_over(brokers: Sequence[MusterServer], offsets: int) -> tuple[float, float]:
-    """Kill a node that coordinates the given number of offsets. Returns the CPU of the others, and the seconds until
-    the last group was served.
+    """Kill a node that coordinates `offsets` committed offsets. Returns the CPU time of the other nodes, and the
+    seconds until the last group is served.
     """
     names = [f"t{number}" for number in range(len(brokers) * 2 * offsets // PARTITIONS)]
     victim = brokers[-1]
@@ -203,7 +203,7 @@ async def taken_over(brokers: Sequence[MusterServer], offsets: int) -> tuple[flo
             asked = [group for group, port in found.items() if port == node.address[1]]
             if asked:
                 client = await connect(node.address[1])
-                # one partition of each: it is not the answers that are measured
+                # only one partition of each group is requested, because the answers are not measured
                 what = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, []) for group in asked])
                 left.difference_update(row.group_id for row in (await client.ask(what, 9)).groups if not row.error_code)
                 client.writer.close()

@@ -1,8 +1,8 @@
-"""What the pipeline costs: `python -m bench.pipeline`; writes bench/pipeline.md.
+"""Measures what the pipeline costs: `python -m bench.pipeline` writes bench/pipeline.md.
 
-Each measure runs in its own process, and so in its own JVM. CPU time is that of the JVM and its Python workers. It is
-the median of three runs after the first, unless the row says otherwise. The log is the sample's (`muster log sample`),
-of a million commits.
+Each measure runs in a process and a JVM of its own. The CPU time is that of the JVM and its Python workers. It is the
+median of three runs after a first one, unless the row says otherwise. The log is a sample (`muster log sample`) of a
+million commits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MEASURES: Final = {
     "skew": "bench.explain.skew:one_large_group",
     "whatif": "bench.explain.whatif:thousand",
 }
-"""Each a function of the log and of a folder for what it writes; returns rows."""
+"""The function of each measure. It takes the log, and a folder for the files that it writes, and returns rows."""
 RECORDS: Final = "1M"
 
 HEAD: Final = """# What the pipeline costs
@@ -53,7 +53,7 @@ Load average {load:.1f} at the end. The log: {log}.
 
 
 def make_log(folder: Path) -> Path:
-    """Write the sample."""
+    """Write the sample of a log."""
     target = folder / "sample"
     print(f"making a log of {RECORDS} commits", file=sys.stderr)
     command: list[str | Path] = [Path(sys.executable).parent / "muster", "log", "sample", target, "--records", RECORDS]
@@ -82,26 +82,26 @@ def run(name: str, log: Path, folder: Path) -> list[Row]:
 
 
 def measure(name: str, log: Path, folder: Path) -> list[Row]:
-    """One measure in this process."""
+    """Run one measure in this process."""
     module, function = MEASURES[name].split(":")
     rows: list[Row] = getattr(import_module(module), function)(log, folder)
     return rows
 
 
 def as_line(row: Row) -> str:
-    """A line of the table."""
+    """The line of a row in the table."""
     met = "" if row.is_met is None else "yes" if row.is_met else "**no**"
     return f"| {row.figure} | {row.measured} | {row.goal} | {met} |"
 
 
 def sections_of(text: str) -> dict[str, str]:
-    """The sections of a result of earlier, by name."""
+    """The sections of an earlier result, by name."""
     parts = re.split(r"^## (\w+)$", text, flags=re.M)
     return {name: f"\n## {name}{body.rstrip()}\n" for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def main() -> int:
-    """Command line; the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(prog="bench.pipeline", description=__doc__)
     parser.add_argument(
         "--only", action="append", choices=MEASURES, help="only this one; the other lines stay; repeatable"

@@ -1,4 +1,4 @@
-"""Writes results.md: the figures side by side, and those to be reached."""
+"""Writes results.md: the figures of all servers side by side, and the goals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sends again: "{REPEATED}" is what a member's heartbeats are, and a consumer's co
 partitions; with "{VARIED}" every request goes the usual way. "{UNPREPARED}": the same requests on
 a server that prepares none. Counting begins after each connection's first requests, but for
 "{COLD}"."""
-"""The description of the figures."""
+"""The description of the figures at the beginning of results.md."""
 
 RESULTS = Path(__file__).with_name("results.md")
 
@@ -55,7 +55,7 @@ RATIOS = {
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
 }
-"""Figures to reach as shares of Kafka's. A fresh Kafka takes 0.8-1.0 s for the group, a warm one a third of that."""
+"""Goals as shares of Kafka's figures."""
 SETTLING = (
     "Settling: the goal was set beside a Kafka that has just started (0.8 to 1.0 s of CPU for the group): the row of\n"
     "fresh servers. The other row is Kafka once the JVM has compiled what groups need."
@@ -64,7 +64,7 @@ LIMITS = {
     "JoinGroup answer of 1,000 members, encode, us": 300.0,
     "start-up, spawn to ready, ms": 250.0,
     "resident memory when ready, MB": 45.0,
-    "fetch, 1 MB answers, us per MB": 1e6 / 1500,  # 1,500 MB for each second of CPU
+    "fetch, 1 MB answers, us per MB": 1e6 / 1500,  # 1,500 MB in each second of CPU time
     "fetch, 4 KB answers, us": 40.0,
     "memory of a member, one of 100,000, bytes": 600.0,
     consumer_memory.ALONE: 900.0,
@@ -76,18 +76,18 @@ LIMITS = {
     "memory of a transactional id, one of 100,000, bytes": 600.0,
     **{f"{name}, read_committed, x read_uncommitted": 1.1 for name in READS},
 }
-"""Figures with a fixed limit."""
+"""Goals that are a fixed limit."""
 AT_LEAST = {
     "load of commits, one by one, records/s of one core": 350_000.0,
     "load of commits, 10 in a batch, records/s of one core": 350_000.0,
     "compaction of commits, one by one, MB/s of one core": 100.0,
     "compaction of commits, 10 in a batch, MB/s of one core": 100.0,
 }
-"""Figures for which greater is better."""
+"""Goals for figures where more is better."""
 
 
 def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[str], codec: str) -> str:
-    """Write results.md from figure name -> server name -> median; return the text."""
+    """Write results.md, and return its text. `medians`: figure -> server -> median."""
     lines = [
         "# What the server costs",
         "",
@@ -116,7 +116,7 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
 def verdict(
     name: str, goal: float, medians: Mapping[str, Mapping[str, float]], unit: str, *, at_least: bool = False
 ) -> str:
-    """One row of the table of figures to reach."""
+    """A row of the table of goals."""
     sign = "≥" if at_least else "≤"
     by_server = medians.get(name, {})
     measured = by_server.get("muster")
@@ -129,7 +129,7 @@ def verdict(
 
 
 def number(value: float | None) -> str:
-    """Three significant digits or so; nothing for None."""
+    """Format a number with about three significant digits; None becomes an empty text."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"

@@ -1,6 +1,6 @@
-"""`python -m bench.run`: Muster and (if Java is installed) Apache Kafka 4.3, measured in turns; writes results.md.
+"""`python -m bench.run` measures Muster and, if Java is installed, Apache Kafka 4.3 in turn, and writes results.md.
 
-Both run with data directories, default settings (no initial rebalance delay) and are warmed up first.
+Both have data directories and default settings, but no initial rebalance delay. Both are warmed up first.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def arguments() -> argparse.Namespace:
 
 
 def executable() -> Path:
-    """The `muster` of an environment with the small lock only, as users have it (rich slows structlog's import)."""
+    """Make an environment with only the packages that users have, and return its `muster`. Others slow the start."""
     subprocess.run(INSTALL, cwd=REPOSITORY, check=True)
     return RUN_VENV / "bin" / "muster"
 
 
 def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
-    """The time from spawn to ready, and the memory at that time, on an empty data directory."""
+    """Measure the time from spawn to ready, and the memory then, on an empty data directory."""
     for number in range(STARTS):
         server = MusterServer(workdir / f"start-{number}", SETTINGS, executable=muster)
         begin = time.perf_counter()
@@ -76,19 +76,19 @@ def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
 
 
 def note_process(samples: Samples, server: ServerProcess) -> None:
-    """Record the resources of a server that has become ready."""
+    """Record CPU time and memory of a server that has become ready."""
     samples["start-up, CPU ms"][server.name].append(measure.cpu_s(server.pid) * 1000)
     samples["resident memory when ready, MB"][server.name].append(measure.resident_mb(server.pid))
 
 
 class BareServer(ServerProcess):
-    """bench/load/bare.py: the lowest possible cost of a Python server here."""
+    """Runs bench/load/bare.py, which has the lowest cost that a Python server can have."""
 
     name = "bare"
     cwd = REPOSITORY
 
     def command(self) -> list[str | Path]:
-        """The interpreter of the server under test."""
+        """The command, with the interpreter that also runs Muster."""
         return [RUN_VENV / "bin" / "python", "-m", "bench.load.bare"]
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
@@ -98,18 +98,18 @@ class BareServer(ServerProcess):
 
 
 class UnpreparedServer(MusterServer):
-    """bench/load/unprepared.py: Muster without the cache of requests."""
+    """Runs bench/load/unprepared.py: Muster without cached requests."""
 
     cwd = REPOSITORY
 
     def command(self) -> list[str | Path]:
-        """The same arguments for the other program."""
+        """The command, with the arguments of `muster serve`."""
         _, *words = super().command()
         return [RUN_VENV / "bin" / "python", "-m", "bench.load.unprepared", *words]
 
 
 def unprepared_figures(target: Target, samples: Samples) -> None:
-    """The cost of repeated requests without the cache, which shows what the cache saves."""
+    """Measure repeated requests without the cache, to show what the cache saves."""
     for connections in (100, 1000):
         beats = target.load(target.heartbeats[connections], connections=connections)
         for what, load in (("heartbeat", beats), ("commit, page cache", commits(target, connections))):
@@ -119,7 +119,7 @@ def unprepared_figures(target: Target, samples: Samples) -> None:
 
 
 def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> None:
-    """The same heartbeats, answered without reading them."""
+    """Measure the same heartbeats on the bare server."""
     for connections in (100, 1000):
         load = target.load(heartbeats_of.heartbeats[connections], connections=connections)
         for name, value in of_load(f"heartbeat, {REPEATED}, {connections} connections", load).items():
@@ -127,7 +127,7 @@ def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> Non
 
 
 def commit_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
-    """Commits that are synced before they are acknowledged, and those in the page cache, beside Kafka's."""
+    """Measure commits on Muster and Kafka, and commits that Muster acknowledges from the page cache (`unsynced`)."""
     for connections in (100, 1000):
         for comes in (REPEATED, VARIED):
             for target in targets:
@@ -145,9 +145,9 @@ def note_commits(samples: Samples, where: str, comes: str, connections: int, tar
 
 
 def transaction_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
-    """Transactions whose ends are synced before the answer, and those in the page cache, beside Kafka's.
+    """Measure transactions on Muster and Kafka, and transactions that end in the page cache (`unsynced`).
 
-    Also the cost of reading only committed records.
+    Also measure the cost of reading only committed records.
     """
     page_cache, synced = transactions.WHERE
     for target in targets:
@@ -163,7 +163,7 @@ def note(samples: Samples, target: Target, figures: Mapping[str, float]) -> None
 
 
 def first_group(target: Target, samples: Samples) -> None:
-    """A thousand members on a fresh server, as in a test or a deployment after a start."""
+    """Let a thousand members join on a fresh server, as in a test, or after a deployment."""
     with socket.create_connection(target.server.address, timeout=60) as connection:
         while not wire.coordinator_is_ready(connection, "first"):
             time.sleep(0.05)
@@ -172,7 +172,7 @@ def first_group(target: Target, samples: Samples) -> None:
 
 
 def warm_up(target: Target, seconds: float) -> None:
-    """Warm up both servers, because a JVM needs it to be judged fairly."""
+    """Warm up a server. A JVM is slow until it is warm."""
     usual, target.seconds = target.seconds, seconds
     heartbeats(target, 100)
     target.seconds = seconds / 2
@@ -186,7 +186,7 @@ def warm_up(target: Target, seconds: float) -> None:
 
 
 def codec_figures(samples: Samples) -> str:
-    """The codec's own bench, and that of ACL decisions, run beside nothing else."""
+    """Run the bench of the codec, and that of ACL decisions, while nothing else runs."""
     said = "".join(
         subprocess.run([sys.executable, "-m", one], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
         for one in ("bench.codec", "bench.acls")
@@ -199,7 +199,7 @@ def codec_figures(samples: Samples) -> str:
 
 
 def started(server: ServerProcess, frameload: FrameLoad, args: argparse.Namespace, samples: Samples) -> Target:
-    """A server that was started, measured cold, and warmed up."""
+    """Start a server, measure it cold, and warm it up."""
     begin = time.perf_counter()
     server.start()
     if server.name == "kafka":

@@ -1,4 +1,4 @@
-"""The measures on one server. The name of each figure ends with its unit."""
+"""Measures one server. The name of each figure ends with its unit."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.servers import ServerProcess
 MEGABYTE, FOUR_KB = 1_000_000, 4_000
 LARGE_ANSWER = 1 << 21
 PRODUCE_ERROR_AT = 26
-"""Where a Produce v7 answer has the error code of its one partition, for a topic of four letters."""
+"""The position of the partition's error code in a Produce v7 response for a topic of four letters."""
 COMMIT_ERROR_AT = -2
 FETCH_PARTITIONS, FETCH_OFFSETS = 4, 12
 COMMIT_GROUPS, COMMIT_PARTITIONS = 100, 100
 MEMBERS_EACH = 10
 COMMITS_EACH = 10
-"""So many commits of each place, with different offsets, before a connection begins again."""
+"""How many commits with different offsets there are for each group and partition. Then a connection begins again."""
 REPEATED, VARIED = "each again the one before", "no two alike in a row"
 UNPREPARED = f"{REPEATED} but nothing prepared"
-"""What a connection sends: Muster makes a request that comes again ready once (api/prepared/)."""
+"""What a connection sends: the same request again, or others; and the same on a server without cached requests."""
 BY_THE_CLOCK = "by the clock"
 COLD, COLD_S = "the first half second after a start", 0.5
 LONG_SESSION_MS = 1_800_000
@@ -37,7 +37,7 @@ Figures = dict[str, float]
 
 
 class Target:
-    """A running server and the load for its measures."""
+    """A running server, and the load generator for it."""
 
     def __init__(self, server: ServerProcess, frameload: FrameLoad, seconds: float) -> None:
         self.server, self.frameload, self.seconds = server, frameload, seconds
@@ -50,12 +50,12 @@ class Target:
         return self.frameload.run(self.server.address[1], self.server.pid, frames, **options)
 
     def call(self, request: wire.Request) -> wire.Reader:
-        """One exchange on a connection of its own."""
+        """Send one request on a connection of its own, and return the answer."""
         with socket.create_connection(self.server.address, timeout=60) as connection:
             return wire.call(connection, request)
 
     def settle(self, groups: list[str], members_each: int, session_timeout_ms: int = 60000) -> Settled:
-        """Let the members join."""
+        """Let members join groups, and wait until all are in."""
         pid = self.server.pid
         joining = settle(
             *self.server.address,
@@ -68,7 +68,7 @@ class Target:
             return runner.run(joining)
 
     def prepare(self) -> None:
-        """Create the topics, groups and records of all rounds."""
+        """Create the topics, groups and records that all rounds use."""
         self.prepare_commits()
         for topic, partitions in (("mega", FETCH_PARTITIONS), ("kilo", FETCH_PARTITIONS)):
             self.create_topic(topic, partitions)
@@ -82,7 +82,7 @@ class Target:
                 seconds=60,
             )
         for connections in (100, 1000):
-            # names of two lengths in turns, so that a request of the next group has another size
+            # neighbouring groups have names of different lengths, so their requests have different sizes
             groups = [f"beat-{connections}-{number:02}{'-odd' * (number % 2)}" for number in range(connections // 10)]
             self.heartbeats[connections] = self.settle(groups, MEMBERS_EACH, LONG_SESSION_MS).heartbeats
 
@@ -105,7 +105,7 @@ class Target:
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The event loop of uvloop if it is installed: the client should not limit the measure."""
+    """The event loop of uvloop if it is installed, so that the client does not limit the measure."""
     try:
         import uvloop
     except ImportError:
@@ -114,10 +114,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def heartbeats(target: Target, connections: int) -> Figures:
-    """Members' heartbeats, one outstanding on each connection.
+    """Measure heartbeats of members. Each connection has one unanswered request.
 
-    First of one member on each, as clients send them, so that every request repeats the one before it. Then of one in
-    each of two groups in turns, so that no request repeats the one before it.
+    First, a connection has one member, as with clients, so each request repeats the one before it. Then, a connection
+    has members of two groups in turn, so no request repeats the one before it.
     """
     members = target.heartbeats[connections]
     repeated = target.load(members, connections=connections)
@@ -129,13 +129,13 @@ def heartbeats(target: Target, connections: int) -> Figures:
 
 
 def of_load(name: str, load: Load) -> Figures:
-    """What a request cost the server, and how much time passed for each by the clock."""
+    """The server's CPU time for a request, and the wall time for each request."""
     return {f"{name}, us": load.cpu_us_per_request, f"{name}, {BY_THE_CLOCK}, us": 1e6 / load.requests_per_s}
 
 
 def commit_frames(connections: int, *, varied: bool) -> list[bytes]:
-    """Commits of one partition, of groups without members, for so many connections that take them in turn. Those of one
-    connection are all of one group and partition, or of two in turns.
+    """Frames of commits of one partition, in groups without members. Connections take the frames in turn. So a
+    connection commits for one group and partition, or (`varied`) for two.
     """
     places = [(f"commit-{n % COMMIT_GROUPS}", n) for n in range(connections)]
     if varied:
@@ -147,13 +147,13 @@ def commit_frames(connections: int, *, varied: bool) -> list[bytes]:
 
 
 def commits(target: Target, connections: int = 100, *, varied: bool = False) -> Load:
-    """Commits of one partition, one unanswered on each connection."""
+    """Measure commits of one partition. Each connection has one unanswered request."""
     frames = commit_frames(connections, varied=varied)
     return target.load(frames, connections=connections, error_at=COMMIT_ERROR_AT)
 
 
 def cold(target: Target) -> Figures:
-    """Heartbeats and commits of a server that has had nothing else to do yet than to let the members in."""
+    """Measure heartbeats and commits on a server that has only let the members join before."""
     short = {"connections": 100, "seconds": COLD_S, "warm": 0}
     beats = target.load(target.heartbeats[100], **short)
     committed = target.load(commit_frames(100, varied=False), error_at=COMMIT_ERROR_AT, **short)
@@ -164,7 +164,7 @@ def cold(target: Target) -> Figures:
 
 
 def produce(target: Target) -> Figures:
-    """Produce batches of a megabyte into a topic that is deleted afterwards."""
+    """Measure Produce with batches of a megabyte, into a topic that is deleted afterwards."""
     topic = f"p{next(target.serial):03}"
     target.create_topic(topic, 4)
     frames = records.produce_frames(topic, 4, MEGABYTE)
@@ -177,11 +177,11 @@ def produce(target: Target) -> Figures:
 
 
 def fetch_large(target: Target) -> Figures:
-    """Fetch answers with one batch of a megabyte."""
+    """Measure Fetch answers with one batch of a megabyte."""
     frames = records.fetch_frames("mega", FETCH_PARTITIONS, range(FETCH_OFFSETS), MEGABYTE + 200)
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
-    # a little more than a megabyte each: the batch and what is around it
+    # each answer has a little more than a megabyte: the batch, and the fields around it
     megabytes = load.received_bytes / MEGABYTE
     spent_s = load.requests / load.requests_per_s
     return {
@@ -191,7 +191,7 @@ def fetch_large(target: Target) -> Figures:
 
 
 def fetch_small(target: Target) -> Figures:
-    """Fetch answers with one batch of 4 KB, over 20 connections."""
+    """Measure Fetch answers with one batch of 4 KB, over 20 connections."""
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, range(FETCH_OFFSETS), 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
@@ -199,13 +199,13 @@ def fetch_small(target: Target) -> Figures:
 
 
 def must_carry(load: Load, record_bytes: int) -> None:
-    """Refuse a run with incomplete answers: an error of a partition does not show as an error of the answer."""
+    """Raise an error if answers were incomplete, because the load generator does not see a partition's error."""
     if load.received_bytes < load.requests * record_bytes:
         raise RuntimeError(f"{load.requests} answers of {record_bytes} bytes came to {load.received_bytes} bytes only")
 
 
 def large_group(target: Target) -> Figures:
-    """One group of 1,000 members that all join at once."""
+    """Measure one group of 1,000 members that all join at the same time."""
     settled = target.settle([f"large-{next(target.serial)}"], 1000)
     return {
         "1,000 members settle, CPU ms": settled.server_cpu_s * 1000,

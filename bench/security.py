@@ -1,8 +1,9 @@
-"""`python -m bench.security`: heartbeats over TLS, and a thousand clients that connect with TLS and SCRAM-SHA-512.
+"""`python -m bench.security` measures heartbeats over TLS, and a thousand clients that connect by SCRAM-SHA-512 over
+TLS.
 
-They run on Muster and, if Java is installed, on a real Apache Kafka 4.3. `bench.run` has the same figures among its
-own. The CPU time of the server counts. So the clients, which are in Python, need not be fast. Each connection has one
-outstanding request, and all send before the first answer is read.
+It measures Muster and, if Java is installed, a real Apache Kafka 4.3. `bench.run` measures the same figures. Only the
+CPU time of the server counts, so the clients, written in Python, need not be fast. Each connection has one unanswered
+request, and all connections send before the first answer is read.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ CONNECTIONS, COMERS, AT_ONCE = 100, 1_000, 50
 MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "alice", "alice's secret"
 SETTINGS: Final[Mapping[str, str]] = {"group.initial.rebalance.delay.ms": "0"}
 WARM_ROUNDS: Final = 3
-"""The rounds of new connections before the measure: until then a JVM has not compiled the needed code."""
+"""How many rounds of new connections run before the measure. A JVM needs them to compile the code."""
 
 
 class Secured(NamedTuple):
-    """A server with a listener for each security protocol."""
+    """A server with a listener for each security protocol, and its ports."""
 
     server: ServerProcess
     tls: int
@@ -60,7 +61,7 @@ class Secured(NamedTuple):
 
 
 def secured(folder: Path, kind: type[MusterServer] | type[KafkaServer], settings: Mapping[str, str]) -> Secured:
-    """A server that is not started yet. Its listener without TLS is for preparations."""
+    """Make a server, but do not start it. Its listener without TLS is for preparations."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = Authority()
     ca = folder / "ca.pem"
@@ -91,7 +92,7 @@ def secured(folder: Path, kind: type[MusterServer] | type[KafkaServer], settings
 
 
 class Client:
-    """One TLS connection that waits for its answers."""
+    """A blocking TLS connection."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
         self.socket = context.wrap_socket(
@@ -108,7 +109,7 @@ class Client:
         return self._exactly(size)
 
     def ask(self, key: int, version: int, request: Message) -> bytes:
-        """The body of an answer, with the whole in front: `decode_response` reads it."""
+        """Send a request, and return the decoded answer."""
         self.send(request_frame(api(key), version, 1, request, "bench"))
         return self.receive()
 
@@ -122,7 +123,7 @@ class Client:
         return data
 
     def authenticate(self) -> None:
-        """As a client of Kafka: versions, mechanism, two tokens."""
+        """Authenticate as Kafka's clients do: ApiVersions, SaslHandshake, and two messages of SCRAM."""
         self.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("bench", "1"))
         self.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
         login = security_module.login(security_module.User(MECHANISM, USER, PASSWORD))
@@ -142,7 +143,7 @@ class Client:
 
 @contextmanager
 def connected(port: int, context: ssl.SSLContext, count: int) -> Iterator[list[Client]]:
-    """The given number of clients, closed after the block."""
+    """Connect `count` clients, and close them after the block."""
     clients = [Client(port, context) for _ in range(count)]
     try:
         yield clients
@@ -152,7 +153,7 @@ def connected(port: int, context: ssl.SSLContext, count: int) -> Iterator[list[C
 
 
 class Security:
-    """The measures on one server."""
+    """Measures one server."""
 
     def __init__(self, secured: Secured, frameload: FrameLoad, seconds: float) -> None:
         self._secured = secured
@@ -160,7 +161,7 @@ class Security:
         self._beats: Sequence[bytes] = ()
 
     def prepare(self, warm_up_s: float) -> None:
-        """Members of groups, a user, and what a JVM needs."""
+        """Create members of groups and a user, and warm up the server."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         upsertion = UserScramCredentialUpsertion(USER, info, PASSWORD.encode(), b"some salt of 1 kind")
         admin = AdminClient({"bootstrap.servers": self._secured.server.bootstrap, "log_level": 3}, logger=None)
@@ -195,7 +196,9 @@ class Security:
             return (measure.cpu_s(pid) - cpu_s) * 1e6 / (rounds * CONNECTIONS)
 
     def comers(self) -> float:
-        """The CPU time of the server until all new connections are ready, in ms. Each has its own TLS session."""
+        """The CPU time of the server until all new connections are ready, in ms. Each connection has a TLS session of
+        its own.
+        """
         pid = self._secured.server.pid
         before = measure.cpu_s(pid)
         kept = []
@@ -210,14 +213,14 @@ class Security:
         return spent_ms
 
     def figures(self) -> Figures:
-        """The figures of one round."""
+        """Run one round, and return its figures."""
         return {BEAT: self.heartbeats(self.target.seconds), READY: self.comers()}
 
 
 def figures(
     folder: Path, frameload: FrameLoad, args: argparse.Namespace, executable: Path | None = None
 ) -> dict[str, dict[str, list[float]]]:
-    """Start the servers, measure them in turns; values by figure and server."""
+    """Start the servers, and measure them in turn. Returns values by figure and server."""
     samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     kinds: list[type[MusterServer] | type[KafkaServer]] = [MusterServer]
     if kafka_available() and not args.without_kafka:

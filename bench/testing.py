@@ -1,8 +1,8 @@
-"""`python -m bench.testing`: what a test pays for its server.
+"""`python -m bench.testing` measures how much time a test spends on its server.
 
-That is the first server of a process, a clean one after it, and a hundred group tests. These have real clients. With
-`--against HOST:PORT` the same hundred run on an existing cluster. In a group test three consumers join and share a
-topic, one leaves, and read records are committed and checked.
+It measures the first server of a process, another server after it, and a hundred group tests with real clients. With
+`--against HOST:PORT` these tests also run on an existing cluster. In a group test, three consumers join and share a
+topic, and one leaves. The others read records and commit, which is checked.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def main() -> None:
 
 
 def first_start() -> tuple[float, float]:
-    """Seconds of wall time and of CPU, in a new process."""
+    """The seconds of wall time and CPU time until the first server of a new process has started."""
     done = subprocess.run([sys.executable, "-c", FIRST], check=True, capture_output=True, text=True)
     wall_s, cpu_s = done.stdout.split()
     return float(wall_s), float(cpu_s)
 
 
 def clean_start() -> tuple[float, float]:
-    """The same of a further server in this process, with a topic."""
+    """The seconds of wall time and CPU time until another server, with a topic, has started in this process."""
     begin, cpu_s = time.perf_counter(), time.process_time()
     muster = Muster(topics={"orders": 6}).start()
     took = time.perf_counter() - begin, time.process_time() - cpu_s
@@ -66,7 +66,7 @@ def clean_start() -> tuple[float, float]:
 
 
 def group_tests(muster: Muster, count: int) -> tuple[float, float]:
-    """Seconds of wall time and of CPU (of this process) for so many tests, one after the other."""
+    """The seconds of wall time, and of CPU time of this process, for `count` tests, one after the other."""
     begin, cpu_s = time.perf_counter(), time.process_time()
     for number in range(count):
         asyncio.run(group_test(muster, f"{begin:.0f}-{number}"))
@@ -74,7 +74,7 @@ def group_tests(muster: Muster, count: int) -> tuple[float, float]:
 
 
 async def group_test(muster: Muster, name: str) -> None:
-    """See the module."""
+    """Run the group test that the module describes."""
     topic, group = muster.topic(f"topic-{name}").create(6), muster.group(f"group-{name}").aio
     topic.produce(*map(str, range(12)))
     async with AsyncExitStack() as stack:

@@ -1,6 +1,6 @@
-"""What transactions cost a server: from the first record of one to its end, and reading what was committed.
+"""Measures what transactions cost a server, from the first record to the end, and what it costs to read them.
 
-`python -m bench.transactions` measures these alone, Muster beside Kafka if Java is installed, and prints the figures.
+`python -m bench.transactions` prints only these figures, of Muster and, if Java is installed, Kafka.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafk
 
 CONNECTIONS: Final = 100
 IDS_EACH: Final = 10
-"""A connection's transactions are of so many producers in turns, so that none begins while its last one is ending."""
+"""Each connection uses this many producers in turn, so that a producer's last transaction has ended before its next."""
 TOPIC, PARTITIONS = "txns", 10
 RETRY: Final = f"{ErrorCode.CONCURRENT_TRANSACTIONS:d}:20"
-"""What a client does that begins a transaction while its last one is ending still."""
+"""The error after which the load generator sends a request again, and how often: the last transaction is still
+ending.
+"""
 MEASURED: Final = 4_000
-"""Transactions of one load."""
+"""How many transactions one load has."""
 SLACK, SPARE = 1.5, 20
-"""A connection has so many times the transactions ready that it needs on average, and so many more."""
+"""A connection has `SLACK` times the transactions ready that it needs on average, and `SPARE` more."""
 READ_PARTITIONS: Final = 4
 READ_IDS_EACH: Final = 20
 READ_TRANSACTIONS: Final = 400
-"""In each partition that is read."""
+"""How many transactions are read from each partition."""
 ABORTED: Final = {"no": 0, "some": 10, "many": 2}
-"""Of the transactions that are read, one in so many is aborted."""
+"""One of how many of the read transactions is aborted; 0: none is."""
 READS: Final = {
     f"fetch, {size} answers, {name} transactions aborted": (max_bytes, name)
     for max_bytes, size in ((4_096, "4 KB"), (262_144, "256 KB"))
     for name in ABORTED
 }
-"""What is fetched: the most bytes of an answer, and the key of `ABORTED`."""
+"""The figures of fetches, each with the most bytes of an answer, and a key of `ABORTED`."""
 NAMES: Final = {
     2: "a transaction of ten records and an offset commit",
     1: "the same in transaction version 1 (five requests)",
@@ -53,7 +55,7 @@ WHERE: Final = ("page cache", "synced")
 
 
 def committed(target: Target, *, version: int, count: int = MEASURED) -> Load:
-    """Transactions of ten records and an offset commit, one request under way on each connection."""
+    """Measure transactions of ten records and an offset commit. Each connection has one unanswered request."""
     connections, requests = CONNECTIONS, 3 if version == 2 else 5
     producers = _producers(target, connections * IDS_EACH)
     rows = []
@@ -86,13 +88,15 @@ def _producers(target: Target, count: int) -> list[load.Producer]:
 
 
 def of_transactions(where: str, measured: Load, *, version: int) -> Figures:
-    """What a transaction cost the server, and how much time passed for each by the clock."""
+    """The server's CPU time for a transaction, and the wall time for each transaction."""
     requests = 3 if version == 2 else 5
     return {row: value * requests for row, value in of_load(f"{NAMES[version]}, {where}", measured).items()}
 
 
 def figures(target: Target, wheres: Iterable[str]) -> Figures:
-    """What transactions cost this server; Kafka's are the same, whatever Muster waits for."""
+    """Measure transactions on this server. The result is recorded for each of `wheres`: Kafka has the same in both
+    rows.
+    """
     found: Figures = {}
     for version in NAMES:
         measured = committed(target, version=version)
@@ -102,8 +106,8 @@ def figures(target: Target, wheres: Iterable[str]) -> Figures:
 
 
 def prepare(target: Target) -> None:
-    """Topics, and partitions full of transactions to be read. More are ready than are run: a connection that is quicker
-    than others would begin again, with old epochs.
+    """Create topics, and write transactions that will be read. More transactions are prepared than sent, since a fast
+    connection that runs out would begin again, with old epochs.
     """
     target.create_topic(TOPIC, PARTITIONS)
     value = bytes(FOUR_KB - 200)
@@ -139,9 +143,9 @@ def prepare(target: Target) -> None:
 
 
 def reads(target: Target) -> Iterable[tuple[str, float]]:
-    """Fetches of the same answers, read_committed and not, in turns; the figure is the one beside the other."""
+    """Measure the same fetches, read_uncommitted and read_committed. The figure is the ratio of their costs."""
     for figure, (max_bytes, name) in READS.items():
-        offsets = range(0, READ_TRANSACTIONS, 2)  # a transaction takes two: a record and a marker
+        offsets = range(0, READ_TRANSACTIONS, 2)  # a transaction takes two offsets: a record and a marker
         spent = {}
         for is_committed in (False, True):
             frames = records.fetch_frames(
@@ -154,7 +158,7 @@ def reads(target: Target) -> Iterable[tuple[str, float]]:
 
 
 def warm_up(target: Target) -> None:
-    """What a JVM needs to be judged fairly; others get a little of it."""
+    """Warm up a server. A JVM needs much of it, other servers little."""
     for version in NAMES:
         committed(target, version=version, count=20_000 if target.server.name == "kafka" else 1_000)
 

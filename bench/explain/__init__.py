@@ -1,1 +1,1 @@
-"""What the pipeline on Spark costs: `make bench-pipeline`, results in ../pipeline.md. A module for each measure."""
+"""Measures what the pipeline on Spark costs: `make bench-pipeline` writes ../pipeline.md. Each measure has a module."""

@@ -1,4 +1,4 @@
-"""All tables of facts, as `muster analyze` makes them: each is written once, from the staged log."""
+"""Measures all tables of facts. As in `muster analyze`, each table is written once, from the staged log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
 
 SLOWEST: Final = 5
-"""The number of tables with a row of their own."""
+"""How many tables, the slowest ones, have a row of their own in the result."""
 
 
 def all_tables(log: Path, folder: Path) -> list[Row]:
-    """The first step of an analysis (reading), then all tables.
+    """Measure the first step of an analysis (reading the log), then all tables.
 
-    The second time counts, with a warm Java, and the first time, as for every user of `muster analyze`.
+    All tables are written twice: with a Java that has just started, as in `muster analyze`, and with a warm one.
     """
     meter, source = SparkMeter(folder), Source(path=str(log))
     staged: list[Staged] = []
@@ -50,7 +50,7 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
 
 
 def _write(meter: SparkMeter, staged: Staged, target: Path) -> dict[str, Measured]:
-    """The cost of each table. A table includes what later tables start from too, and the first one all the plans."""
+    """The cost of each table. What several tables need counts for the first of them. Planning is counted separately."""
     tables: dict[str, DataFrame] = {}
     planning = meter.measure(lambda: tables.update(build(staged.inputs)))
     spent = {}

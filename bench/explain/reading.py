@@ -1,6 +1,6 @@
-"""From a log to decoded Parquet: over segment files, through Spark's own connector, from a live cluster.
+"""Measures the way from a log to decoded Parquet, from segment files or by Spark's own connector.
 
-Also how memory and cost grow with the log.
+Also measures how memory and cost grow with the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEEP_ALL: Final = {"offsets.retention.minutes": "2000000000", "log.cleaner.enabl
 
 
 def staged(meter: SparkMeter, **options: str) -> None:
-    """Read, decode and write, as the first step of an analysis does."""
+    """Read, decode and write the log, as the first step of an analysis does."""
     asked = {"rows": "decoded", "numPartitions": str(CORES), **options}
     target = meter.folder / "staged"
     write_decoded(work_of_reader(meter.spark, open_reader(asked)), str(target), ALL)
@@ -36,17 +36,17 @@ def staged(meter: SparkMeter, **options: str) -> None:
 
 
 def decoded(meter: SparkMeter, **options: str) -> Any:
-    """The rows that format("muster") gives to Spark."""
+    """The rows that format("muster") returns to Spark."""
     return meter.spark.read.format("muster").options(rows="decoded", numPartitions=str(CORES), **options).load()
 
 
 def rows_in(log: Path) -> int:
-    """The number of rows of a log."""
+    """Count the rows of a log."""
     return sum(batch.num_rows for batch in read_segments(str(log)))
 
 
 def segments(log: Path, folder: Path) -> list[Row]:
-    """A log of a million, beside Spark's connector on the same rows."""
+    """Measure a log of a million records, beside Spark's connector with the same records."""
     meter, rows = SparkMeter(folder), rows_in(log)
     ours = meter.runs(lambda: staged(meter, path=str(log)))
     by_spark = meter.runs(lambda: meter.parquet(decoded(meter, path=str(log))))
@@ -73,7 +73,7 @@ def segments(log: Path, folder: Path) -> list[Row]:
 
 
 def growth(log: Path, folder: Path) -> list[Row]:
-    """The cost of a tenth, of all and of ten times as much, and the memory it takes."""
+    """Measure cost and memory for a tenth of the log, for the whole log, and for ten times the log."""
     tenth, ten = folder / "tenth", folder / "ten"
     copies(log, tenth, 1, every=10)
     copies(log, ten, 10)
@@ -94,7 +94,7 @@ def growth(log: Path, folder: Path) -> list[Row]:
 
 
 def copies(log: Path, target: Path, count: int, every: int = 1) -> None:
-    """Copies of the same segments as other partitions, with the given number of copies of each."""
+    """Make a log with `count` copies of the segments, each copy as another partition."""
     folders = sorted(log.glob("__consumer_offsets-*"))[::every]
     for index in range(count):
         for folder in folders:
@@ -106,7 +106,7 @@ def copies(log: Path, target: Path, count: int, every: int = 1) -> None:
 
 @contextmanager
 def serving(log: Path, folder: Path) -> Iterator[str]:
-    """A Muster on a copy of the log."""
+    """Run a Muster on a copy of the log."""
     server = MusterServer(folder / "server", KEEP_ALL)
     shutil.copytree(log, server.workdir / "data")
     server.start()
@@ -117,13 +117,15 @@ def serving(log: Path, folder: Path) -> Iterator[str]:
 
 
 def through_connector(meter: SparkMeter, bootstrap: str) -> Any:
-    """The log read by the recipe of docs/pipeline-spark.md."""
+    """Read the log as docs/pipeline-spark.md shows for Spark's connector."""
     how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED}
     return meter.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
 
 
 def by_expressions(rows: Any) -> Any:
-    """Offset commits of versions 3 and 4 decoded by Spark's own expressions; of the other records only the place."""
+    """Decode offset commits of versions 3 and 4 by Spark's own expressions. Of other records, only the offset is
+    read.
+    """
     key, value = F.col("key"), F.col("value")
     is_commit = _number(key, F.lit(1), 2) <= 1
     group_size = _number(key, F.lit(3), 2)

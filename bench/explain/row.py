@@ -1,4 +1,4 @@
-"""A line of bench/pipeline.md."""
+"""Defines a line of bench/pipeline.md."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One figure."""
+    """A figure with its unit and its goal."""
 
     figure: str
     measured: str
     goal: str = ""
     is_met: bool | None = None
-    """Whether the figure reaches its goal; None without a goal."""
+    """Whether the figure reaches its goal; None if it has no goal."""
 
 
 def at_least(figure: str, value: float, goal: float, unit: str = "") -> Row:
-    """A figure with a smallest allowed value."""
+    """A figure whose goal is a smallest value."""
     return Row(figure, f"{value:,.{_digits(value)}f}{unit}", f"≥ {goal:,g}{unit}", value >= goal)
 
 
 def at_most(figure: str, value: float, goal: float, unit: str = "") -> Row:
-    """A figure with a largest allowed value."""
+    """A figure whose goal is a largest value."""
     return Row(figure, f"{value:,.{_digits(value)}f}{unit}", f"≤ {goal:,g}{unit}", value <= goal)
 
 

@@ -1,5 +1,5 @@
-"""The cost of one group that has nearly all rows, for the tables that are made of commits. The same commits are first
-those of many groups; then nine of ten groups are one.
+"""Measures the cost of one group with nearly all rows, for the tables that are made from commits. The commits are
+measured as they are, with many groups, and again with nine of ten groups merged into one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from muster.pipeline.tables.inputs import Inputs
 
 TABLES: Final = ("commits", "regressions", "stalls", "lag", "flapping")
 SHARE: Final = 9
-"""Of ten groups so many are one."""
+"""How many of ten groups are merged into one."""
 _RUNS: Final = 3
 
 
 def one_large_group(log: Path, folder: Path) -> list[Row]:
-    """Both cases in turns, so that other load on the machine affects both. The first turn, with a cold Java, does not
-    count.
+    """Measure both cases in turn, so that other load on the machine affects both. The first turn, in which Java is not
+    warm, does not count.
     """
     meter = SparkMeter(folder)
     staged = stage(meter.spark, Source(path=str(log)), str(folder / "stage")).inputs
@@ -53,7 +53,7 @@ def one_large_group(log: Path, folder: Path) -> list[Row]:
 
 
 def _merged(commits: DataFrame) -> DataFrame:
-    """The rows with nine of ten groups as one. That group has all topics of the nine."""
+    """The rows with nine of ten groups merged into one, which has all topics of the nine groups."""
     is_merged: Column = F.pmod(F.xxhash64("group"), F.lit(10)) < SHARE
     changed = {
         "topic": F.concat_ws("-", "group", "topic"),

@@ -1,4 +1,4 @@
-"""The cost of `muster analyze` from end to end for a small log: most of it is the start."""
+"""Measures `muster analyze` from start to end for a small log. Most of the cost is the start of Java."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "one.tar
 
 
 def small_log(_log: Path, folder: Path) -> list[Row]:
-    """The cost of a real Kafka's log of 19 groups, and of a small sample. Without the what-if; the least of some runs.
+    """Measure a real Kafka's log of 19 groups, and a small sample, without the what-if. The minimum of some runs
+    counts.
 
-    The sample has the tables of events and of transactions besides.
+    The sample also has events and transactions.
     """
     muster = Path(sys.executable).parent / "muster"
     with tarfile.open(_RECORDED) as archive:
@@ -45,12 +46,12 @@ def _costs(muster: Path, log: Path, out: Path, what: str) -> list[Row]:
 
 
 def _run(command: list[str]) -> tuple[float, float]:
-    """The CPU time of a command and its descendants, and the time by the clock."""
+    """Run a command. Returns the CPU time of all its processes, and the wall time."""
     began = time.monotonic()
     seen: dict[int, float] = {}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
-            # again and again, for what has ended leaves its time to nobody
+            # read repeatedly, because the CPU time of an ended process can no longer be read
             seen |= cpu_by_process(process.pid)
             time.sleep(SAMPLE_S)
     if process.returncode:

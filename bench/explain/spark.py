@@ -1,4 +1,4 @@
-"""A Spark for measures, and the resources of its processes: the JVM, its Python workers, the driver (Linux's /proc)."""
+"""A Spark for measures. Reads the resources of its JVM, Python workers and driver from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SAMPLE_S: Final = 0.2
 
 
 class Memory(NamedTuple):
-    """Peaks of memory in MiB."""
+    """The peaks of memory, in MiB."""
 
     driver_and_jvm: float
     worker: float
-    """The peak of the largest worker."""
+    """The peak of the largest Python worker."""
 
 
 class Measured(NamedTuple):
     """The cost of one job."""
 
     cpu_s: float
-    """User and system time of the JVM and its workers."""
+    """The user and system time of the JVM and its Python workers."""
     wall_s: float
 
 
@@ -41,20 +41,20 @@ class Runs(NamedTuple):
     """The cost of a job that ran several times."""
 
     first: Measured
-    """The first run, in which Java also compiled."""
+    """The first run, in which Java also compiles."""
     warm: Measured
     """The median, by CPU time, of the later runs."""
 
 
 def children_of(pid: int) -> list[int]:
-    """All present descendants of a process."""
+    """All present descendants of a process: children, their children, and so on."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
             except (OSError, IndexError):
-                continue  # it has ended
+                continue  # this process has ended
             parents.setdefault(int(fields[1]), []).append(int(folder.name))
     found, open_pids = [], [pid]
     while open_pids:
@@ -65,13 +65,13 @@ def children_of(pid: int) -> list[int]:
 
 
 def cpu_by_process(pid: int) -> dict[int, float]:
-    """CPU time so far of a process and of each of its present descendants."""
+    """The CPU time until now of a process, and of each of its present descendants."""
     found: dict[int, float] = {}
     for one in (pid, *children_of(pid)):
         try:
             found[one] = cpu_s(one)
         except OSError:
-            continue  # it has ended
+            continue  # this process has ended
     return found
 
 
@@ -80,7 +80,7 @@ class SparkMeter:
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder
-        # as `muster analyze` has it
+        # `muster analyze` has the same settings
         found = {**UNSEEN_PLANS, "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true", **(settings or {})}
         if connector := CONNECTOR.all():
             found["spark.jars"] = ",".join(map(str, connector))
@@ -89,13 +89,13 @@ class SparkMeter:
         self._jvm: int = gateway.proc.pid
 
     def parquet(self, rows: Any) -> None:
-        """Write a DataFrame."""
+        """Write a DataFrame as Parquet."""
         target = self.folder / "table"
         rows.write.mode("overwrite").parquet(str(target))
         shutil.rmtree(target)
 
     def measure(self, job: Callable[[], Any]) -> Measured:
-        """The cost of one run. The processes are read repeatedly, because the CPU time of an ended worker is lost."""
+        """Measure one run. The CPU times of processes are read repeatedly, because that of an ended worker is lost."""
         before, start = cpu_by_process(self._jvm), time.monotonic()
         seen = dict(before)
         with _again_and_again(lambda: seen.update(cpu_by_process(self._jvm))):
@@ -111,7 +111,7 @@ class SparkMeter:
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[], Memory]]:
-        """Watch the memory until the end of the block; the function returns the peaks."""
+        """Watch the memory until the end of the block. The function that the block gets returns the peaks."""
         peaks = [0.0, 0.0]
         java = os.readlink(f"/proc/{self._jvm}/exe")
 
@@ -119,11 +119,11 @@ class SparkMeter:
             peaks[0] = max(peaks[0], resident_mb(self._jvm) + resident_mb(os.getpid()))
             for child in children_of(self._jvm):
                 try:
-                    # what the JVM starts is for a moment the JVM once more, with all its memory
+                    # a process that the JVM starts is at first a fork, and seems to have the JVM's memory
                     if os.readlink(f"/proc/{child}/exe") != java:
                         peaks[1] = max(peaks[1], resident_mb(child))
                 except (OSError, RuntimeError):
-                    continue  # it has ended
+                    continue  # this process has ended
 
         with _again_and_again(look):
             yield lambda: Memory(*peaks)
@@ -131,7 +131,7 @@ class SparkMeter:
 
 @contextmanager
 def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
-    """Call a function every SAMPLE_S, in a thread."""
+    """Call a function every `SAMPLE_S` in a thread, until the end of the block."""
     over = threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""The what-if of a thousand groups under twenty settings: time, memory, and how true it is."""
+"""Measures the what-if of a thousand groups under twenty settings: time, memory, and how exact its results are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS: Final = 1_000
 
 
 def thousand(_: Path, folder: Path) -> list[Row]:
-    """A sample of its own: a day of a thousand groups, with few commits, which the what-if does not read."""
+    """Make a sample of a day of a thousand groups. It has few commits, since the what-if does not read commits."""
     log = folder / "sample"
     muster = Path(sys.executable).parent / "muster"
     command: list[str | Path] = [muster, "log", "sample", log, "--groups", str(GROUPS), "--records", "100000"]
@@ -48,7 +48,7 @@ def thousand(_: Path, folder: Path) -> list[Row]:
 
 
 def _staged(meter: SparkMeter, log: Path, folder: Path) -> Inputs:
-    """Decoded rows and events in Parquet, as `muster analyze` has them by then."""
+    """Write the decoded rows and events as Parquet, as `muster analyze` does before the what-if."""
     read = meter.spark.read
     raw = read.format("muster").load(str(log))
     decoded_rows(raw).where(f"kind = '{CLASSIC_GROUP}'").write.parquet(str(folder / "classic"))

@@ -1,1 +1,1 @@
-"""Load for any server that speaks Kafka's protocol: the same client work for every server measured."""
+"""Makes load for any server that speaks Kafka's protocol. The client's work is the same for every server."""

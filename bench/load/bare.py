@@ -1,5 +1,5 @@
-"""A server that answers each frame with the same few bytes. It costs only the event loop and the kernel. `python
--m bench.load.bare` listens on a free port of 127.0.0.1, prints the port, and runs until SIGTERM.
+"""A server that answers each frame with the same few bytes. So it costs only the event loop and the kernel. `python -m
+bench.load.bare` listens on a free port of 127.0.0.1, prints the port, and runs until SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from bench.scenarios import event_loop_factory
 
 
 class Bare(asyncio.Protocol):
-    """Answers like a Heartbeat v3 without an error; reads only the correlation id."""
+    """Answers each frame like a Heartbeat v3 without an error. It reads only the correlation id."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self.write = cast("asyncio.WriteTransport", transport).write
 
     def data_received(self, data: bytes) -> None:
-        """Answer one frame at a time: the load sends the next one after the answer."""
+        """Answer the frame. The load sends the next frame only after the answer."""
         self.write(b"\0\0\0\x0a" + data[8:12] + b"\0\0\0\0\0\0")
 
 

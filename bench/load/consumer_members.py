@@ -1,7 +1,7 @@
-"""Members of consumer groups (KIP-848) over TCP, which act like Java's clients.
+"""Simulates members of consumer groups (KIP-848) over TCP, which act like Java's clients.
 
-They do what each heartbeat's answer says, and report at once when they have. The client's work is the same for every
-measured server.
+A member does what the answer to each heartbeat says, and confirms that in the next heartbeat at once. The client's work
+is the same for every measured server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class ConsumerMember(Actor):
-    """One member, which stays until the bench makes it leave."""
+    """A member, which stays until `leave` is called."""
 
     def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
         super().__init__(world, wire.CLIENT_ID.decode())
@@ -53,7 +53,7 @@ class ConsumerMember(Actor):
         return sum(map(len, self.owned.values()))
 
     def live(self) -> Script:
-        """Join, and follow the answers."""
+        """Join, and do what the answers say."""
         says_owned = True
         while True:
             answer = yield self.beat(says_owned)
@@ -67,14 +67,14 @@ class ConsumerMember(Actor):
             says_owned = False
             if answer.assignment is not None:
                 given = {row.topic_id: frozenset(row.partitions) for row in answer.assignment.topic_partitions}
-                # what was taken away is given up now, and what was given is taken
+                # the member gives up and takes partitions as the answer says
                 says_owned = given != self.owned
                 self.owned = given
             if not says_owned:
                 yield answer.heartbeat_interval_ms
 
     def beat(self, says_owned: bool) -> ConsumerGroupHeartbeatRequest:
-        """The next heartbeat."""
+        """Make the next heartbeat. `says_owned`: it lists the owned partitions."""
         request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
         if not self.epoch:
             request.subscribed_topic_names, request.rebalance_timeout_ms = self.topics, REBALANCE_MS
@@ -87,14 +87,14 @@ class ConsumerMember(Actor):
         return request
 
     def steady_frame(self) -> bytes:
-        """The heartbeat of a settled member."""
+        """The frame of the heartbeat that a member of a stable group sends."""
         request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
         served = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         return bytes(frames.request_frame(served, VERSION, 1, request, wire.CLIENT_ID.decode()))
 
 
 class Settled(NamedTuple):
-    """The time until each member owned its share in one common epoch."""
+    """How long it took until each member owned its share, in the same epoch."""
 
     wall_s: float
     server_cpu_s: float
@@ -102,16 +102,16 @@ class Settled(NamedTuple):
 
 
 class Crowd:
-    """Members of some groups on one server, which can join and leave."""
+    """The members of some groups on one server."""
 
     def __init__(self, host: str, port: int, server_cpu_s: Callable[[], float], topics: Mapping[str, int]) -> None:
-        """`topics` has the topics of all subscriptions, with their numbers of partitions."""
+        """`topics`: each subscribed topic with its number of partitions."""
         self._world = TcpWorld((host, port), {"ConsumerGroupHeartbeat": VERSION})
         self._cpu_s, self._topics = server_cpu_s, dict(topics)
         self.members: dict[str, list[ConsumerMember]] = {}
 
     async def join(self, groups: list[str], members_each: int, patience_s: float = 300) -> Settled:
-        """Let the given number of members join each group at once. The time for the connections does not count."""
+        """Let `members_each` members join each group at the same time. The time for connecting does not count."""
         new = []
         for group in groups:
             there = self.members.setdefault(group, [])
@@ -138,7 +138,7 @@ class Crowd:
         return sum(shares) == sum(self._topics.values()) and max(shares) - min(shares) <= 1
 
     def steady_frames(self) -> list[bytes]:
-        """A heartbeat frame of each member."""
+        """The frame of a heartbeat for each member."""
         return [member.steady_frame() for members in self.members.values() for member in members]
 
     def close(self) -> None:

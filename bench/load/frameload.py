@@ -1,4 +1,4 @@
-"""Runs frameload.c, the load generator: compiled when first needed, with any C compiler."""
+"""Runs the load generator frameload.c, which any C compiler compiles when it is first needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("frameload.c")
 
 
 WARM_ANSWERS = 4
-"""The answers for each connection before the measure begins."""
+"""How many answers each connection must have before the measure begins."""
 
 
 class Load(NamedTuple):
@@ -24,7 +24,7 @@ class Load(NamedTuple):
     requests_per_s: float
     received_bytes: int
     server_cpu_us: float
-    """The CPU time of the server's process during the load, user and system."""
+    """The CPU time (user and system) of the server's process during the load."""
     errors: int
     first_error: int
     p99_us: float
@@ -39,10 +39,7 @@ class FrameLoad:
     """The compiled generator and a folder for its frames."""
 
     def __init__(self, workdir: Path) -> None:
-        """Compile it into `workdir`.
-
-        Raises RuntimeError when there is no C compiler.
-        """
+        """Compile the generator into `workdir`. Raises RuntimeError when there is no C compiler."""
         compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
         if compiler is None:
             raise RuntimeError("the load generator needs a C compiler (cc, gcc or clang) on PATH")
@@ -65,9 +62,9 @@ class FrameLoad:
         warm: int = WARM_ANSWERS,
         retry: str | None = None,
     ) -> Load:
-        """Send the frames in turn from the given number of connections; see frameload.c for the numbers. With several
-        numbers in `error_at`, each is for one request of a connection, in turn. Raises RuntimeError when the server
-        closed a connection or answered any request with an error.
+        """Send the frames in turn from `connections` connections. frameload.c describes the parameters. Several numbers
+        in `error_at` are for the requests of a connection in turn. Raises RuntimeError when the server closes a
+        connection, or answers any request with an error.
         """
         path = self.workdir / "frames"
         path.write_bytes(b"".join(frames))

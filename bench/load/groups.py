@@ -1,6 +1,6 @@
-"""Join many members to groups, time it, and make the heartbeat frames of those that are in.
+"""Lets many members join groups, measures the time, and makes the heartbeat frames of the members.
 
-The members are scripted consumers over TCP, in old versions: the same client work for every server measured.
+The members use old versions of requests over TCP. The client's work is the same for every measured server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ OPENING_AT_ONCE = 64
 
 
 class Settled(NamedTuple):
-    """The time until each member held its assignment of one common generation."""
+    """How long it took until each member had its assignment, in the same generation."""
 
     wall_s: float
     server_cpu_s: float
     joins: int
     heartbeats: list[bytes]
-    """One Heartbeat v3 frame for each member."""
+    """The frame of a Heartbeat v3 for each member."""
 
 
 class Member(Consumer):
@@ -43,14 +43,14 @@ class Member(Consumer):
             world, wire.CLIENT_ID.decode(), group, session_ms=session_timeout_ms, rebalance_ms=REBALANCE_MS
         )
         self.seen_members = 0
-        """The number of members in the JoinGroup answer to the leader."""
+        """How many members the JoinGroup answer to the leader has."""
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """The one offered strategy."""
+        """The only strategy that the member offers."""
         return [JoinGroupRequestProtocol("range", SUBSCRIPTION)]
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """An empty assignment for each member."""
+        """Make an empty assignment for each member."""
         self.seen_members = len(joined.members)
         return dict.fromkeys((one.member_id for one in joined.members), ASSIGNMENT)
 
@@ -80,7 +80,7 @@ async def settle(
     session_timeout_ms: int = 30000,
     patience_s: float = 120,
 ) -> Settled:
-    """Let `members_each` members join each group at once. The time for the connections does not count."""
+    """Let `members_each` members join each group at the same time. The time for connecting does not count."""
     world = TcpWorld((host, port), VERSIONS)
     members = [Member(world, group, session_timeout_ms) for group in groups for _ in range(members_each)]
     for at in range(0, len(members), OPENING_AT_ONCE):
@@ -97,7 +97,7 @@ async def settle(
 
 
 def are_settled(members: list[Member], groups: list[str], members_each: int) -> bool:
-    """Whether the members of each group hold one generation, whose leader has seen them all."""
+    """Whether all members of each group are in the same generation, and its leader has seen all of them."""
     if any(member.assigned is None for member in members):
         return False
     for at in range(len(groups)):

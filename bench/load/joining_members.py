@@ -1,9 +1,9 @@
-"""`python -m bench.load.joining_members PORT PID GROUP EPOCH TIMES TOPIC...`: members that join a large group and leave
-again.
+"""Members that join a large group, and leave again: run as `python -m bench.load.joining_members`.
 
-They have their own process, so that the other members' work on the client's side does not count. Prints as JSON, for
-each round, the time and the server's CPU time in ms. `more`: until a new member had the new epoch. `less`: until the
-remaining member had it, when another had left. Each sends a heartbeat every 2 ms meanwhile.
+The arguments are PORT GROUP EPOCH TIMES TOPIC... This is a process of its own, so that the client's work for the other
+members does not count. For each round it prints two times in ms, as JSON. The first is how long a new member takes to
+have the new epoch. Then the new member leaves, and the second is how long the remaining member takes to have the next
+epoch. Meanwhile each member sends one heartbeat after the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _API: Final = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
 class Comer:
-    """One member on a blocking connection."""
+    """A member on a blocking connection."""
 
     def __init__(self, port: int, group: str, member_id: str, topics: list[str]) -> None:
         self.connection = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -41,7 +41,7 @@ class Comer:
         self.owned: Any = []
 
     def beat(self) -> int:
-        """Send one heartbeat and follow its answer; returns the epoch."""
+        """Send one heartbeat, do what the answer says, and return the epoch."""
         request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, self.epoch)
         if self.epoch == 0:
             request.subscribed_topic_names, request.rebalance_timeout_ms = self.topics, REBALANCE_MS
@@ -75,7 +75,7 @@ class Comer:
 
 
 def settle(comer: Comer) -> None:
-    """Keep the member alive until the next target may be computed."""
+    """Keep the member alive until the server may compute the next target assignment."""
     end_s = time.perf_counter() + PAUSE_S
     while time.perf_counter() < end_s:
         comer.beat()

@@ -1,4 +1,4 @@
-"""Record batches and the frames that produce and fetch them."""
+"""Makes record batches, and the frames that produce and fetch them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX_BATCH_BYTES = 1 << 21
 
 
 def batch(value_bytes: int, seed: int = 1) -> bytes:
-    """A record batch of one record of now (else retention would take it), with a value that does not compress."""
+    """A record batch with one record, whose value cannot be compressed. It has the present time, so that retention
+    keeps it.
+    """
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -31,7 +33,7 @@ def batch(value_bytes: int, seed: int = 1) -> bytes:
 
 
 def produce_frames(topic: str, partitions: int, value_bytes: int) -> list[bytes]:
-    """One Produce frame for each partition."""
+    """A Produce frame for each partition."""
     records = batch(value_bytes)
     return [wire.frame(wire.produce(topic, partition, records)) for partition in range(partitions)]
 
@@ -39,7 +41,7 @@ def produce_frames(topic: str, partitions: int, value_bytes: int) -> list[bytes]
 def fetch_frames(
     topic: str, partitions: int, offsets: Iterable[int], max_bytes: int, *, read_committed: bool = False
 ) -> list[bytes]:
-    """Fetch frames for each of these offsets of each partition; an answer has at most `max_bytes`."""
+    """A Fetch frame for each of these offsets in each partition. An answer has at most `max_bytes`."""
     return [
         wire.frame(
             wire.fetch(topic, partition, offset, max_wait_ms=500, max_bytes=max_bytes, read_committed=read_committed)

@@ -1,7 +1,7 @@
-"""Frames of transactions, ready before they are sent: the content of each answer is known beforehand.
+"""Makes the frames of transactions before they are sent. That is possible because the content of each answer is known.
 
-With transaction version 2 each end of a transaction raises the producer's epoch by one, and sequence numbers begin
-again. With version 1 (and 0) the epoch stays and sequence numbers continue.
+With transaction version 2, each end of a transaction raises the producer's epoch by one. Sequence numbers then begin
+again at 0. With versions 0 and 1, the epoch stays and sequence numbers continue.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from tests.support import wire
 RECORDS: Final = 10
 VALUE: Final = bytes(range(100))
 TIMEOUT_MS: Final = 900_000
-"""The timeout is so long that an open transaction of one load is not aborted during the next."""
+"""This timeout is long enough that an open transaction of one load is not aborted during the next load."""
 TRANSACTION: Final = 1
-"""The key type in FindCoordinator."""
+"""The key type of transactional ids in FindCoordinator."""
 NOT_YET: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -61,23 +61,25 @@ NOT_YET: Final = (
 )
 VERSION_1: Final = {"Produce": 10, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "TxnOffsetCommit": 3, "EndTxn": 3}
 VERSION_2: Final = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
-"""The versions of requests that the clients of each transaction version send."""
+"""The version of each request that a client with transaction version 1 or 2 sends."""
 
 
 class Producer(NamedTuple):
-    """A transactional id with the producer id that it was given, at epoch 0."""
+    """A transactional id with its producer id, in epoch 0."""
 
     transactional_id: str
     producer_id: int
 
 
 class Place(NamedTuple):
-    """Where the transactions of a connection write: records to a partition of a topic, offsets of a group."""
+    """The partition to which the transactions of a connection write records, and the group for which they commit
+    offsets.
+    """
 
     topic: str
     partition: int
     group: str | None
-    """It is None if no offsets are committed."""
+    """None: the transactions commit no offsets."""
 
 
 def connect(connection: socket.socket, transactional_id: str) -> Producer:
@@ -124,7 +126,7 @@ def transaction(
     values: Sequence[bytes] = (VALUE,) * RECORDS,
     commits: bool = True,
 ) -> Iterator[bytes]:
-    """The frames of the producer's transaction of the given number, from 0."""
+    """The frames of one transaction of a producer. `number`: how many transactions of this producer came before."""
     name, producer_id = producer
     epoch, sequence = (number, 0) if version == 2 else (0, number * len(values))
     versions = VERSION_2 if version == 2 else VERSION_1
@@ -147,7 +149,7 @@ def transaction(
 
 
 def error_positions(topic: str, *, version: int) -> list[int]:
-    """Where the answers to a transaction's requests have their error codes, from the start of each frame."""
+    """The position of the error code in the frame of the answer to each request of a transaction."""
 
     def answers(code: int) -> list[Message]:
         partitions = [AddPartitionsToTxnPartitionResult(0, code)]
@@ -168,7 +170,7 @@ def error_positions(topic: str, *, version: int) -> list[int]:
 
 
 def _difference(one: Message, other: Message, version: int) -> int:
-    """The position of the first byte in which two answers differ, in their frames."""
+    """The position of the first byte in which the frames of two answers differ."""
     name = type(one).__name__.removesuffix("Response")
     api, asked = api_named(name), (VERSION_2 if version == 2 else VERSION_1)[name]
     first, second = (b"".join(frames.response_frame(api, asked, 1, answer)) for answer in (one, other))

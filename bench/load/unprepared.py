@@ -1,4 +1,4 @@
-"""`muster serve` that caches no request (`coordinator.api.cached_requests`): what the cache is measured against."""
+"""Runs `muster serve` without cached requests (`coordinator.api.cached_requests`), to measure what the cache saves."""
 
 from __future__ import annotations
 

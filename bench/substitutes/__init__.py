@@ -1,1 +1,1 @@
-"""What else a test of a consumer can run in place of Kafka, measured beside Muster: see `__main__`."""
+"""Measures Muster beside the other servers that tests of consumers run in place of Kafka: see `__main__`."""

@@ -1,8 +1,8 @@
-"""`python -m bench.substitutes`: Muster and what else tests of consumers run in place of Kafka, one after the other.
+"""`python -m bench.substitutes` measures Muster and other servers that tests run in place of Kafka.
 
-For each: the time until a consumer of a group has its first record, and processor time and memory meanwhile. Also which
-families of APIs it claims to serve, and what a stock client can do with it. Needs Go (kfake), Java and Maven (Kafka,
-embedded or not); missing ones are left out. Prints a table in Markdown.
+For each server, it measures wall time, CPU time and memory until a consumer has its first record. It also finds which
+families of APIs a server claims to serve, and what a usual client can do. Servers need Go (kfake), Java (Kafka) and
+Maven (embedded Kafka). A server whose tools are missing is left out. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def family(pid: int) -> list[int]:
-    """A process and all its descendants."""
+    """The process ids of a process and of all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(one for child in children for one in family(int(child)))]
 
@@ -48,7 +48,7 @@ def one_round(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, fl
         ready_s = time.monotonic() - began
         probes.consume(server.bootstrap, "first", "first")
         first_s = time.monotonic() - began
-        if server.inner_s is not None:  # the process itself is the test's
+        if server.inner_s is not None:  # the server runs in the process of the test
             first_s, ready_s = first_s - ready_s + server.inner_s, server.inner_s
         memory = memory_bytes(server.pid) - server.before_bytes
         return {
@@ -62,7 +62,7 @@ def one_round(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, fl
 
 
 def what_works(kind: type[Substitute] | type[Kafka], place: Path) -> dict[str, str]:
-    """Each probe with an empty text or the reason of its failure, and the families of APIs."""
+    """The result of each probe (an empty text, or why it failed), and the served families of APIs."""
     server = kind(place, TESTCONTAINERS if kind is Kafka else {})
     server.start()
     try:

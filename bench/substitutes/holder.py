@@ -1,7 +1,7 @@
-"""`python -m bench.substitutes.holder mock|thread`: a server inside a test's own process, until it is killed.
+"""`python -m bench.substitutes.holder mock|thread` runs a server as in a test's own process, until it is killed.
 
-Prints one line of JSON: its address, the seconds until it listened, and the memory and processor time before. Before
-means with what any test has loaded anyway (confluent-kafka).
+Prints a line of JSON: the server's address, the seconds of its start, and memory and CPU time before that. At that time
+confluent-kafka is imported already, as in any test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def resident_bytes() -> int:
 
 @contextmanager
 def mock() -> Iterator[str]:
-    """librdkafka's mock cluster."""
+    """Start librdkafka's mock cluster."""
     client = confluent_kafka.Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
     brokers = client.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
@@ -33,7 +33,7 @@ def mock() -> Iterator[str]:
 
 @contextmanager
 def thread() -> Iterator[str]:
-    """Muster in a thread of the test."""
+    """Start Muster in a thread."""
     from muster.testing import Muster
 
     with Muster() as muster:
@@ -41,7 +41,7 @@ def thread() -> Iterator[str]:
 
 
 def main() -> None:
-    # a client is in every test
+    # every test imports a client
     confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
     before = {"bytes": resident_bytes(), "cpu_s": time.process_time()}
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a stock client (confluent-kafka) can do with a server, and the APIs that the server claims."""
+"""Tests what a usual client (confluent-kafka) can do with a server, and which APIs the server claims to serve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_S = 15.0
 
 
 def api_keys(address: tuple[str, int]) -> set[int]:
-    """The keys of all APIs that it serves (ApiVersions version 0)."""
+    """The keys of all APIs that a server claims to serve (ApiVersions version 0)."""
     body = struct.pack(">hhih", 18, 0, 7, 5) + b"bench"
     with socket.create_connection(address, timeout=10) as connection, connection.makefile("rb") as answer:
         connection.sendall(struct.pack(">i", len(body)) + body)
@@ -34,7 +34,7 @@ def api_keys(address: tuple[str, int]) -> set[int]:
 
 
 def consume(bootstrap: str, group_id: str, topic: str, **settings: object) -> None:
-    """One record reaches a member of a group, and its commit is kept."""
+    """Check that a record reaches a member of a group, and that the member's commit is kept."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     producer.produce(topic, b"first")
     if producer.flush(PATIENCE_S):
@@ -55,7 +55,7 @@ def consume(bootstrap: str, group_id: str, topic: str, **settings: object) -> No
 
 
 def transaction(bootstrap: str) -> None:
-    """A transaction that is aborted is not read, one that is committed is."""
+    """Check that the records of a committed transaction are read, and those of an aborted transaction are not."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "transactional.id": "t"})
     producer.init_transactions(PATIENCE_S)
     for value in (b"aborted", b"committed"):
@@ -75,7 +75,7 @@ def transaction(bootstrap: str) -> None:
 
 
 def administration(bootstrap: str) -> None:
-    """Groups are described, offsets listed, a topic grown and deleted."""
+    """Describe groups, list offsets, add partitions to a topic, and delete it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("probe", 1)])["probe"].result(PATIENCE_S)
     admin.describe_consumer_groups(["classic"])["classic"].result(PATIENCE_S)
@@ -95,7 +95,7 @@ PROBES: dict[str, Callable[[str], None]] = {
 
 
 def tried(probe: Callable[[str], None], bootstrap: str) -> str:
-    """Return an empty text when the probe works, else the error."""
+    """Run a probe. Returns an empty text when it works, else the error."""
     try:
         partial(probe, bootstrap)()
     except (KafkaException, TimeoutError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The servers; each is a process that prints its address."""
+"""The servers that are compared. Each is a process that prints its address."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ TESTCONTAINERS = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""What Testcontainers' modules set for Kafka."""
+"""The properties that Testcontainers sets for Kafka."""
 
 
 class Substitute(ServerProcess):
     """A server that prints its address."""
 
     before_bytes = 0
-    """What the process had before there was a server in it."""
+    """The memory of the process before a server started in it."""
     before_cpu_s = 0.0
     inner_s: float | None = None
-    """How long the server itself took to start, where the process is the test's own."""
+    """How long the server took to start within a test's process; None: the server is a process."""
 
     @classmethod
     def prepare(cls) -> None:
@@ -88,7 +88,7 @@ class Mock(_Held):
 
 @cache
 def kfake_program() -> Path:
-    """The program, compiled once outside of the measure."""
+    """The compiled program. It is compiled once, before any measure."""
     program = Path(tempfile.gettempdir(), f"muster-bench-kfake-{os.getpid()}")
     atexit.register(program.unlink, missing_ok=True)
     subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "kfake", check=True)
@@ -108,7 +108,7 @@ class Kfake(Substitute):
 
 @cache
 def _embedded_classes() -> str:
-    """The class path of the embedded broker's program, compiled once."""
+    """The class path of the program with an embedded broker, which is compiled once."""
     place = Path(tempfile.gettempdir(), f"muster-bench-embedded-{os.getpid()}")
     jars = place / "jars"
     atexit.register(shutil.rmtree, place, ignore_errors=True)
@@ -147,7 +147,7 @@ class Kafka(KafkaServer):
 
     @classmethod
     def prepare(cls) -> None:
-        """Fetch the jars, before anything is measured."""
+        """Download the jars before the measure."""
         subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], check=True, stdout=subprocess.DEVNULL)
 
 
