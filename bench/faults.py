@@ -1,6 +1,6 @@
 """Measures what fault rules cost a heartbeat: `python -m bench.faults`. The figure is the CPU time of cached heartbeats
-through `dispatch`, without sockets. Three cases are measured: no rule, as without a test control; a rule for another
-API; a rule for another group.
+through `dispatch`, without sockets. There are three cases: no rule, as in production; a rule for another API; a rule
+for another group.
 """
 
 from __future__ import annotations
