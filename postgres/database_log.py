@@ -35,16 +35,16 @@ class LogWriter(Protocol):
     """What collects the changes of the logs for the database: `pending_writes.PendingWrites`."""
 
     def request_write(self, log: DatabaseLog) -> None:
-        """The log has something to write."""
+        """Note that the log has something to write."""
 
     def next_number(self) -> int:
         """A number that no segment has."""
 
     def stage(self, upload: Upload) -> None:
-        """A compacted segment is to be written when other records leave time for it."""
+        """Note a compacted segment, to be written when other records leave time for it."""
 
     def failed(self, what: str, /) -> object:
-        """The local replica can no longer be relied on."""
+        """Note that the local replica can no longer be relied on."""
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
         """Do a job that works on files and that no caller waits for, then call `done`."""
@@ -174,8 +174,8 @@ class DatabaseLog:
             self._cache.forget(segment)
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """A compacted segment has replaced others in the local replica. In the database it replaces the others after
-        its last part is written.
+        """Note that a compacted segment has replaced others in the local replica. In the database it does so after its
+        last part is written.
         """
         numbers: list[int] = []
         for segment in old:
@@ -191,8 +191,8 @@ class DatabaseLog:
         return not self._is_closed and self._uploads.get(upload.segment) is upload
 
     def uploaded(self, upload: Upload, changes: Changes) -> None:
-        """This database write has the last part of the upload. From now on the new segment counts, and the old segments
-        do not.
+        """Note that this database write has the last part of the upload. From now on the new segment counts, and the
+        old segments do not.
         """
         del self._uploads[upload.segment]
         numbers = self._numbers[upload.segment]
@@ -296,7 +296,7 @@ class DatabaseLog:
         return True
 
     def write_counted(self) -> None:
-        """The database has the write with batches or facts of this log."""
+        """Note that the database has the write with batches or facts of this log."""
         written, self._facts_under_way = self._facts_under_way, []
         if self.clean_offset != self._clean_offset_written and not self._is_closed:
             self._writer.request_write(self)

@@ -68,7 +68,7 @@ class DatabaseWriter:
         self.write_no = self._newest_write_no = registration.write_no
         """The last database write that was answered. `_newest_write_no` is the last number that a write got."""
         self._bases = {registration.write_no}
-        """Writes that may be the last ones in the registration, with all answered records."""
+        """Writes that may be the last writes in the registration, with all answered records."""
         self.barrier = barrier or ReadBarrier(store, registration)
         self.barrier.lost = self.failed
         self.lease = lease
@@ -91,7 +91,7 @@ class DatabaseWriter:
         self._is_idle = False
 
     def failed(self, what: str) -> None:
-        """The node must give up: its local replica cannot be relied on, or it may not serve."""
+        """Give up: the local replica cannot be relied on, or the node may not serve."""
         if not self.failure and not self.has_ended:
             self.failure = what
             self._figures.registrations_lost += 1

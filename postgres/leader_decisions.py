@@ -1,6 +1,6 @@
 """The live node with the lowest id decides which node leads a partition. A node that stops hands over its partitions.
 
-The deciding node watches the leases of the others: a node whose lease is over leads nothing from then on. If two nodes
+The deciding node watches the leases of other nodes: a node whose lease is over leads nothing from then on. If two nodes
 think that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where
 only one of them writes.
 """
@@ -124,8 +124,8 @@ class LeaderDecisions:
             return False
         gone = sorted(one for one in registered if one not in held)
         if gone and self._clock.mono_ms() < self._others_until_ms:
-            # Otherwise the first node that returns would fetch all logs that the others lead. The others would have
-            # them fetched again, one node after the other.
+            # Otherwise the first node that returns would fetch all logs that the others lead. The others would then
+            # fetch their logs again, one node after the other.
             return True
         epochs = {one.node_id: one.epoch for one in registrations}
         dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}

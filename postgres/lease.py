@@ -68,7 +68,7 @@ class Lease:
         return self.ends_ms - self.length_ms + self.length_ms // 4
 
     def extended(self, sent_ms: int) -> None:
-        """A request that was sent at `sent_ms` has extended the lease."""
+        """Note that a request that was sent at `sent_ms` has extended the lease."""
         self.ends_ms = max(self.ends_ms, sent_ms + self.length_ms)
 
     def is_over(self, now_ms: int) -> bool:

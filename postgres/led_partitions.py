@@ -168,7 +168,7 @@ class LedPartitions:
         return self._writer.has_ended
 
     def fault(self, error: Exception) -> None:
-        """A check has failed by a fault of the program, or a local replica has lost written data."""
+        """Handle the error of a check: a bug, or a local replica that has lost written data."""
         self._writer.failed(f"the partitions that this node leads cannot be checked: {error}")
 
     def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:

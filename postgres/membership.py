@@ -152,7 +152,7 @@ class Membership:
             is_written = yield from self.shared_log.writing([record])
 
     def begin(self, nodes: Iterable[Any]) -> None:
-        """Take the node of this process, which is about to serve."""
+        """Use the node of this process, which is about to serve."""
         self._nodes = list(nodes)
         self._guard()
         self.peers.begin(self._nodes[0].node)
@@ -197,7 +197,7 @@ class Membership:
             self._giving_up = self._clock.call_at(self._clock.mono_ms() + ANSWERED_MS, check)
 
     def arrived(self, topic: str, index: int) -> None:
-        """A partition that this node leads can be served."""
+        """Note that a partition that this node leads can be served."""
         self.publish()
         if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
             for node in self._nodes:
@@ -206,7 +206,7 @@ class Membership:
             self._renew(topic, index)
 
     def _leaves(self, topic: str, index: int) -> None:
-        """Another node leads a partition now, and its log is about to be closed here. The new leader gets the events
+        """Hand over a partition that another node leads now, before its log is closed. The new leader gets the events
         that are not written yet.
         """
         if self._histories is None or topic not in EVENTS_OF:

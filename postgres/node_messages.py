@@ -78,7 +78,7 @@ class NodeMessages:
         self._is_asked = False
 
     def begin(self, node: Node) -> None:
-        """Take the node of this process, which answers the questions of others."""
+        """Use the node of this process, which answers the questions of other nodes."""
         self._node = node
         self._writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
 

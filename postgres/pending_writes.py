@@ -98,7 +98,7 @@ class PendingWrites:
     # -- which logs are led here
 
     def lead(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
-        """A log was loaded from these segments of the database, and is about to be opened."""
+        """Note a log that was loaded from these segments of the database, and is about to be opened."""
         self._logs[row.topic_id, row.partition] = row
         self._known[row.log_no] = {one.base_offset: one for one in segments if one.state == LIVE}
         # A staged segment belongs to a leader that did not finish it.
@@ -108,7 +108,7 @@ class PendingWrites:
             self._changed()
 
     def leave(self, topic_id: bytes, partition: int) -> None:
-        """Another node leads this log: nothing more of it is written. The log was closed before."""
+        """Forget a log that another node leads: nothing more of it is written. The log was closed before."""
         row = self._logs.pop((topic_id, partition), None)
         if row is None:
             return
@@ -149,7 +149,7 @@ class PendingWrites:
             self, row.log_no, segments, availability, known, is_new=is_new, clean_offset=row.clean_offset, cache=cache
         )
         if row.log_no in self._opened:
-            # the new object does not know what the old one has sent
+            # the new object does not know what the old object has sent
             self.failed(f"the local replica of {segments.directory} has failed")
         self._opened[row.log_no] = log
         return log
@@ -241,5 +241,5 @@ class PendingWrites:
         write.add(upload.log, add_part)
 
     def write_ended(self) -> None:
-        """The database write that `collect` returned is not under way any more."""
+        """Note that the database write that `collect` returned is not under way any more."""
         self._under_way = None

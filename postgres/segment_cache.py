@@ -60,7 +60,7 @@ class CachedLog(Protocol):
         """Do a job that works on files."""
 
     def failed(self, what: str) -> None:
-        """The local replica can no longer be relied on."""
+        """Note that the local replica can no longer be relied on."""
 
 
 @dataclass(eq=False, slots=True)
@@ -200,7 +200,7 @@ class SegmentCache:
     # -- keeping and removing files
 
     def keep(self, of: CachedLog, segment: Segment) -> None:
-        """The file of a segment is on this machine, and the database has the segment with its facts."""
+        """Note that a segment's file is on this machine, and that the database has the segment with its facts."""
         if segment not in self._kept and not of.stays:
             self._kept[segment] = of, segment.last_read
             self.bytes += segment.size

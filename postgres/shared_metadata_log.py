@@ -126,8 +126,8 @@ class SharedMetadataLog:
         return later
 
     async def _write(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
-        """Whether the row counts. This node has then read the row back, and applied all rows up to it. Raises StoreAway
-        or StoreRefused.
+        """Write a row; return whether it counts. This node has then read the row back, and applied all rows up to it.
+        Raises StoreAway or StoreRefused.
         """
         self._writers.add(row.writer)
         try:

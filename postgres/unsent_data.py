@@ -28,13 +28,13 @@ class WrittenLog(Protocol):
         """Whether the upload is still wanted."""
 
     def uploaded(self, upload: Upload, changes: Changes) -> None:
-        """This database write has the last part of the upload."""
+        """Note that this database write has the last part of the upload."""
 
     def confirm(self, next_offset: int) -> None:
-        """The database has all records before `next_offset`."""
+        """Note that the database has all records before `next_offset`."""
 
     def write_counted(self) -> None:
-        """A database write with data of this log counts."""
+        """Note that a database write with data of this log counts."""
 
 
 class Upload:
@@ -100,11 +100,11 @@ class UnsentData:
         self._position = position
 
     def rolled(self, segment: Segment) -> None:
-        """The log continues in this segment."""
+        """Note that the log continues in this segment."""
         self._segments.append(segment)
 
     def forget(self, segment: Segment) -> None:
-        """All data of this segment was taken, and the segment is no longer part of the log."""
+        """Forget a segment whose data was taken, and which is no longer part of the log."""
         if self._segments and self._segments[0] is segment and len(self._segments) > 1:
             self._next_segment()
 
@@ -113,7 +113,7 @@ class UnsentData:
         self._position = 0
 
     def is_only_in(self, segment: Segment) -> bool:
-        """Whether all data of the segments before this one was taken."""
+        """Whether all data of the segments before this segment was taken."""
         return self._segments[0] is segment
 
     def next_row(self, *, is_closed: bool) -> BatchRow | None:

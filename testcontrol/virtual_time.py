@@ -172,7 +172,7 @@ class VirtualTime:
         await self._pass_to(end_ms)
 
     def _skip_repeated(self, end_ms: int) -> None:
-        """Have repeated work done once until the next other deadline, at the last of its times."""
+        """Have repeated work done once until the next deadline of other work, at the last of its times."""
         shards = [shard for shard in self._shards() if shard.timer.due_ms <= end_ms]
         for shard in shards:
             shard.look_past_repeated()

@@ -200,7 +200,7 @@ class Config:
         return frozenset(self._effective)
 
     def unused(self) -> tuple[str, ...]:
-        """Properties that the user gave and that no package has asked for. They have no effect here (yet)."""
+        """Properties that the user gave and that no package has asked for. They have no effect in Muster (yet)."""
         return tuple(sorted(name for name in self._given if self._effective.isdisjoint(_bases(name))))
 
 

@@ -140,7 +140,7 @@ def stride(listeners: Sequence[Listener]) -> int:
 
 
 def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
-    """The listeners of the broker at that place, from 0. Its ports follow those of the brokers before it."""
+    """The listeners of broker number `place`, from 0. Its ports follow the ports of the brokers before it."""
     further = place * stride(listeners)
     return tuple(
         one._replace(

@@ -1,4 +1,4 @@
-"""Collecting the configuration: options override the environment, which overrides the file, which overrides defaults.
+"""Collects the configuration: options override the environment, which overrides the file, which overrides defaults.
 Every name and value is checked.
 """
 
@@ -90,7 +90,7 @@ def load(
         words = config.value(ASSIGNORS)
         config.assignors = assignors_named(words if isinstance(words, tuple) else ())
     if any(listener.has_tls or listener.has_sasl for listener in listeners):
-        from muster.coordinator.config.security import check_security  # most servers have no such users
+        from muster.coordinator.config.security import check_security  # most servers need no such check
 
         check_security(config)
     return config

@@ -92,7 +92,7 @@ def sasl_settings(listener: Listener, live: Live) -> SaslSettings:
 
 def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> BearerSettings:
     try:
-        from muster.coordinator.config.oauthbearer import bearer_settings  # hardly any server has tokens
+        from muster.coordinator.config.oauthbearer import bearer_settings  # few servers have tokens
     except ImportError as error:
         raise ConfigError(
             f"listener {listener.name}: {OAUTHBEARER} needs the package PyJWT; pip install 'muster-kafka[secure]'"
@@ -168,7 +168,7 @@ def sasl_listener(
     tokens: DelegationTokens | None = None,
     iterations: Callable[[int, int], int] | None = None,
 ) -> SaslListener:
-    """`find`: the credential of a user, by name and type. `secret`: see `scram.Credentials`. `begin_bearer`: begins an
+    """`find`: finds a credential by user and type. `secret`: see `scram.Credentials`. `begin_bearer`: begins an
     exchange of OAUTHBEARER. `tokens`: the delegation tokens, if enabled. `iterations`: see `scram_users`.
     """
     begins: dict[str, Callable[[], Exchange]] = {}

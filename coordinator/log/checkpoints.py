@@ -142,7 +142,7 @@ def encode_topic_id(topic_id: bytes) -> bytes:
 
 
 def encode_clean_shutdown() -> bytes:
-    """Encode the file that marks a clean stop (KIP-966). No controller gave the broker epoch."""
+    """Encode the file that marks a clean stop (KIP-966). The broker epoch is -1: no controller gave one."""
     return json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
 
 
@@ -189,7 +189,7 @@ UNKNOWN = LastStop(was_clean=False)
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
-    """Read an offset checkpoint. {} when it is missing or unreadable; that is logged unless `quiet`. Raises OSError."""
+    """Read an offset checkpoint. {} when missing or unreadable; the latter is logged unless `quiet`. Raises OSError."""
     path = f"{storage.root}/{name}"
     data = storage.load(name)
     try:
@@ -252,7 +252,7 @@ class LastStops:
         self._forgotten.clear()
 
     def saving(self) -> Job[None]:
-        """Write the present values in a thread. Raises OSError."""
+        """Write the present offsets in a thread. Raises OSError."""
         times, points, starts = self._times, dict(self._recovery_points), dict(self._start_offsets)
         yield from self._points_file.saving(points)
         yield from self._starts_file.saving(starts)

@@ -133,7 +133,7 @@ class DiskDurability:
         """Note that these segments are no longer part of the log."""
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """Note that a compacted segment has replaced others. `aborted`: the entries of its transaction index."""
+        """Note that a compacted segment has replaced segments. `aborted`: the entries of its transaction index."""
 
     def compacted_to(self, offset: int) -> None:
         """Note that everything before `offset` is compacted."""

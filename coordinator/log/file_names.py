@@ -22,7 +22,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 """Ending of a file that a compaction has written completely. The file is valid, and replaces other segments."""
 REPLACES_SUFFIX: Final = ".replaces"
-"""Ending of a note beside a `.log.swap`: up to which offset it replaces segments. Kafka has no such note."""
+"""Ending of a note beside a `.log.swap`: the offset up to which the swap replaces segments. Kafka has no such note."""
 ASIDE_SUFFIX: Final = ".aside"
 _DIGITS: Final = 20
 
@@ -39,7 +39,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether only a running change has a file of this name."""
+    """Whether a file of this name exists only during a change."""
     return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) or is_replaces_note(name)
 
 

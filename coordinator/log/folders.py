@@ -89,7 +89,7 @@ class NewFolders:
 
     def sync_now(self) -> bool:
         """Wait until all added folders are on the disk. False when an earlier sync has failed. Raises OSError."""
-        folders = [*self._under_way, *self._unsynced]  # the thread may be syncing the first folders, or fail
+        folders = [*self._under_way, *self._unsynced]  # the thread may be syncing the first folders, or may fail
         for folder in folders:
             self._sync_folder(folder)
         if folders:

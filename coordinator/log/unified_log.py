@@ -136,7 +136,7 @@ class UnifiedLog:
 
     @property
     def producers(self) -> ProducerStateManager:
-        """The producers with an id that write here, and their transactions; created at the first use."""
+        """The producers with an id that write to the log, and their transactions; created at the first use."""
         found = self._producers
         if found is None:
             durability = self.durability

@@ -58,16 +58,16 @@ class LimitedConnection(Holder, Reader, Protocol):
         """Check again whether this waiting connection can be admitted."""
 
     def pause(self) -> None:
-        """The node is paused."""
+        """Stop reading and handling, because the node is paused."""
 
     def resume(self) -> None:
-        """The node continues."""
+        """Read and handle again, because the node continues."""
 
     def unmute(self) -> None:
-        """The throttle time of the client is over."""
+        """Handle requests again: the client's throttle time is over."""
 
     def close(self) -> None:
-        """The server stops: send the answers that are ready, then end."""
+        """The server stops: send the answers that are ready, then end the connection."""
 
     def abort(self) -> None:
         """The server cannot wait any longer: end the connection now."""
@@ -117,7 +117,7 @@ class Limits:
         """Whether the node is paused: then new connections are paused too."""
 
     def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Set the limits. Beyond them, connections with the longest silence are closed. Raises ValueError."""
+        """Set the limits. Beyond these limits, connections with the longest silence are closed. Raises ValueError."""
         overrides: dict[str, int] = {}
         self._overrides = overrides
         for host, limit in parse_overrides(settings.max_connections_per_ip_overrides).items():

@@ -202,7 +202,7 @@ class Listener:
             assert self._security.tls is not None
             await plain.serve(self._connection(), self._security.tls, self._handshakes, self._limits.clock)
         else:
-            # never cancelled: uvloop might close the transport without a call, and the connection would stay
+            # no code cancels this task: uvloop might close the transport without a call, and the connection would stay
             await self._loop.connect_accepted_socket(self._connection, accepted)
 
     def _go_on(self) -> None:

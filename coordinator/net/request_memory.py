@@ -165,7 +165,7 @@ class RequestMemory:
         return account
 
     def _set(self, account: _Account, whole: int, received: int, missing: int) -> int:
-        """Set the bytes of an account. Returns the change of the received bytes."""
+        """Set the bytes of an account. Returns the change of the counted bytes."""
         if not missing or missing > account.missing:  # its request is finished, or another request has begun
             self._stop_waiting(account)
             self._stop_finishing(account)

@@ -57,7 +57,7 @@ def network_of(host: str) -> str:
 try:
     import fcntl
     import termios
-except ImportError:  # on Windows, bytes that the system has count as delivered
+except ImportError:  # on Windows, bytes count as delivered once the system has them
     fcntl = None  # type: ignore[assignment]
 
 

@@ -172,7 +172,7 @@ _BLANK = " \t\n\x0b\f\r"  # Java's \s, before and after the comma in Kafka's pat
 
 
 class InvalidProperty(ValueError):  # Kafka's ConfigException
-    """A value or name that Kafka would refuse, with Kafka's message. `text` None: only the name is wrong."""
+    """A value or name that Kafka would refuse, with Kafka's message. `text` None: a wrong name, or a missing value."""
 
     def __init__(self, name: str, text: str | None, message: str) -> None:
         super().__init__(message)

@@ -39,7 +39,7 @@ class Defaults:
     """The `Static` of a broker without any configuration."""
 
     def value(self, name: str) -> Value:
-        """Kafka's default; a listener's own property has none."""
+        """Kafka's default; None for a listener's own property."""
         return None if name.startswith(LISTENER_PREFIX) else BROKER[name].default_value
 
     def text(self, name: str) -> str | None:
@@ -122,7 +122,7 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names stay."""
+    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names are unchanged."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

@@ -47,7 +47,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Different texts in the order of a Java HashMap for `most` texts. Texts longer than MAX_HASHED are first."""
+    """Return different texts in the order of a Java HashMap for `most` texts. Texts over MAX_HASHED are first."""
     given = list(texts)
     size = _buckets(len(given), most)
     return sorted(given, key=lambda text: _spread(text) & (size - 1))
@@ -74,7 +74,7 @@ def _spread(text: str) -> int:
 
 
 def hash_of(entity: Entity) -> int:
-    """Return ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MAX_HASHED are as empty."""
+    """Return ClientQuotaEntity.hashCode, for the order of Java's tables. Names over MAX_HASHED count as empty."""
     parts = [_hash(kind) ^ (0 if name is None else _hash(name)) for kind, name in entity]
     return 31 + sum(parts)
 

@@ -208,7 +208,7 @@ def _parse(rules: str) -> Iterator[Rule]:
 
 
 def _literal_references(replacement: str, pattern: Any) -> str:
-    """Escape references to groups that the pattern does not have. As in Kafka, places count before any escape."""
+    """Escape references to groups that the pattern does not have. As in Kafka, positions ignore earlier escapes."""
     groups = pattern.groups
     if not groups:
         return replacement

@@ -164,7 +164,7 @@ class AclRules:
     def allows_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Whether entries allow a resource of this type and no entry denies it (Authorizer.authorizeByResourceType).
 
-        As on Kafka no operation implies another one here.
+        As on Kafka, no operation implies another operation here.
         """
         refused: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
         allowed: list[Acl] = []

@@ -137,7 +137,7 @@ class ServerMetrics:
     # ---- counting
 
     def observe(self, request: AnsweredRequest) -> None:
-        """A request was answered."""
+        """Count an answered request."""
         self._requests[request.api_key] += 1
         self._request_us[request.api_key] += request.answered_us - request.began_us
         for code, count in request.error_counts.items():

@@ -26,10 +26,10 @@ class Beside(Protocol):
     """A service beside a server. It runs from before the server is ready until the server stops."""
 
     async def start(self) -> None:
-        """The server listens. Raises OSError."""
+        """Start, because the server listens. Raises OSError."""
 
     async def stop(self) -> None:
-        """The server is about to stop. The call has no effect if the service was not started."""
+        """Stop, because the server is about to stop. The call has no effect if the service was not started."""
 
 
 async def serve(

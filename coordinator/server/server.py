@@ -276,7 +276,7 @@ class Server:
         return live
 
     def _reconfigured(self) -> None:
-        """Properties of this broker were set while it ran, or before it was started again: apply them."""
+        """Apply the properties of this broker that were set while it ran, or before it was started again."""
         config, value = self.config, self.live.value
         self.topics.settings = config.settings(TopicSettings, value)
         self.logs.settings = config.settings(LogSettings, value)

@@ -158,7 +158,7 @@ class LateTimers:
                 self._ready.popleft().ring_now()
                 if time.monotonic_ns() >= until_ns:
                     break
-        finally:  # after an error too, which the loop logs
+        finally:  # this also runs after an error, which the loop logs
             if self._ready:
                 self._loop.call_soon(self._ring_ready)
 

@@ -141,7 +141,7 @@ class _Client:
         self._limits = limits
         self._reader = reader
         self._writer = writer
-        # an answer is sent when all its bytes are: bytes that remain at a close would wait without a limit
+        # an answer is sent when none of its bytes waits: bytes that remain at a close have no time limit
         writer.transport.set_write_buffer_limits(high=0)
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False

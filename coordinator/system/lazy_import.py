@@ -1,7 +1,7 @@
 """The one import by name: for tables whose rows name the modules that most processes never need.
 
-A function that needs one module has an `import` statement in it: type checkers and import-linter see that. `lazy` is
-for places that keep module names as data. There are five: the registry of APIs, the command line, security, PostgreSQL
+A function that needs one module has an `import` statement: type checkers and import-linter see it. `lazy` is for places
+that keep module names as data. There are five such places: the registry of APIs, the command line, security, PostgreSQL
 and the pipeline. Such a module also imports the named modules under `TYPE_CHECKING`, so that import-linter sees them:
 
     if TYPE_CHECKING:

@@ -171,7 +171,7 @@ class _Part:
         self.nested = max(self.nested, other.nested)
 
     def repeat(self, low: int, high: int) -> None:
-        """The part has this count behind it. Raises BadPattern for counts that RE2 and RE2/J refuse."""
+        """Apply a count that stands behind the part. Raises BadPattern for counts that RE2 and RE2/J refuse."""
         times = max(low, high, 1)
         self.copies *= times
         self.optional = self.optional * times + max(high - low, 0)

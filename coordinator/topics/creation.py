@@ -200,7 +200,7 @@ EVENTS_FLUSH_MS = 1_000
 def internal_topic(
     name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
 ) -> NewTopic | None:
-    """Return the internal topic of that name, or None. `source_partitions`: the number in a history's source topic."""
+    """Return the internal topic of that name, or None. `source_partitions`: the partitions of a history's source."""
     if name == names.GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}

@@ -90,7 +90,7 @@ class MetadataLog:
     def use_log(self, log: UnifiedLog) -> None:
         """Use the log that was opened again. Raises LogOffline when it cannot get all records of the state."""
         known = self.state.version
-        log.truncate(known)  # the records after this one were refused
+        log.truncate(known)  # the records after this record were refused
         for base_offset, batch in self._unsynced:
             if base_offset == log.end_offset:  # a sync failed: opening the log again has dropped this record
                 log.append(LEADER_EPOCH, batch, wall_ms=0)

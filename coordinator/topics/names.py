@@ -10,7 +10,7 @@ PARTITIONS_PROPERTIES = {
     GROUP_OFFSETS_TOPIC: "offsets.topic.num.partitions",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
 }
-"""The coordinators' topics, whose partitions may be copied from a Kafka, and the properties with their number."""
+"""The coordinators' topics, whose partitions may be copied from a Kafka, and the properties that set their number."""
 SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
 """Muster's own topic: events of groups. It has a partition for each partition of __consumer_offsets."""

@@ -56,7 +56,7 @@ class Topic:
 
 
 CHECKED_AT_ONCE: Final = 2_000
-"""Partitions whose logs are checked each second for failures: some 5 ms, since few are in the CPU's caches."""
+"""How many partitions are checked each second for failed logs: some 5 ms, since few are in the CPU's caches."""
 CHECKED_IN_A_STEP: Final = 200
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
@@ -89,7 +89,7 @@ class OpenTopics:
         self.is_one_of_several = False
         """Whether other processes lead partitions. Then only `open_led_partition` opens partitions."""
         self._to_check: list[str] = []
-        """Names of topics that `failed_logs` has still to check, the next one last."""
+        """Names of topics that `failed_logs` has still to check, the next name last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
         """Open and close logs of a topic as its state says. `made`: partitions of the topic that are open already."""
@@ -150,7 +150,7 @@ class OpenTopics:
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """Replace what `node_id` (this process) leads in a new epoch. Returns partitions that it has lost."""
+        """Replace partitions that `node_id` (this process) leads in a new epoch. Returns the lost partitions."""
         left: list[Partition] = []
         for state, indexes in moved.items():
             topic = self.by_id[state.topic_id]

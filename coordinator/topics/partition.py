@@ -66,7 +66,7 @@ class Partition:
         return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, limits)
 
     def loading_producers(self) -> Job[None]:
-        """A job that loads the state of producers, so that an append need not. Raises an error of the log."""
+        """A job that loads the state of producers, so that no append has to. Raises an error of the log."""
         producers = self.log.producers
         if not producers.is_loaded:
             yield from producers.loading()
@@ -106,7 +106,7 @@ class Partition:
         return self.log.producers.last_stable_offset(self.log.durable_offset)
 
     def read(self, offset: int, max_bytes: int, min_one_message: bool, up_to: int) -> bytes:
-        """Return records of `offset` up to `up_to`; the last batch may be cut off. Raises OffsetOutOfRange."""
+        """Return records from `offset` up to `up_to`; the last batch may be cut off. Raises OffsetOutOfRange."""
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
     def aborted_in_memory(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
@@ -156,7 +156,7 @@ class Partition:
     # -- waiting
 
     def wait(self, token: object, grew: Callable[[Partition], object]) -> None:
-        """Call `grew(partition)` each time more records can be read, and once at the close, until `stop_waiting`."""
+        """Call `grew(partition)` each time more records can be read, and once on `close`, until `stop_waiting`."""
         self._waiting[token] = grew
 
     def stop_waiting(self, token: object) -> None:

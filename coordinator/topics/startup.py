@@ -267,7 +267,7 @@ def rebuilt_topics(
     internal: Callable[[str], NewTopic | None],
     draw_uuid: Callable[[], bytes],
 ) -> list[Message]:
-    """Return the records that create topics, `internal` ones too, where their folders are consistent. Pure."""
+    """Return the records that create topics, `internal` topics too, where their folders are consistent. Pure."""
     records: list[Message] = []
     used = {*state.topics_by_id, *state.deleted}
     taken: set[str] = set()
@@ -336,7 +336,7 @@ def load_own(
 ) -> None:
     """Replay the metadata log, and make the log and the folders of partitions agree. No partition is open yet.
 
-    `internal`: makes an internal topic. `partitions_are_given`: whether an operator has set their number.
+    `internal`: makes an internal topic. `partitions_are_given`: see `Topics`.
     """
     logs, clock, draw_uuid = catalogue.logs, catalogue.clock, catalogue.draw_uuid
     log, lost = open_metadata_log(logs)

@@ -69,7 +69,7 @@ class Strays:
         topic = self._state.topics.get(name)
         topic_id, _ = self._read_id(name, index)
         if topic is not None and index < len(topic.partitions):
-            # opening the log writes a missing id, and reports an unreadable one
+            # opening the log writes a missing id, and reports an unreadable id
             if topic_id is None or topic_id == topic.topic_id:
                 return
             if topic_id in self._state.topics_by_id:

@@ -70,8 +70,8 @@ class Topics:
         """`logs` is open already, and `identity` is the result of its `open`. Nothing is read before `load`.
 
         `racks`: see `Catalogue`. `shared_log`: the writer of a metadata log that other processes write too.
-        `partitions_are_given`: whether an operator has set the partitions of __consumer_offsets or __transaction_state.
-        That number counts, whatever is on the disk.
+        `partitions_are_given`: whether an operator has set how many partitions __consumer_offsets and
+        __transaction_state have. The set number counts, whatever is on the disk.
         """
         self.settings = settings
         self.clock = clock

@@ -136,7 +136,7 @@ def checked(
     """
     attributes, size = header.attributes, header.length + LENGTH_OVERHEAD
     if size < len(batch):
-        # as Kafka: part of another batch behind the first is dropped
+        # as on Kafka, part of another batch behind the first is dropped
         batch = memoryview(batch)[:size]
     is_right = (
         size <= config.max_message_bytes

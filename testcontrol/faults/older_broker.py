@@ -61,7 +61,7 @@ class OlderBroker(Action):
         if request.version <= most:
             proceed()
         elif request.api_key == ApiKey.API_VERSIONS:
-            # Kafka answers this in version 0, which every client reads
+            # Kafka answers an unknown version in version 0, which every client reads
             flow.exchange = flow.exchange.in_version(0)
             rows = [ApiVersion(ApiKey.API_VERSIONS, 0, most)] if most >= _LISTS_ITSELF else []
             flow.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows))

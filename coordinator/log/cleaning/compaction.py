@@ -22,7 +22,7 @@ from muster.coordinator.log.storage.interfaces import File, Storage
 from muster.coordinator.system.clock import thread_cpu_s
 
 SLICE_S = 0.001
-"""How many seconds the work runs before it may pause."""
+"""How many seconds a compaction runs before it may pause."""
 
 
 class Stopped(Exception):
@@ -101,7 +101,7 @@ class Compaction:
         self.end_offset = plan.first_dirty
         self.groups: list[list[Part]] = []
         self.changed = False
-        """Whether the last written group differs from the segments before."""
+        """Whether the last written group differs from the segments that it replaces."""
         self._met_old_format = False
         """Whether messages of an old format were written as batches v2."""
         self.bytes_written = 0
@@ -126,7 +126,7 @@ class Compaction:
                 self._fill_map()
                 break
             except Undecided as undecided:
-                # the segment where the transaction begins, and all later ones, wait for its end
+                # the segment where the transaction begins, and all later segments, wait for its end
                 parts = tuple(part for part in self.plan.parts if part.next_base <= undecided.offset)
                 self.plan = self.plan._replace(parts=parts)
         self.end_offset = max(self._map.end_offset, self.plan.first_dirty)

@@ -155,7 +155,7 @@ class CleaningJob:
         return self._compaction.end_offset
 
     def begin(self) -> None:
-        """Do the next step in a thread."""
+        """Do the next step of the compaction in a thread."""
         self._workers.run(self._work, self._after_work)
 
     # -- in a thread

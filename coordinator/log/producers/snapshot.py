@@ -123,6 +123,6 @@ class RowsInTime:
             self._rows[producer.producer_id] = self._row_of(producer)
 
     def encode(self) -> bytes:
-        """Return the file's bytes. A kept row replaces a row of the present values, which may mix old and new."""
+        """Return the file's bytes. A kept row replaces the producer's present row, which may mix old and new values."""
         rows, row_of = self._rows, self._row_of
         return encode([rows.setdefault(producer.producer_id, row_of(producer)) for producer in self._producers])

@@ -169,7 +169,7 @@ class ProducerStateManager:
     # -- changes of the log
 
     def appended(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Note that a producer's `batch` was appended at these offsets. Only after `is_loaded`. Raises OSError."""
+        """Note that a producer's `batch` was appended at these offsets. The state must be loaded. Raises OSError."""
         attributes, producer_id, epoch, sequence = unpack_for_producers(batch)
         if attributes & CONTROL:
             header = read_header(batch)
@@ -187,7 +187,7 @@ class ProducerStateManager:
             self._producers.appended(producer_id, epoch, seen, False)
 
     def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
-        """Note that an end marker was appended at this offset. Only after `is_loaded`. Raises OSError."""
+        """Note that an end marker was appended at this offset. The state must be loaded. Raises OSError."""
         producers = self._producers
         aborted = producers.marked(marker, offset, timestamp_ms)
         if producers.ended_count > self._max_ended:
@@ -313,11 +313,11 @@ class ProducerStateManager:
 
     @property
     def has_aborted(self) -> bool:
-        """Whether any transaction in the log was aborted. Only after `is_loaded`."""
+        """Whether any transaction in the log was aborted. The state must be loaded."""
         return bool(self._files.indexes)
 
     def aborted_in_memory(self, offset: int, size: int) -> list[AbortedTransaction] | None:
-        """The result of `aborted_in` when it is small and in memory; else None. Only after `is_loaded`."""
+        """The result of `aborted_in` when it is small and in memory; else None. The state must be loaded."""
         found: list[AbortedTransaction] = []
         indexes = self._files.indexes
         if not indexes:

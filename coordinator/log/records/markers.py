@@ -41,7 +41,7 @@ class EndMarker(NamedTuple):
     is_committed: bool
     coordinator_epoch: int
     transaction_version: int
-    """2: the coordinator has raised the producer's epoch for this marker (KIP-890). With 0 and 1 it has not."""
+    """2: the coordinator has raised the producer's epoch for this marker (KIP-890). 0 and 1: the epoch is unchanged."""
 
 
 class Marker(NamedTuple):

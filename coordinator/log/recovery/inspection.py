@@ -220,7 +220,7 @@ class Inspection:
         return ""
 
     def exchanged_with(self, other: str, evidence: str) -> None:
-        """Note that two partitions have each other's folder. `evidence`: what shows it."""
+        """Note that two partitions have each other's folder. `evidence`: the fact that shows this."""
         self.exchanged = other
         self.findings = [one for one in self.findings if "its recovery point" not in one.problem]
         self._find(DAMAGE, "", None, f"{evidence}: the folders were exchanged")

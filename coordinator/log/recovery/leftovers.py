@@ -87,7 +87,7 @@ class _Leftovers:
         # an empty swap may have lost its batches, and replaces no existing segment
         whole_to = self._end_of(self._files[swap]) if self._files[swap].size else None
         if whole_to is None and first in bases:
-            # the segments from which this one was made still exist, undamaged
+            # the segments from which this segment was made still exist, undamaged
             self._rename(swap, swap + ASIDE_SUFFIX)
             _logger.error("a compacted segment is damaged",
                           path=f"{self._storage.root}/{self._directory}/{swap}{ASIDE_SUFFIX}",

@@ -95,7 +95,7 @@ class LogLoader:
         start_offset, doubtful_start = self._start(end_offset)
         self._report_lost_end(max(start_offset, end_offset))
         if start_offset > end_offset:
-            # the segments between were deleted on purpose, and the tail was lost: no offset may be used twice
+            # the segments before the start were deleted on purpose, and the tail was lost: no offset may be used twice
             self._set_segments_aside(start_offset)
             end_offset = start_offset
         epochs.truncate_from_end(end_offset + 1)
@@ -201,7 +201,7 @@ class LogLoader:
         try:
             index = last.index()
         except CorruptBatch as error:
-            start, broken = 0, str(error)  # the index had to be rebuilt, and the loop finds the position
+            start, broken = 0, str(error)  # the index had to be rebuilt; the position is found below
         else:
             start = index.positions[-1] if len(index) else 0
         ((position, header),) = deque(reading.segment_batches(last, start, last.size), maxlen=1)
@@ -310,7 +310,7 @@ class LogLoader:
         if has_followers and not checked.is_short:
             raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
         if reason and whole_batch_at(segment.file, position, size) is not None:
-            # the batch before it may be the damaged batch
+            # the batch before this position may be the damaged batch
             before = segment.locate(checked.next_offset - 1) if position else None
             place = segment.place(position if before is None else before[0])
             raise DamagedLog(place, f"{reason}, and the batch is whole")

@@ -153,7 +153,7 @@ def unknown_format(file: File, position: int, next_offset: int, base_offset: int
 def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> bool:
     """Whether the bytes are part of a write into the reserved room of a file, mostly still zeros."""
     room = max(end - HEADER_SIZE, position)
-    data = file.pread(HEADER_SIZE, position)  # of format v2: room is reserved in no other format
+    data = file.pread(HEADER_SIZE, position)  # the batch must have format v2: room is reserved in no other format
     if len(data) == HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
         if header.magic == MAGIC and header.length >= MIN_LENGTH and position + header.size < end:

@@ -207,7 +207,7 @@ def count_given_up(
 
 
 def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> bool:
-    """Whether all records of a segment are older than `oldest_ms`. An index alone is checked by the batches."""
+    """Whether all records of a segment are older than `oldest_ms`. If an index says so, a batch must confirm it."""
     try:
         if segment.largest_timestamp() >= oldest_ms:
             return False

@@ -254,7 +254,7 @@ class Segment:
 
     def _load_indexes(self) -> None:
         if self.is_absent:
-            self.file.size()  # raises
+            self.file.size()  # this raises SegmentAbsent
         try:
             self._index, self._time_index = load_indexes(
                 self._storage, self.name, self.file, self.base_offset, self.size
@@ -276,7 +276,7 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the batches. Raises CorruptBatch when the batches are not in order."""
         if self.is_absent:
-            self.file.size()  # raises
+            self.file.size()  # this raises SegmentAbsent
         size = self.size
         batches = self.batches(0, size)
         self.reset_indexes()

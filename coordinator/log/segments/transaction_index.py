@@ -147,7 +147,7 @@ class TransactionIndex:
         return False
 
     def sync(self) -> None:
-        """Wait until all entries are on the disk. In any thread."""
+        """Wait until all entries are on the disk. Any thread may call this."""
         self.is_synced = True  # before the sync: entries that are written meanwhile must be synced again
         try:
             self.file.sync()

@@ -57,7 +57,7 @@ class FilesystemSync:
         return system.sysname == "Linux" and found is not None and (int(found[1]), int(found[2])) >= (5, 8)
 
     def sync(self) -> None:
-        """Wait until everything is on the disk. From any thread. Raises OSError when something could not be written."""
+        """Wait until everything is on the disk, in any thread. Raises OSError when something could not be written."""
         number = _syncfs()(self._descriptor)
         if number:
             raise OSError(number, os.strerror(number))
@@ -172,7 +172,7 @@ class DiskFile:
             return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        # without the guard: one thread writes a file, and only the event loop's thread closes files for a while
+        # no guard is needed: one thread writes a file, and only the event loop's thread closes files for a while
         self.used = True
         descriptor = self._descriptor
         written = os.pwrite(descriptor if descriptor >= 0 else self._create(), data, position)

@@ -49,7 +49,7 @@ class File(Protocol):
         """Reserve room up to `size`; unwritten bytes read as zeros. A storage may do nothing."""
 
     def sync(self) -> None:
-        """Wait until everything written is on the disk. In any thread, also while the file is closed."""
+        """Wait until everything written is on the disk. Any thread may call this, also while the file is closed."""
 
     def close(self) -> None:
         """Close the handle of the file."""
@@ -79,7 +79,7 @@ class Storage(Protocol):
         """Return the entries of a directory, by name. Raises FileNotFoundError when the directory does not exist."""
 
     def verify(self) -> None:
-        """Raises DirectoryGone when the data directory is no longer the one that `lock` took. In any thread."""
+        """Raises DirectoryGone when the data directory is no longer the one that `lock` took. For any thread."""
 
     def is_directory(self, path: str) -> bool:
         """Whether a directory of that name exists."""

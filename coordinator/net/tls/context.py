@@ -215,7 +215,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
     if usable:
         context.set_ciphers(":".join(usable))
     if newest and set(newest) != set(TLS_1_3):
-        set_suites = getattr(context, "set_ciphersuites", None)  # Python 3.15
+        set_suites = getattr(context, "set_ciphersuites", None)  # Python 3.15 has this function
         if set_suites is not None:
             set_suites(":".join(newest))
         elif highest == ssl.TLSVersion.TLSv1_3:

@@ -118,7 +118,7 @@ class PlainSocket:
     close = abort
 
     def give_up(self, why: str) -> None:
-        """`abort`, with the reason for the log."""
+        """Do `abort`, with the reason for the log."""
         self._why = self._why or why
         self.abort()
 

@@ -93,7 +93,7 @@ class Membership(Controller, Protocol):
         """Give the node the present image of brokers and leaders."""
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """The node listens at these endpoints. Raises `ApiError`."""
+        """Register the endpoints at which the node listens. Raises `ApiError`."""
 
     def stop(self) -> None:
         """Stop following the metadata log."""

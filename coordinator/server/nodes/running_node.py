@@ -159,7 +159,7 @@ class RunningNode:
             loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
 
     def update_image(self, image: ClusterImage) -> None:
-        """The cluster has this image of brokers and leaders now."""
+        """Use the new image of brokers and leaders."""
         self.node.cluster = image._replace(node_id=self.node_id)
 
     def resign_lost_shards(self) -> None:
@@ -235,7 +235,7 @@ class RunningNode:
         return limits is not None and limits.input_waits(one.descriptor for one in self._listeners)
 
     def apply_properties(self) -> None:
-        """Properties were set while the node ran."""
+        """Apply the properties that were set while the node ran."""
         self._connections.apply_properties()
         self._security.renew()
 

@@ -1,4 +1,4 @@
-"""Large work in steps, so that one request does not keep the others waiting."""
+"""Large work in steps, so that one request does not keep other requests waiting."""
 
 from muster.coordinator.system.jobs.job_queue import MANY_STEPS, SHARE_MS, SLICE_MS, JobQueue, Owner, to_its_end
 from muster.coordinator.system.jobs.jobs import (

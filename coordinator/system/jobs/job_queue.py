@@ -20,7 +20,7 @@ from muster.coordinator.system.jobs.jobs import AtOnce, Job, OffloadedWork, Pend
 SLICE_MS: Final = 10
 """The time that all jobs together may take of one iteration of the event loop."""
 SHARE_MS: Final = 2
-"""How long one of several jobs runs before the next one: small jobs need not wait for large ones."""
+"""How long one of several jobs runs before the next job: small jobs need not wait for large jobs."""
 MANY_STEPS: Final = 2_000
 """A job of more steps is large, and so is the answer that is made of its result."""
 

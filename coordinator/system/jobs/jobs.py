@@ -94,7 +94,7 @@ class SerialJobs:
         self._waiting: deque[PendingResult] = deque()
 
     def run(self, job: Job[T]) -> Job[T]:
-        """Run `job` after all earlier ones, in the order of the calls."""
+        """Run `job` after all earlier jobs, in the order of the calls."""
         if self._is_busy:
             turn = PendingResult()
             self._waiting.append(turn)
