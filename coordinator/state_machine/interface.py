@@ -98,17 +98,18 @@ class EndTransaction(NamedTuple):
     """False: the transaction is aborted."""
 
 
-NOTHING: tuple[()] = ()
-
-
 class Output:
     """The result of one call. The package docstring says what the runtime does with an output."""
 
     __slots__ = ("events", "records", "replies")
 
     def __init__(
-        self, replies: Sequence[Reply] = NOTHING, records: Sequence[Record] = NOTHING, events: Sequence[Any] = NOTHING
+        self,
+        replies: list[Reply] | None = None,
+        records: list[Record] | None = None,
+        events: list[Any] | None = None,
     ) -> None:
-        self.replies = replies
-        self.records = records
-        self.events = events
+        """The lists belong to the output."""
+        self.replies = replies or []
+        self.records = records or []
+        self.events = events or []

@@ -23,7 +23,7 @@ def replicas(
 ) -> list[list[int]]:
     """Return the brokers of each new partition, the leader first. Raises `ApiError`: INVALID_REPLICATION_FACTOR."""
     without = frozenset(fenced)
-    usable = len(racks) - len(without & racks.keys())
+    usable = len(racks) - len(without.intersection(racks))
     if factor > len(racks):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

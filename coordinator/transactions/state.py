@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from muster.coordinator.state_machine.deadlines import Deadlines, Due
-from muster.coordinator.state_machine.interface import NO_LIMIT, Command, Decoded, Now, Output, Record, Reply, Respond
+from muster.coordinator.state_machine.interface import NO_LIMIT, Command, Decoded, Now, Output, Record, Respond
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.events import Event
@@ -137,10 +137,6 @@ class Step(Output):
     """The output of one call while it grows, and the call's input: state, time, and the limit for records' bytes."""
 
     __slots__ = ("max_bytes", "now", "state")
-
-    replies: list[Reply]
-    records: list[Record]
-    events: list[Event]
 
     def __init__(self, state: State, now: Now, max_bytes: int = NO_LIMIT) -> None:
         self.state = state

@@ -80,9 +80,10 @@ class IntervalConfigured(NamedTuple):
 class GroupConfigs:
     """The times of all groups of a core. `version` grows with each change of a time."""
 
-    __slots__ = ("_default", "_own", "version")
+    __slots__ = ("_default", "_own", "_settings", "version")
 
     def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
         self._default = Times(
             settings.group_consumer_session_timeout_ms,
             settings.group_consumer_heartbeat_interval_ms,
@@ -93,7 +94,7 @@ class GroupConfigs:
 
     def copy(self) -> GroupConfigs:
         """A copy, for a new core."""
-        other = GroupConfigs.__new__(GroupConfigs)
+        other = GroupConfigs(self._settings)
         other._default, other._own, other.version = self._default, dict(self._own), self.version
         return other
 

@@ -159,10 +159,6 @@ class Step(Output):
 
     __slots__ = ("late_answers", "max_bytes", "now", "state")
 
-    replies: list[Reply]
-    records: list[Record]
-    events: list[Event]
-
     def __init__(
         self, state: State, now: Now, max_bytes: int = NO_LIMIT, late_answers: LateAnswers = NO_LATE_ANSWERS
     ) -> None:
