@@ -32,7 +32,7 @@ Unpack = Callable[[int, memoryview], Buffer]
 LENGTH_OVERHEAD: Final = 12
 """The number of bytes of a message that its size field does not count: the offset and the size itself."""
 MAGIC_POSITION: Final = 16
-MIN_SIZES: Final = (26, 34)
+MIN_SIZES: Final[tuple[int, int]] = (26, 34)
 """The smallest possible size of a whole message, by magic."""
 
 _CODEC: Final = 0x07

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from muster.protocol.message import UnrepresentableField
 
@@ -92,12 +92,12 @@ COPIED_BYTES: Final = 64 * 1024
 """Records with more bytes are not copied. A copy of 100 MB would delay all other clients by a tenth of a second."""
 
 
-def part(b: bytes, start: int, end: int) -> bytes:
+def part(b: bytes, start: int, end: int) -> bytes | memoryview:
     """Return b[start:end] for records. Large records are a memoryview, which readers of records use like bytes."""
-    return b[start:end] if end - start <= COPIED_BYTES else cast(bytes, memoryview(b)[start:end])
+    return b[start:end] if end - start <= COPIED_BYTES else memoryview(b)[start:end]
 
 
-def long_part(b: bytes, p: int, end: int) -> tuple[bytes, int]:
+def long_part(b: bytes, p: int, end: int) -> tuple[bytes | memoryview, int]:
     """Like `long_bytes`, for records: the bytes are returned as in `part`."""
     n, p = uvarint(b, p)
     if n == 0 or n - 1 > end - p:

@@ -236,7 +236,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int, left: int = 250000) ->
                     if v12 >= 0:
                         q = p
                         p += v12
-                        s13: bytes | None = part(b, q, p)
+                        s13: bytes | memoryview | None = part(b, q, p)
                     elif v12 == -1:
                         s13 = None
                     else:
@@ -300,7 +300,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int, left: int = 250000) ->
                     if 0 < n12 < 128:
                         q = p + 1
                         p += n12
-                        s13: bytes | None = b[q:p]
+                        s13: bytes | memoryview | None = b[q:p]
                     elif n12 == 0:
                         s13 = None
                         p += 1
@@ -375,7 +375,7 @@ def decode_produce_request_v13(b: bytes, p: int, end: int, left: int = 250000) -
                     if 0 < n11 < 128:
                         q = p + 1
                         p += n11
-                        s12: bytes | None = b[q:p]
+                        s12: bytes | memoryview | None = b[q:p]
                     elif n11 == 0:
                         s12 = None
                         p += 1

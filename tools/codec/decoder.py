@@ -79,8 +79,7 @@ class Decoder(Source):
         self(f"if 0 < {n} < 128:")
         self("    q = p + 1")
         self(f"    p += {n}")
-        annotation = f": {'str' if text else 'bytes'} | None" if null else ""
-        self(f"    {x}{annotation} = b[q:p]{'.decode()' if text else ''}")
+        self(f"    {x}{self._annotation(kind, null)} = b[q:p]{'.decode()' if text else ''}")
         if null:
             self(f"elif {n} == 0:")
             self(f"    {x} = None")
@@ -88,6 +87,14 @@ class Decoder(Source):
         self("else:")
         self(f"    {x}, p = {self._long(kind)}(b, p, end)")
         return x
+
+    def _annotation(self, kind: str, null: bool) -> str:
+        """For a variable that may have values of two types; else none is needed."""
+        is_view = kind == "records" and self._counts
+        if not null and not is_view:
+            return ""
+        types = "str" if kind == "string" else "bytes | memoryview" if is_view else "bytes"
+        return f": {types} | None" if null else f": {types}"
 
     def _long(self, kind: str) -> str:
         if kind == "string":
@@ -103,9 +110,9 @@ class Decoder(Source):
         self(f"if {n} >= 0:")
         self("    q = p")
         self(f"    p += {n}")
-        annotation = f": {'str' if text else 'bytes'} | None" if null else ""
         is_view = kind == "records" and self._counts
-        self(f"    {x}{annotation} = {'part(b, q, p)' if is_view else 'b[q:p]'}{'.decode()' if text else ''}")
+        value = "part(b, q, p)" if is_view else "b[q:p].decode()" if text else "b[q:p]"
+        self(f"    {x}{self._annotation(kind, null)} = {value}")
         if null:
             self(f"elif {n} == -1:")
             self(f"    {x} = None")
