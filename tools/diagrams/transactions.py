@@ -25,7 +25,7 @@ def end_table() -> str:
         (f"EndTxn 0-4, {words}", *(OLD_CLIENT[state, committed] for state in states))
         for committed, words in _ENDS.items()
     ]
-    for is_retry, more in ((False, ""), (True, ", once more with the epoch before")):
+    for is_retry, more in ((False, ""), (True, ", sent again with the previous epoch")):
         rows += [
             (f"EndTxn 5, {words}{more}", *(NEW_CLIENT.get((state, committed, is_retry), "-") for state in states))
             for committed, words in _ENDS.items()

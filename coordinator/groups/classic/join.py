@@ -52,7 +52,7 @@ MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
 
 # ---- kinds of senders (the first kind that fits counts)
 NEEDS_ID: Final = "no member id, not static, v4+"
-NEW: Final = "no member id, and not known"
+NEW: Final = "no member id, and no known instance id"
 STATIC_BACK: Final = "no member id, instance id known"
 PENDING: Final = "an id that was handed out"
 PENDING_STATIC: Final = "an id that was handed out, with an instance id"
@@ -67,7 +67,7 @@ SENDERS: Final = (NEEDS_ID, NEW, STATIC_BACK, PENDING, PENDING_STATIC, FENCED, U
 HAND_OUT_ID: Final = "answer MEMBER_ID_REQUIRED with a new id"
 ADD: Final = "add, park, rebalance"
 REPLACE: Final = "replace the old incarnation, park, rebalance"
-REPLACE_IN_PLACE: Final = "replace the old incarnation; rebalance only if the vote has another winner then"
+REPLACE_IN_PLACE: Final = "replace the old incarnation; rebalance only if this changes the chosen protocol"
 REJOIN: Final = "update, park, rebalance"
 REPEAT: Final = "answer with the present generation"
 REFUSE_UNKNOWN: Final = "UNKNOWN_MEMBER_ID"

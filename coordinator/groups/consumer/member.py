@@ -120,11 +120,11 @@ NAMES: Final[Mapping[int, str]] = MappingProxyType(
 """The names of the states, by their values in records."""
 
 # ---- results of a step towards the target
-TO_REVOKE: Final = "it has partitions to give up"
-ALL_FREE: Final = "what it lacks is free"
-SOME_FREE: Final = "some of what it lacks is free, some is with others"
-NONE_FREE: Final = "all that it lacks is with others"
-COMPLETE: Final = "it lacks nothing"
+TO_REVOKE: Final = "the member has partitions to give up"
+ALL_FREE: Final = "all missing partitions are free"
+SOME_FREE: Final = "some missing partitions are free, the others have owners"
+NONE_FREE: Final = "all missing partitions have owners"
+COMPLETE: Final = "no partition is missing"
 
 AFTER: Final[Mapping[str, tuple[int, bool]]] = MappingProxyType(
     {
