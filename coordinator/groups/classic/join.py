@@ -120,7 +120,7 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 
 
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
-    """Answer a JoinGroup for no classic group. Without member id it creates one, unless a group has this name."""
+    """Answer a JoinGroup to a group that does not exist, or is not classic. If allowed, create a classic group."""
     error = request_error(step, request)
     if not error and other is not None and other.deletion_error():
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -183,7 +183,7 @@ def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
 
 
 def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupRequest) -> None:
-    """Refuse a JoinGroup to a group whose name is too long. As on Kafka, a client without member id still gets one."""
+    """Refuse a JoinGroup to a group whose name is too long. As on Kafka, a client without member id gets an id."""
     if command.requires_known_member_id and request.group_instance_id is None:
         new_id = f"{command.client.client_id}-{command.drawn_id}"
         step.reply(command.respond, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))

@@ -209,7 +209,7 @@ class Subscriptions:
             # Long metadata is compared by identity, because a hash would read all bytes.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MAX_GROUP_METADATA_BYTES
-        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None: not decoded yet
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None when decoded, or unknown
         self._topics: frozenset[str] | None = None
 
     @property

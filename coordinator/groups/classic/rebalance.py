@@ -3,7 +3,7 @@
 Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase lasts `group.initial.rebalance.delay.ms`,
 longer while members join, at most the rebalance timeout (KIP-134). From any other state it ends when all members have
 joined and no member id is pending (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
-slowest member. Members that have not joined by then are removed, except static ones (KIP-345).
+slowest member. Members that have not joined by then are removed, except static members (KIP-345).
 
 Kafka never answers a parked request when the same member sends another one, nor the SyncGroup of a removed member. The
 clients' connections stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
@@ -333,7 +333,7 @@ def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
         del group.pending_sync[member.member_id]
         history.synced(step, group, member)
     if not group.pending_sync:
-        group.pending_sync.clear()  # the metadata of the votes is needed no more
+        group.pending_sync.clear()  # frees the emptied table
         step.state.deadlines.cancel(group.sync_deadline)
 
 

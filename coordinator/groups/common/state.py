@@ -187,7 +187,7 @@ class Step(Output):
             evolve(key, value)
 
     def record_in_transaction(self, records: list[Record], producer: Producer) -> None:
-        """Do the same in the transaction of this producer. The records count once the transaction is committed."""
+        """`record_all` in the transaction of this producer. The records count once the transaction is committed."""
         self.records += records
         pairs = [(key, value) for key, value, _ in records]
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
@@ -259,7 +259,7 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """The record of a committed offset. One with an expire timestamp (OffsetCommit v2-4) has no epoch and topic id."""
+    """The record of a committed offset; with an expire timestamp (OffsetCommit v2-4) without epoch and topic id."""
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)

@@ -47,8 +47,8 @@ ID_BY_MEMBER: int = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids."""
 
 
-class Refused(Exception):  # always caught: it becomes an answer
-    """A request is refused with this error code and message."""
+class Refused(Exception):  # always caught, and turned into an answer
+    """Raised to refuse a request with this error code and message."""
 
     def __init__(self, error: int, message: str | None) -> None:
         super().__init__(message)

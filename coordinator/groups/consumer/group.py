@@ -107,7 +107,7 @@ class ConsumerGroup:
         return self._stable.get(self.assignment_epoch, 0)
 
     def _count_stable(self, member: ConsumerMember, one: int) -> None:
-        """Count a member in (1) or out (-1)."""
+        """Add `one` (1 or -1) to the count of the member's epoch, if the member is STABLE."""
         position, counts = member.position, self._stable
         if position.state == STABLE:
             count = counts.get(position.epoch, 0) + one

@@ -58,7 +58,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 )
 
 MAX_SHARED_NAMES: Final = 1_000
-"""Subscriptions of up to this many names are shared between groups. Longer ones would stay without a member."""
+"""Only subscriptions of up to this many names are shared between groups, because shared values outlive members."""
 
 
 def apply_member(state: State, group_id: str, member_id: str, description: Description) -> None:

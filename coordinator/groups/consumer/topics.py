@@ -107,7 +107,7 @@ def _signed(value: int) -> int:
 FEW_NAMES: Final = 100
 """The topic ids of a subscription are cached if it has more than this many names."""
 SUBSCRIPTIONS_KEPT: Final = 8
-"""For how many subscriptions of a group topic ids are cached: few are in use at one time."""
+"""Topic ids are cached for this many subscriptions of a group, because few are in use at a time."""
 
 
 class ExistingTopics:

@@ -107,7 +107,7 @@ TOPIC_DELETION: Final = "topic deletion"
 SLICE: Final = 500
 """The work of one slice, half a millisecond for each shard. Each group, and each checked offset, counts 1."""
 REMOVE: Final = 10
-"""What each written record counts, in addition to the check of its offset."""
+"""Each written record counts this much, in addition to the check of its offset."""
 CHUNK: Final = 50
 """The number of offsets of one topic that are checked together."""
 SLICE_AFTER_MS: Final = 1
@@ -129,7 +129,7 @@ class _Gone:
 
 
 class _Some(NamedTuple):
-    """Some offsets to check. `is_pending`: of open transactions. `topic` None: the group has no further offsets."""
+    """Some offsets to check. `is_pending`: they are of open transactions. `topic` None: the group has no more."""
 
     group_id: str
     topic: str | None = None

@@ -21,9 +21,9 @@ RETENTION: Final = "retention"
 SLICE: Final = 4_000
 """The work of one slice, about a millisecond. Each checked offset counts 1."""
 CHECK: Final = 5
-"""What each group, and each topic of a group, counts in addition."""
+"""Each group, and each topic of a group, counts this much in addition."""
 REMOVE: Final = 20
-"""What each written record counts."""
+"""Each written record counts this much."""
 CHUNK: Final = 250
 """The largest number of offsets in one proposal; all are of one topic."""
 
