@@ -37,7 +37,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 class Batch:
-    """Records of one batch since `began_ms` (monotonic), with events and replies. `producer`: of a transaction."""
+    """One batch of records since `began_ms` (monotonic), with events and replies. `producer`: the transaction's."""
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 
@@ -194,7 +194,7 @@ class ShardTimer:
     def set(self, deadline_ms: int | None) -> None:
         """Let the timer fire at `deadline_ms`, or before: a later deadline does not change a timer that runs.
 
-        If the deadline is due already, the timer fires after `NO_DELAY_MS`; at once if it is set while it fires.
+        If the deadline is due already, the timer fires after `NO_DELAY_MS`, or at once if `set` is called while firing.
         """
         if deadline_ms is None:
             self.cancel()

@@ -31,7 +31,7 @@ log = structlog.get_logger("muster.shard")
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
 """The time from a failure of the log until the shard is built again, by the number of successive failures."""
 AWAY_MS: Final = 1_000
-"""The same time when the whole data directory is missing, because that is cheap to check."""
+"""The time instead of `RETRY_MS` if the whole data directory is missing, which is cheap to check."""
 _NOT_WRITTEN: Final = -1
 
 S = TypeVar("S", bound=StateMachine)
@@ -62,10 +62,10 @@ class CoordinatorShard(Generic[S]):
     ) -> None:
         """`what`: the noun for the content of the state machine, for log lines.
 
-        `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. Raises OSError
-        or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called when the shard
-        is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped. `run_job` runs work
-        that takes long, such as the end of a large transaction.
+        `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. It raises
+        OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called when
+        the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped. `run_job`
+        runs work that takes long, such as the end of a large transaction.
         """
         self.partition = partition
         self.core: S | None = None

@@ -65,7 +65,7 @@ class Deadlines:
         return len(self._heap)
 
     def set(self, deadline: Due, due_ms: int) -> None:
-        """Let `deadline` fall due at `due_ms`, and not at its earlier `due_ms`."""
+        """Let `deadline` fall due at `due_ms`, instead of at its present time."""
         deadline.due_ms = due_ms
         if due_ms < deadline.queued_ms:
             if deadline.queued_ms != NEVER:

@@ -44,7 +44,7 @@ ENDING: Final = "transaction_ending"
 * version: Kafka's transaction version, 0 or 2. client_id and host: "" when no client requested the end.
 """
 COMMITTED: Final = "transaction_committed"
-"""cause (as in ENDING; None when that was before a restart), start_ms, took_ms, markers_ms (since ENDING), topics.
+"""cause (as in ENDING; None if ENDING was before a restart), start_ms, took_ms, markers_ms (since ENDING), topics.
 
 version, next_producer_id and next_producer_epoch (of the next transaction).
 """

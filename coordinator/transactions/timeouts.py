@@ -39,7 +39,7 @@ def watch(step: Step) -> None:
 
 
 def on_timeouts_deadline(step: Step, timeouts: Timeouts) -> None:
-    """Begin a check, or go on with it."""
+    """Begin or continue a check."""
     state = step.state
     if timeouts.left is None:
         timeouts.left = iter(list(state.ongoing))
@@ -72,7 +72,7 @@ MAX_REMOVED: Final = 500
 
 
 def on_expiry_deadline(step: Step, check: ExpiryCheck) -> None:
-    """Begin a check, or go on with it."""
+    """Begin or continue a check."""
     ids = step.state.transactions
     check.run(step.state.deadlines, step.now, lambda: iter(list(ids)), lambda left: _slice(step, left))
 

@@ -187,7 +187,7 @@ def _names(protocols: Protocols) -> tuple[str, ...]:
 
 
 SHORT: Final = 64 * 1024
-"""Equal metadata of up to this many bytes is decoded once for all members. Longer metadata is decoded each time."""
+"""Equal metadata of up to this many bytes is decoded once for all members, longer metadata for each member."""
 MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
 """The limit for the metadata of all members together, in bytes. If it is exceeded, the topics are unknown."""
 
@@ -209,7 +209,7 @@ class Subscriptions:
             # Long metadata is compared by identity, because a hash would read all bytes.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MAX_GROUP_METADATA_BYTES
-        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None when decoded, or unknown
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None: decoded or unknown
         self._topics: frozenset[str] | None = None
 
     @property

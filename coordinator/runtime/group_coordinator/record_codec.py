@@ -50,7 +50,7 @@ fields, the tag and size of the first field, and the topic id. Such a value can 
 
 
 class RecordCodec:
-    """The `Codec` of a shard in the running server. `partition` is for log lines."""
+    """The `interfaces.RecordCodec` of a shard in the running server. `partition` is for log lines."""
 
     __slots__ = ("_partition",)
 

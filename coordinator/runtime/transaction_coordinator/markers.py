@@ -51,7 +51,7 @@ class Peers(Protocol):
 
 
 Ended = Callable[[int], object]
-"""Takes the error code of one partition: NONE once its marker is as durable as the coordinator's records."""
+"""A function that takes a partition's error code: NONE once its marker is as durable as the coordinator's records."""
 
 _NOT_READY: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -95,7 +95,7 @@ _NO_SEQUENCE: Final = -1
 
 
 class RecordCodec:
-    """The `Codec` of a shard in the running server. `partition` is for log lines."""
+    """The `interfaces.RecordCodec` of a shard in the running server. `partition` is for log lines."""
 
     __slots__ = ("_partition",)
 
