@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from muster.coordinator.groups.consumer.heartbeat import SteadyMember
 
 Run = tuple[int, str]
-"""Where numbers that may vary begin in the frame, and their types: `struct` codes, big-endian."""
+"""The place in a frame where varying numbers begin, and their types: `struct` codes, big-endian."""
 
 _ID_AT: Final = 4
 """The place of the correlation id in a frame: after API key and version."""
@@ -344,7 +344,7 @@ class Cache(NamedTuple):
     """How the requests of one API are cached."""
 
     make: Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]
-    """Caches a request, if possible. The frame (bytes) is without its size. Last argument: the begin of the body."""
+    """Caches a request, if possible. The frame (bytes) is without its size. Last argument: the place of the body."""
     key: Callable[[bytes, int, int], Hashable]
     """A function of a frame in data[start:end]. Frames of one cached request have equal results."""
 

@@ -25,7 +25,7 @@ MAX_OF_ONE: Final = 100 << 20
 ROW_BYTES: Final = 400
 """The memory that one partition of a waiting Fetch takes, in bytes."""
 PAUSE_MS: Final = 5
-"""How often the memory is checked while requests wait."""
+"""The interval at which the memory is checked while requests wait."""
 AT_ONCE: Final = 10
 """The most requests that begin in one iteration of the event loop, and the most waits that end early."""
 

@@ -243,8 +243,7 @@ class ConnectionRequests:
         self._routes.clear()
 
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
-        """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits until
-        then.
+        """Decode a large request in the thread. The event loop runs its handler; the next request waits meanwhile.
 
         `max_elements` 0 means `FEW_ELEMENTS` for a request with records: a second attempt follows if it has more.
         """
@@ -415,7 +414,7 @@ class Dispatcher:
 
     def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
         """The requests of a connection. While quotas exist, they are wrapped in `ThrottledRequests`."""
-        # imported here: most servers have no quotas
+        # imported late, because most servers have no quotas
         from muster.coordinator.api.throttled import ThrottledRequests
 
         quotas = self.node.quotas

@@ -189,7 +189,7 @@ class Route:
         self._raise, self._lower = served.raising(version), served.lowering(version)
         self.lowers = self._lower is not None
         self.decode = served.request_decoder(version) if self._raise is None else self._decode_and_raise
-        """decode(data, body, end, most elements): the request in its newest shape. Raises `wire.REFUSALS`."""
+        """A function (data, body, end, most elements): the request in its newest shape. It raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.frees_request = key not in _KEPT
         self.may_be_large = key in GROUP_ANSWERS

@@ -146,7 +146,7 @@ class TransactionCounts:
 
 
 GROUP_RESTLESS: Final = "group_restless"
-"""what, members, times, since, text."""
+"""This event has the facts what, members, times, since and text."""
 MAX_PLACES: Final = 1_000
 """How many processes that have left are remembered for one partition. The oldest are forgotten first."""
 _LEAVING: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})

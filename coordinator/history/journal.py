@@ -170,7 +170,7 @@ class Journal:
         self._is_scheduled = False
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Take events, for `flush` or the end of this iteration. Counted ones are written within a second."""
+        """Take events for `flush`, or the end of this iteration. Counted events are written within a second."""
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)

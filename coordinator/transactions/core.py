@@ -1,7 +1,7 @@
 """TransactionCore: the entry to the core of transactions. `REQUESTS` and `DEADLINES` name the functions that decide.
 
 This module answers DescribeTransactions and ListTransactions. The caller of ListTransactions asks for some ids at a
-time, because 100,000 ids take long, and filters by the pattern.
+time, because 100,000 ids take long. The caller filters by the pattern.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, 
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-"""The id in Kafka's ElectionType. An unclean election loses no records here: every replica has the whole log."""
+"""The id in Kafka's ElectionType. An unclean election loses no records in Muster: every replica has the whole log."""
 
 
 @in_steps(forwarded=True)

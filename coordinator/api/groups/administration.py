@@ -89,7 +89,7 @@ def _size(row: DescribedGroup) -> int:
 
 @in_steps
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    """Ask every shard. A loading shard fails the request. A shard that is offline or led elsewhere is skipped."""
+    """Ask every shard. A loading shard fails the request. Shards that are offline, or another node's, are skipped."""
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
     # with very many filters, the handler selects the rows: otherwise every shard would apply each filter

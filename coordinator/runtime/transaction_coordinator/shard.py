@@ -1,4 +1,4 @@
-"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. It is imported late."""
+"""A `CoordinatorShard` of a `TransactionCore`: one partition of __transaction_state. This module is imported late."""
 
 from __future__ import annotations
 
