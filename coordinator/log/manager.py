@@ -313,7 +313,8 @@ class LogManager:
 
     def checkpointing(self) -> Job[None]:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
-        for number, (key, log) in enumerate(list(self._logs.items()), 1):
+        for number, log in enumerate(self.logs(), 1):  # not `items`: the collector visits each of so many new tuples
+            key = (log.topic, log.partition)
             if self._logs.get(key) is log:  # the log was not deleted meanwhile
                 self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
             if not number % LOGS_AT_ONCE:

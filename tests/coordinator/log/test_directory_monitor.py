@@ -166,6 +166,35 @@ def test_the_monitor_checks_a_few_logs_each_time(tmp_path: Path, monkeypatch: py
     running.manager.close()
 
 
+def test_the_monitor_copies_the_list_of_all_logs_once_for_each_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each second it copied the list of 60,000 logs, which held the event loop for 12 ms."""
+    monkeypatch.setattr(maintenance, "LOGS_EACH", 2)
+    running = Running(tmp_path / "data")
+    logs = [running.log(index, synced=False) for index in range(10)]
+    copies: list[int] = []
+    monkeypatch.setattr(running.manager, "logs", lambda: copies.append(1) or list(logs))
+    for _ in range(10):
+        assert running.look() == []
+    assert len(copies) == 2
+    running.manager.close()
+
+
+def test_the_monitor_leaves_out_logs_that_were_deleted_during_its_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "LOGS_EACH", 1)
+    running = Running(tmp_path / "data")
+    for index in range(3):
+        running.log(index, synced=False)
+    assert running.look() == []
+    running.manager.delete("t", 1)
+    for _ in range(5):
+        assert running.look() == []
+    running.manager.close()
+
+
 def test_a_log_with_a_new_segment_is_not_treated_as_removed(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
     log = running.log(synced=True)
