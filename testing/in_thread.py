@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.server import Server
+from muster.coordinator.system.event_loop import new_event_loop
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
@@ -96,7 +97,7 @@ class InThread:
             config = config_of(self._given, self._directory)
             self._machine.ports = list(self._ports)
             control = ServerControl(config, machine=self._machine)
-            thread = self._thread = LoopThread(_loop_factory(), "muster")
+            thread = self._thread = LoopThread(new_event_loop, "muster")
             self.bridge.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
             try:
                 thread.run(control.server.start())
@@ -179,12 +180,3 @@ async def _settled() -> None:
 def _descriptors(server: Server) -> Iterator[int]:
     for node in server.nodes:
         yield from node.descriptors()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.SelectorEventLoop
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

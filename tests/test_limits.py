@@ -197,6 +197,7 @@ INNER = {
     "log/manager.LOGS_AT_ONCE",
     "log/maintenance.SEGMENTS_AT_ONCE",
     "system/clock.AT_ONCE_MS",
+    "system/event_loop.EVENTS_AT_ONCE",
     "system/memory.LARGE_BYTES",
     "net/connection.REQUESTS_AT_ONCE",
     "net/connection.WRITTEN_AT_ONCE",

@@ -188,12 +188,17 @@ class ConnectionRequests:
                 return self.handle(data, start, end)
         return self._handle_uncached(known, data, start, end)
 
-    def _handle_uncached(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
+    def _handle_uncached(
+        self, known: ConnectionRoute, data: bytes, start: int, end: int, *, has_waited: bool = False
+    ) -> Answer | None:
         route = known.route
         body = route.body_at(data, start, end)
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
-        if end - body > route.large_bytes:
-            self._decode_in_thread(exchange, data, body, end)
+        if end - body > route.small_bytes and not has_waited:
+            if end - body > route.large_bytes:
+                self._decode_in_thread(exchange, data, body, end)
+            else:
+                self._handle_in_a_slice(known, exchange, data, start, end)
             return None
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
@@ -217,6 +222,31 @@ class ConnectionRequests:
             return None
         self.current = None
         return exchange.frame(response)
+
+    def _handle_in_a_slice(self, known: ConnectionRoute, exchange: Exchange, data: bytes, start: int, end: int) -> None:
+        """Handle a request of several kilobytes when an iteration of the event loop has time for it."""
+        is_later = is_done = False
+
+        def handle() -> None:
+            nonlocal is_done
+            is_done = True
+            if self.current is not exchange:
+                return  # the connection has ended
+            if is_later:
+                self.is_reading = False
+                self.sink.request_decoded()
+            try:
+                answer = self._handle_uncached(known, data, start, end, has_waited=True)
+            except CloseConnection as reason:
+                self.current = None
+                self.sink.fail(reason)
+            else:
+                if answer is not None:
+                    self.sink.answer(answer)
+
+        self.job_queue.run_soon(handle, self.channel)
+        if not is_done:
+            is_later = self.is_reading = True
 
     @property
     def unsent(self) -> Unsent:

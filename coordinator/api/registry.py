@@ -135,6 +135,8 @@ NO_LIMIT: Final = 1 << 31
 """A size that no request has."""
 LARGE_BYTES: Final = 256 * 1024
 """A thread decodes requests of more bytes, and encodes answers with more bytes of member metadata."""
+SMALL_BYTES: Final = 2 * 1024
+"""A request of more bytes, without records, waits if large requests have used this iteration of the event loop."""
 RECORDS_LARGE_BYTES: Final = 1024 * 1024
 """`LARGE_BYTES` for a request with records: nearly all bytes are records, which are not decoded."""
 
@@ -168,7 +170,7 @@ class Route:
     __slots__ = (
         "_lower", "_put_head", "_raise", "_response_header_size", "api", "carries_records", "client_bytes",
         "client_id", "decode", "encode", "flexible", "frees_request", "handler", "head", "header_size",
-        "large_bytes", "lowers", "max_bytes", "may_be_large", "only_reads", "version",
+        "large_bytes", "lowers", "max_bytes", "may_be_large", "only_reads", "small_bytes", "version",
     )  # fmt: skip
 
     def __init__(self, key: int, version: int, head: bytes, client_bytes: bytes, client_id: str) -> None:
@@ -196,6 +198,7 @@ class Route:
         self.only_reads = key in ONLY_READS
         self.carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if self.carries_records else LARGE_BYTES
+        self.small_bytes = RECORDS_LARGE_BYTES if self.carries_records else SMALL_BYTES
         self.max_bytes = NO_LIMIT if self.carries_records else MAX_BYTES
 
     def _decode_and_raise(self, *where: Any) -> Any:

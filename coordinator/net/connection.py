@@ -41,6 +41,8 @@ WRITTEN_AT_ONCE: Final = 1 << 20
 """The most bytes of large answers that the transport gets in one iteration of the event loop."""
 REQUESTS_AT_ONCE: Final = 100
 """The most requests of one connection before other connections are served: some 10 ms of small requests."""
+REQUESTS_EACH: Final = 10
+"""After the first and then after so many of them the clock is asked."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
@@ -339,7 +341,7 @@ class Connection(asyncio.Protocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        core = self.core
+        core, share = self.core, self._limits.share
         left = REQUESTS_AT_ONCE
         while (request := core.next_request()) is not None:
             data, start, end = request
@@ -356,7 +358,8 @@ class Connection(asyncio.Protocol):
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
             left -= 1
-            if not left and core.has_requests:
+            is_over = share.is_used or (left % REQUESTS_EACH == REQUESTS_EACH - 1 and share.is_over())
+            if (is_over or not left) and core.has_requests:
                 core.wait_for(OTHERS)
                 asyncio.get_running_loop().call_soon(self._serve_again)
         self._is_pumping = False

@@ -33,6 +33,34 @@ IDLE_STEPS: Final = 8
 """Idle time is counted in 8 steps. So a request costs one assignment, and does not read the clock."""
 
 
+SHARE_MS: Final = 10
+"""How long the waiting requests of all connections together are handled in one iteration of the event loop."""
+
+
+class Share:
+    """The time of one iteration of the event loop for requests that wait behind others of their connection."""
+
+    __slots__ = ("_clock", "_end_ms", "is_used")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock.machine
+        self._end_ms: int | None = None
+        self.is_used = False
+        """Whether this time is over: then each connection handles one request."""
+
+    def is_over(self) -> bool:
+        """Ask the clock whether the time is over. The first call in an iteration begins the share."""
+        now_ms = self._clock.mono_ms()
+        if self._end_ms is None:
+            self._end_ms = now_ms + SHARE_MS
+            self._clock.call_soon(self._begin_anew)
+        self.is_used = now_ms >= self._end_ms
+        return self.is_used
+
+    def _begin_anew(self) -> None:
+        self._end_ms, self.is_used = None, False
+
+
 class LimitedConnection(Holder, Reader, Protocol):
     """A connection, as the limits see it. It sets `alive` at each sign of life; the limits reset `alive`."""
 
@@ -110,6 +138,7 @@ class Limits:
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
         self.memory = RequestMemory(clock, settings.request_memory)
+        self.share = Share(clock)
         self.unsent = unsent or Unsent(clock)
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None

@@ -15,6 +15,7 @@ from muster.coordinator.config import Config
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server.server import Server
 from muster.coordinator.system import memory
+from muster.coordinator.system.event_loop import new_event_loop
 
 log = structlog.get_logger("muster.server")
 
@@ -95,13 +96,6 @@ Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]
 
 def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve) -> int:
     """Run `serve` on uvloop where it is installed. Returns the exit status. Raises the errors of `Server.start`."""
-    try:
-        import uvloop
-    except ImportError:
-        # the default loop of Windows is not used: it lacks readiness events of sockets, which the listener needs
-        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
-    else:
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(config, ready))
     return 0

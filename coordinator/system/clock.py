@@ -93,6 +93,8 @@ class LateTimers:
         self.holds = False
         """Whether no timer may run now, not even a punctual timer."""
         self._loop = loop
+        self._has_unread: Callable[[], bool] = getattr(loop, "has_unread", lambda: False)
+        """Whether one iteration of this loop did not serve all ready sockets."""
         self._timers: dict[LoopTimer, None] = {}
         self._ready: deque[LoopTimer] = deque()
         """The timers that waited long enough."""
@@ -123,7 +125,8 @@ class LateTimers:
             # the loop was held up (again) since the ready input was read
             self._late_ms = max(self._late_ms, took_ms)
             self._turns = 0
-        self._turns += 1
+        if not self._has_unread():
+            self._turns += 1
         # however long the loop was held up, it gets these iterations
         self._spent_ms += min(took_ms, HELD_UP_MS)
         held_up = self._late_ms > HELD_UP_MS

@@ -15,6 +15,7 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system import clock as clock_module
 from muster.coordinator.system import clock as clocks
 from muster.coordinator.system.clock import LoopClock, ManualClock
+from muster.coordinator.system.event_loop import ServerLoop
 from tests.support import unseen_faults
 
 
@@ -251,7 +252,9 @@ class TestALateTimer:
         monkeypatch.setattr(clock_module, "GRACE_MS", 100)
         return machine
 
-    @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    @pytest.fixture(
+        params=[asyncio.new_event_loop, uvloop.new_event_loop, ServerLoop], ids=["asyncio", "uvloop", "server"]
+    )
     def play(self, request: pytest.FixtureRequest, machine: Machine) -> Play:
         def run(story: Callable[[TimersHarness], Awaitable[None]]) -> None:
             async def main() -> None:

@@ -118,15 +118,24 @@ class JobQueue:
         if self._used_ms >= SLICE_MS or self._stopped:
             return False
         began_ms, was_running, self._is_running = self._clock.mono_ms(), self._is_running, True
+        before_ms = self._used_ms
         try:
             work()
         finally:
             self._is_running = was_running
         used_ms = self._clock.mono_ms() - began_ms
         if used_ms and not was_running:
-            self._used_ms += used_ms
+            self._used_ms = max(self._used_ms, before_ms + used_ms)  # jobs that began within `work` are counted already
             self._schedule()
         return True
+
+    def run_soon(self, work: Callable[[], object], owner: Owner) -> None:
+        """Do work that takes much less than a slice: now, or when an iteration has time for it. After `stop`: now."""
+        if self._stopped:
+            work()
+        elif not self.run_small(work):
+            self._new.append(_Running(_one_step(work), _ignore, owner))
+            self._schedule()
 
     def stop(self) -> None:
         """Close all jobs, and begin no further job: the server stops."""
@@ -237,6 +246,16 @@ class JobQueue:
             self._schedule()
         else:
             self._enter(running, self._run_steps_safely)
+
+
+def _one_step(work: Callable[[], object]) -> Job[None]:
+    work()
+    return
+    yield None
+
+
+def _ignore(_: object) -> None:
+    """The work has passed its result on."""
 
 
 class _Failed:

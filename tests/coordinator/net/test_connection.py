@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.net import connection as connection_module
-from muster.coordinator.net.connection import REQUESTS_AT_ONCE, Connection, Shared
+from muster.coordinator.net.connection import REQUESTS_AT_ONCE, REQUESTS_EACH, Connection, Shared
 from muster.coordinator.net.connection_core import (
     INPUT_HIGH_BYTES,
     OUTPUT_HIGH_BYTES,
@@ -23,7 +23,7 @@ from muster.coordinator.net.connection_core import (
     SMALL_BYTES,
     UNCOUNTED_BYTES,
 )
-from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.limits import SHARE_MS, Limits, Share
 from muster.coordinator.net.request_memory import CHECK_EVERY_MS, PATIENCE_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.system.clock import ManualClock
@@ -166,6 +166,26 @@ class ConnectionHarness:
     @property
     def sent(self) -> bytes:
         return b"".join(self.transport.writes)
+
+
+class TickingClock:
+    """A millisecond passes with each request."""
+
+    def __init__(self, mono_ms: Callable[[], int]) -> None:
+        self.mono_ms = mono_ms
+        self._soon: list[Callable[[], object]] = []
+
+    @property
+    def machine(self) -> TickingClock:
+        return self
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._soon.append(callback)
+
+    def begin_iteration(self) -> None:
+        soon, self._soon = self._soon, []
+        for callback in soon:
+            callback()
 
 
 def reads(transport: Transport) -> bool:
@@ -573,6 +593,30 @@ class TestBackPressure:
         assert harness.reads()
         harness.receive(b"now")
         assert harness.sent.endswith(frame(b"now"))
+
+    async def test_the_waiting_requests_of_all_connections_share_some_time_of_an_iteration(
+        self, harness: ConnectionHarness
+    ) -> None:
+        """Four connections with 100 requests each held the event loop for 60 ms."""
+        clock = TickingClock(lambda: sum(len(one.seen) for _, _, one in all_three))
+        harness.limits.share = Share(clock)  # type: ignore[arg-type]
+        all_three = [(harness.connection, harness.transport, harness.echo), harness.connect(), harness.connect()]
+        requests = [b"%04d" % number for number in range(REQUESTS_AT_ONCE)]
+        for connection, _, _ in all_three:
+            connection.data_received(b"".join(map(frame, requests)))
+        assert [len(one.seen) for _, _, one in all_three] == [SHARE_MS + 1, 1, 1]
+        await asyncio.sleep(0)  # without a new share each connection handles one request in an iteration
+        assert [len(one.seen) for _, _, one in all_three] == [SHARE_MS + 2, 2, 2]
+        iterations = 0
+        while any(one.seen != requests for _, _, one in all_three):
+            clock.begin_iteration()
+            before = clock.mono_ms()
+            await asyncio.sleep(0)
+            assert clock.mono_ms() - before <= SHARE_MS + REQUESTS_EACH + len(all_three)
+            iterations += 1
+        assert iterations < 40
+        for _, transport, _ in all_three:
+            assert b"".join(transport.writes) == b"".join(map(frame, requests))
 
     async def test_a_connection_that_ends_in_between_handles_no_more_requests(self, harness: ConnectionHarness) -> None:
         harness.receive(*[b"a"] * REQUESTS_AT_ONCE * 2)
