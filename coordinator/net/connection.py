@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        core, share = self.core, self._limits.share
+        core = self.core
         left = REQUESTS_AT_ONCE
         while (request := core.next_request()) is not None:
             data, start, end = request
@@ -358,8 +358,9 @@ class Connection(asyncio.Protocol):
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
             left -= 1
-            is_over = share.is_used or (left % REQUESTS_EACH == REQUESTS_EACH - 1 and share.is_over())
-            if (is_over or not left) and core.has_requests:
+            share = self._limits.share
+            asks = not (left + 1) % REQUESTS_EACH and core.has_requests
+            if (share.is_used or (asks and share.is_over()) or not left) and core.has_requests:
                 core.wait_for(OTHERS)
                 asyncio.get_running_loop().call_soon(self._serve_again)
         self._is_pumping = False

@@ -1,4 +1,4 @@
-"""The event loop of a server: uvloop where it is installed, else that of asyncio with a bound on one iteration."""
+"""The event loop of a server: uvloop, or else that of asyncio with a bound on one iteration."""
 
 from __future__ import annotations
 

@@ -250,7 +250,6 @@ class JobQueue:
 
 def _one_step(work: Callable[[], object]) -> Job[None]:
     work()
-    return
     yield None
 
 
