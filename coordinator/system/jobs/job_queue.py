@@ -250,7 +250,7 @@ class JobQueue:
 
 def _one_step(work: Callable[[], object]) -> Job[None]:
     work()
-    yield None
+    yield from ()
 
 
 def _ignore(_: object) -> None:
