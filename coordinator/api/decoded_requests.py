@@ -111,7 +111,7 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others. `end` ends the wait when memory is needed. The result cancels that."""
+        """Let `end` end the wait of a request for other clients when memory is needed. The result cancels this."""
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._max_bytes:
             self._ask()

@@ -363,7 +363,7 @@ class CoordinatorShard(Generic[S]):
                 self._failures = 0
 
     def _report_and_reply(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
-        """Report events, and send replies as soon as the log is durable up to here. `began_ms`: see `Parked`."""
+        """Report events, and send replies when the log is durable up to its present end. `began_ms`: see `Parked`."""
         if self._observer is not None:
             if events:
                 self._observer.report(events, now)

@@ -3,8 +3,8 @@
 With verify_only (KIP-890) the request only checks whether partitions are part of the transaction. AddOffsetsToTxn adds
 a partition of `__consumer_offsets`. The server's own check before a transaction's first batch follows the same rules.
 
-Kafka keeps the partitions in a HashSet<TopicPartition>, and groups them in a HashMap by topic for the record. The order
-here is the same, up to `MAX_ORDERED` partitions. In a larger transaction new partitions follow the earlier ones.
+Kafka keeps the partitions in a HashSet<TopicPartition>, and groups them in a HashMap by topic for the record.
+`with_more` has the same order, up to `MAX_ORDERED` partitions. In a larger transaction new partitions are last.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
 
 
 class _Addition(NamedTuple):
-    """The partitions of a transaction with added ones. Many transactions share this object: never change it."""
+    """The partitions of a transaction after an addition. Many transactions share this object: never change it."""
 
     new: Mapping[str, Sequence[int]]
     """The requested partitions that the transaction did not have."""

@@ -48,8 +48,8 @@ UNCLEAN: Final = 1
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Elect the leaders of the named partitions, or of all. In the latter case the answer has only partitions that
-    needed an election.
+    """Elect the leaders of the named partitions, or of all. Without names, the answer has only partitions that needed
+    an election.
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -213,7 +213,7 @@ def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
 
 
 def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:
-    """With eligible leader replicas, which every new cluster has, all brokers have the same value (KIP-966)."""
+    """Every new cluster has eligible leader replicas. So all brokers have one `min.insync.replicas` (KIP-966)."""
     if MIN_INSYNC_REPLICAS not in changes:
         return
     what = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."

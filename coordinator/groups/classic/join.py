@@ -263,8 +263,8 @@ def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Membe
 def _answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
     """Record the new id, and answer with the present generation, because the vote has the same winner.
 
-    From v9 on the leader's answer says that it must skip the assignment (KIP-814). Older versions have no such field.
-    There the leader gets the answer for a follower, with the leader's old id.
+    From v9 on the leader's answer says that it must skip the assignment (KIP-814). Older versions have no such field,
+    so the leader gets a follower's answer, with the leader's old id.
     """
     step.record(records.group_metadata(group))
     leads = command.supports_skip_assignment and member.member_id == group.leader_id

@@ -177,7 +177,7 @@ def without_topics(before: CurrentAssignment) -> Tables:
 
 
 def slots_after(slots: int, size: int) -> int:
-    """The slots of a TimelineHashMap after a put; before it there were `slots` slots and `size` keys."""
+    """The slots of a TimelineHashMap after a put, if it had `slots` slots and `size` keys before the put."""
     return slots * 2 if (size + 1) * 3 > slots * 4 else slots
 
 

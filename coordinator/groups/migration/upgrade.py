@@ -282,7 +282,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     for row in rows:
         replay.apply_member(step.state, group_id, row.member_id, row.description)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
-    made = step.state.groups[group_id]  # there is at least one member
+    made = step.state.groups[group_id]  # the record has created the group
     assert isinstance(made, ConsumerGroup)
     replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))

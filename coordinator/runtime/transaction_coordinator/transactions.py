@@ -130,7 +130,7 @@ class Transactions:
         log.error("the transaction coordinator could not begin", exc_info=error)
 
     def _open(self, budget_ms: int) -> None:
-        # Imported here, because most servers have no transactions: this saves 5 ms of their start.
+        # Imported late, because most servers have no transactions: this saves 5 ms of their start.
         from muster.coordinator.runtime.transaction_coordinator.shard import transaction_shards
 
         shards = transaction_shards(
