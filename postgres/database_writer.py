@@ -28,7 +28,7 @@ from muster.postgres.tasks import pause
 GATHER_MS: Final = 5
 """The longest time that a database write waits for more records."""
 QUIET_ITERATIONS: Final = 2
-"""After so many iterations of the event loop without a request to write, the writer expects no further request."""
+"""After this many iterations of the event loop without a request to write, the writer expects no further request."""
 AGAIN_MS: Final = (20, 50, 100, 200, 500)
 """The waits before the database is asked again."""
 
@@ -189,7 +189,7 @@ class DatabaseWriter:
             self._purge.rotate(-1)
 
     async def _send(self, changes: Changes) -> bool:
-        """Send a database write, or an empty one after it, until the database answers. False: the node gives up."""
+        """Send a write, or an empty write after it, until the database answers. False: the node gives up."""
         first_ms, attempt = self._clock.mono_ms(), 0
         content = number = self._next_number()
         after, sent, written = self.write_no, {number}, changes

@@ -26,7 +26,7 @@ from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, MET
 from muster.postgres.store import LIVE, BatchRow, Checkpoint, Identity, LogRow, MetadataRow, SegmentRow, Store
 
 PART: Final = 256 * 1024
-"""Bytes that are written and checked in one step."""
+"""How many bytes are written and checked in one step."""
 MARK: Final = "muster-cluster-copy"
 """A directory with this file is a local replica. It may be emptied, because the database has all of it."""
 

@@ -131,7 +131,7 @@ class Membership:
         self.led_partitions.check()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Register these endpoints if they are not the registered ones: the port may have been free to choose. Raises
+        """Register these endpoints if other endpoints are registered: the port may have been free to choose. Raises
         `ApiError`.
         """
         broker = self._topics.state.brokers.get(self.registration.node_id)

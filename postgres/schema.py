@@ -170,5 +170,5 @@ NEWEST: Final = MIGRATIONS[-1].version
 
 
 def missing(version: int) -> tuple[Migration, ...]:
-    """The migrations from a version to the newest one."""
+    """The migrations from a version to the newest version."""
     return tuple(migration for migration in MIGRATIONS if migration.version > version)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 2
 """The most segments that are fetched at the same time; others wait in the order of their requests."""
 KEPT: Final = 2
-"""So many of the newest files stay, however large they are: their readers are about to read them."""
+"""How many of the newest files stay, however large they are: their readers are about to read them."""
 AGAIN_MS: Final = 250
 """After this time a segment is fetched again whose fetch has failed."""
 Then = Callable[[Exception | None], object]

@@ -175,7 +175,7 @@ class SharedMetadataLog:
 
     async def follow_to(self, offset: int) -> None:
         """Apply all rows before an offset, unless this node stops. Raises StoreRefused, or StoreAway (also if the
-        database no longer has so many rows).
+        database no longer has these rows).
         """
         await self.follow()
         if self.known < offset and not self._stopped:

@@ -10,11 +10,11 @@ FETCHED_ROWS: Final = 2_000
 FETCHED_BYTES: Final = 4 * 1024 * 1024
 """A read returns a row only if the rows before it have fewer bytes. A row has at most 256 KB, or one batch."""
 PURGED_ROWS: Final = 64
-"""Rows that one statement removes: 16 MB, which takes far less time than a lease lasts."""
+"""How many rows one statement removes: 16 MB, which takes far less time than a lease lasts."""
 SHORTENED_ROWS: Final = 500
-"""Rows of the metadata log that one statement removes: its rows are small."""
+"""How many rows of the metadata log one statement removes: its rows are small."""
 MAIL_KEPT_S: Final = 60
-"""Messages that no node has taken for so long are removed."""
+"""Messages that no node has taken for this time are removed."""
 
 LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
 EXTEND_LEASE: Final = (

@@ -155,7 +155,7 @@ NO_SNAPSHOT: Final = Snapshot(0, 0, 0)
 
 
 class Mail(NamedTuple):
-    """A question or an answer that a node sends to another. `mail_id` is the id of the question, also in the answer."""
+    """A question or an answer from a node to another node. `mail_id` is the id of the question, also in the answer."""
 
     mail_id: str
     sender: int

@@ -19,7 +19,7 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 
 _MAX_CANCELLED: Final = 64
-"""Cancelled timers are removed when they outnumber the others, and are more than this number."""
+"""Cancelled timers are removed when they outnumber the other timers, and are more than this number."""
 
 
 class _MovableTimer:
@@ -144,7 +144,7 @@ class MovableClock:
         heapq.heappush(self._timers, (mono_ms, place, next(self._order), timer))
 
     def cancelled(self) -> None:
-        """Count a cancelled timer, which is still among the others."""
+        """Count a cancelled timer, which is not removed yet."""
         self._cancelled += 1
         if self._cancelled > _MAX_CANCELLED and self._cancelled * 2 > len(self._timers):
             self._timers = [row for row in self._timers if row[3].callback is not None]

@@ -23,7 +23,7 @@ from muster.protocol.message import MalformedMessage
 from muster.testcontrol.views import GroupView, MemberView, Offsets, Owned, no_group
 
 READ_BYTES: Final = 64 * 1024
-"""Bytes of a log that are read in one step."""
+"""How many bytes of a log are read in one step."""
 
 
 def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:

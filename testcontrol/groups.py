@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT_S: Final = 10.0
 NEWEST_COMMIT: Final = 10
 """The version of OffsetCommit in which a reset is written."""
 MAX_LINES: Final = 60
-"""Lines of a timeline in the text of a failed wait."""
+"""The most lines of a timeline in the text of a failed wait."""
 
 Topics = str | Iterable[str] | None
 """One topic by name, several, or None for no topic in particular."""

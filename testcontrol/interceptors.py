@@ -86,8 +86,8 @@ class HeldJoins:
 
 
 def chained(first: Intercept, then: Intercept) -> Intercept:
-    """Two interceptors as one. A request passes `first`, and then `then` if `first` lets it pass; an answer passes them
-    in the opposite order. Each interceptor sees only the requests that it wants.
+    """Two interceptors as one interceptor. A request passes `first`, and then `then` if `first` lets it pass; an answer
+    passes them in the opposite order. Each interceptor sees only the requests that it wants.
     """
 
     def request(context: RequestContext, message: Message, exchange: Any, run: Run) -> None:

@@ -23,7 +23,7 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import next_iteration, pause
 
 ITERATIONS: Final = 3
-"""Iterations of the event loop between two deadlines."""
+"""How many iterations the event loop does between two deadlines."""
 LIMIT_MS: Final = 600_000
 """The default limit of the virtual time that `run_until` may pass."""
 SETTLE_MS: Final = 100
@@ -84,7 +84,7 @@ class VirtualTime:
         return self.now()
 
     def thaw(self) -> TimeView:
-        """Let time run with the machine's."""
+        """Let time run with the machine's time."""
         self._clock.thaw()
         return self.now()
 

@@ -75,7 +75,7 @@ class Maintenance:
         return syncing_old(self._manager.logs(), self._clock.now().mono_ms)
 
     def _checkpointing(self) -> Job[None]:
-        """Write the checkpoints. On a full disk the old ones stay valid; recovery only takes longer."""
+        """Write the checkpoints. On a full disk the old checkpoints stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:

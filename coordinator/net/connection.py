@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def resume(self) -> None:
-        """The node continues. This connection continues in a separate iteration of the event loop."""
+        """Continue with the node, in a separate iteration of the event loop for this connection."""
         self.core.wait_no_more(NODE)
         asyncio.get_running_loop().call_soon(self._pump)
 
@@ -275,8 +275,8 @@ class Connection(asyncio.Protocol):
             return
         self._write_out()
         if core.has_requests:
-            # Not in this call: the next request could release further parked answers, and each could start another
-            # request.
+            # The next request begins in another call: it could release further parked answers, and so start more
+            # requests.
             asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()
@@ -288,20 +288,20 @@ class Connection(asyncio.Protocol):
             self._write_out()
 
     def request_decoded(self) -> None:
-        """The bytes of the present large request are no longer needed."""
+        """Release the bytes of the present large request, which are no longer needed."""
         self.core.decoding(0)
         if self.core.counted_bytes:
             self._charge_memory()
             self._settle()
 
     def authenticated(self, requests: Requests) -> None:
-        """The client has authenticated. From now on `requests` handles what the client sends."""
+        """Note that the client has authenticated. From now on `requests` handles what the client sends."""
         if not self.core.has_ended:
             self.core.open()
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """From now on `requests` handles requests. Returns their former handler; None if no requests are handled."""
+        """Let `requests` handle requests from now on. Returns their former handler; None if no requests are handled."""
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests

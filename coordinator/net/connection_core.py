@@ -17,11 +17,11 @@ from muster.coordinator.api.layers import Answer
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 INPUT_HIGH_BYTES: Final = 64 * 1024
-"""How many bytes may wait behind a request that is being answered. With more, reading pauses."""
+"""How many bytes may wait behind a request that is being answered. With more bytes, reading pauses."""
 LENGTH_BYTES: Final = 4
 _length: Final = Struct(">i").unpack_from
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
-"""How many bytes of answers may be unsent. With more, no further request is handled."""
+"""How many bytes of answers may be unsent. With more bytes, no further request is handled."""
 SMALL_BYTES: Final = 64 * 1024
 """A larger request needs a grant of memory from its first byte on."""
 UNCOUNTED_BYTES: Final = 16 * 1024
@@ -151,7 +151,7 @@ class ConnectionCore:
         self._splitter.limit = self.max_request_bytes
 
     def close(self) -> None:
-        """One side ends the connection. The bytes in `data_to_send` may still be sent."""
+        """Note that one side ends the connection. The bytes in `data_to_send` may still be sent."""
         if not self.has_ended:
             self.happens(CLOSE)
 
@@ -161,7 +161,7 @@ class ConnectionCore:
         self.data_to_send()
 
     def lost(self) -> None:
-        """The transport has ended."""
+        """Note that the transport has ended."""
         self.happens(LOST)
         self.waits_for = 0
         self._requests = _NONE_WAIT
@@ -234,14 +234,14 @@ class ConnectionCore:
     # ---- answers out
 
     def end(self) -> bool:
-        """The present request is answered, and its answer may be written at once. False: nothing has changed."""
+        """Note that the present request is answered, if its answer may be written at once. False: nothing changed."""
         if self.state is ANSWERING and not self.waits_for:
             self.state = READY
             return True
         return False
 
     def answered(self, answer: Answer | None) -> None:
-        """The present request is answered. Nothing is sent when `answer` is None."""
+        """Note that the present request is answered. Nothing is sent when `answer` is None."""
         state = _AFTER_ANSWER.get(self.state)
         if state is None:
             raise IllegalTransition(self.state, ANSWERED)
@@ -279,11 +279,11 @@ class ConnectionCore:
         return [*output[:at], divided[:left]] if left else output[:at]
 
     def wait_for(self, reason: int) -> None:
-        """The connection waits for `reason`: `NODE`, `PEER` or `OTHERS`."""
+        """Let the connection wait for `reason`: `NODE`, `PEER` or `OTHERS`."""
         self.waits_for |= reason
 
     def wait_no_more(self, reason: int) -> None:
-        """The connection no longer waits for `reason`: `NODE`, `PEER`, `MEMORY` or `OTHERS`."""
+        """Let the connection no longer wait for `reason`: `NODE`, `PEER`, `MEMORY` or `OTHERS`."""
         self.waits_for &= ~reason
 
     # ---- memory for large requests (queued.max.request.bytes)
@@ -303,7 +303,7 @@ class ConnectionCore:
         return whole + self._decoding_bytes, 0, 0
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
-        """The memory limit has counted `size` bytes. A connection that may not read on waits for `MEMORY`."""
+        """Note that the memory limit has counted `size` bytes. A connection that may not read on waits for `MEMORY`."""
         self.counted_bytes = size
         if may_read_on:
             self.waits_for &= ~MEMORY
@@ -311,7 +311,7 @@ class ConnectionCore:
             self.waits_for |= MEMORY
 
     def decoding(self, size: int) -> None:
-        """A thread decodes the present request, which has `size` bytes; 0: the thread has ended."""
+        """Note that a thread decodes the present request, which has `size` bytes; 0: the thread has ended."""
         self._decoding_bytes = size if size > SMALL_BYTES else 0
 
     @property

@@ -238,7 +238,7 @@ class Limits:
             self._arm()
 
     def leave(self, connection: LimitedConnection) -> None:
-        """A connection has ended. The call has no effect for a connection that was never admitted."""
+        """Note that a connection has ended. The call has no effect for a connection that was never admitted."""
         self.memory.leave(connection)
         if self._muted:
             muted = self._muted.pop(connection, None)

@@ -216,7 +216,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     def _hold(self, accepted: socket.socket, wait_ms: int) -> None:
-        """Connections arrive too fast: this connection waits, and all behind it in the backlog wait too."""
+        """Let a connection wait, because connections arrive too fast. All behind it in the backlog wait too."""
         assert self._socket is not None
         self._held = accepted
         self._loop.remove_reader(self._socket)
@@ -245,11 +245,11 @@ class Listener:
         accepted.close()
 
     def guard(self, guard: Callable[[Any, Callable[[], object]], Any]) -> None:
-        """New connections use the transport that `guard` returns, see `Shared`."""
+        """Let new connections use the transport that `guard` returns, see `Shared`."""
         self._shared = self._shared._replace(guard=guard)
 
     def set_sasl(self, sasl: SaslListener) -> None:
-        """New connections use these settings of SASL. Open connections keep their settings."""
+        """Let new connections use these settings of SASL. Open connections keep their settings."""
         self._security = self._security._replace(sasl=sasl)
 
     @property

@@ -37,13 +37,13 @@ AT_ONCE: Final = 100
 
 
 class Holder(Protocol):
-    """A connection whose requests wait: large ones, or many bytes of small ones (`ConnectionCore.bytes_to_count`)."""
+    """A connection that waits with large requests, or many bytes of small requests (`ConnectionCore.bytes_to_count`)."""
 
     core: ConnectionCore
     host: str
 
     def memory_granted(self) -> None:
-        """The connection may continue reading."""
+        """Let the connection continue reading."""
 
     def close_stalled(self) -> None:
         """End the connection: others wait for its memory."""
@@ -141,7 +141,7 @@ class RequestMemory:
         return False
 
     def leave(self, holder: Holder) -> None:
-        """The connection has ended. The call has no effect if the connection has no bytes."""
+        """Note that the connection has ended. The call has no effect if the connection has no bytes."""
         account = self._accounts.get(holder)
         if account is not None:
             self._close(account)

@@ -88,7 +88,7 @@ def _is_secret(name: str, prop: Property | None) -> bool:
 
 
 def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """List every topic property that is not internal, or was set, by name. `overrides`: the topic's own ones."""
+    """List every topic property that is not internal, or was set, by name. `overrides`: the topic's own properties."""
     return [
         _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, live), _topic_default(prop.name, live))
         for prop in lookup.TOPIC.values()
@@ -118,7 +118,7 @@ def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str,
 
 
 def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """List every group property, in the order of names. `overrides`: the group's own."""
+    """List every group property, in the order of names. `overrides`: the group's own properties."""
     entries = []
     for prop in lookup.GROUP.values():
         above = lookup.GROUP_SYNONYMS[prop.name]
@@ -131,7 +131,7 @@ def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 
 
 def client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
-    """List every property of client metrics, in the order of names. `overrides`: the subscription's own."""
+    """List every property of client metrics, in the order of names. `overrides`: the subscription's own properties."""
     return [
         _overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default)
         for prop in lookup.CLIENT_METRICS.values()

@@ -19,7 +19,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Static(Protocol):
-    """The configuration of the broker's start (`coordinator.config.Config` is one)."""
+    """The configuration of the broker's start (for instance `coordinator.config.Config`)."""
 
     def value(self, name: str) -> Value:
         """The typed value of a property; None without a value."""

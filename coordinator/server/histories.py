@@ -195,7 +195,7 @@ class Histories:
             found.journal.writer.renew()
 
     def hand_over(self, topic: str, index: int) -> Sequence[Row]:
-        """Another process leads this history partition now. Returns the rows that are not written yet."""
+        """Hand over a history partition that another process leads now. Returns the rows that are not written yet."""
         found = self._observers.get((topic, index))
         return () if found is None or found.journal is None else found.journal.hand_over()
 

@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     body_bytes: int
     """The most bytes of a request's body."""
     clients: int
-    """The most connections that are served. As many further ones get the answer "busy"; others are closed at once."""
+    """The most served connections. As many further connections get the answer "busy"; others are closed at once."""
     patience_ms: int
     """How long a request may take to arrive, and its answer to be sent. An idle connection is kept as long."""
 

@@ -41,7 +41,7 @@ class Leader(NamedTuple):
 
 
 class Requester(Protocol):
-    """The client whose request is answered (`api.context.RequestContext` is one)."""
+    """The client whose request is answered (for instance `api.context.RequestContext`)."""
 
     @property
     def listener(self) -> str:

@@ -88,7 +88,7 @@ def on_disk(logs: LogManager, topic: str) -> list[int]:
 
 
 def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
-    """Return the number of partitions, `usual` or another, that the names in the records fit. Raises OSError."""
+    """Return the number of partitions, `usual` or another number, that the names in the records fit. Raises OSError."""
     indexes = on_disk(logs, topic)
     placed = [(name, index) for index in indexes for name in _some_names(logs.storage, topic, index)]
     count = max(indexes, default=-1) + 1
@@ -210,7 +210,7 @@ KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.
 MAX_NAMES: Final = 100
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
-"""Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable one)."""
+"""Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable id)."""
 
 
 def open_metadata_log(logs: LogManager) -> tuple[UnifiedLog, bool]:

@@ -59,7 +59,7 @@ class Throttle:
 
 
 CHUNK_BYTES = 48 * 1024
-"""Bytes between two checks of the clock: half a millisecond of work."""
+"""How many bytes are processed between two checks of the clock: half a millisecond of work."""
 
 
 class Part(NamedTuple):

@@ -30,7 +30,7 @@ class LogToClean(NamedTuple):
 
     log: UnifiedLog
     segments: tuple[Segment, ...]
-    """All segments that may be compacted, the clean ones too."""
+    """All segments that may be compacted, also the clean segments."""
     first_dirty: int
     clean_bytes: int
     dirty_bytes: int

@@ -24,7 +24,7 @@ HEADER_SIZE = 61
 MIN_BATCH_SIZE = message_sets.MIN_SIZES[0]
 """The least size of a batch of any format."""
 LENGTH_OVERHEAD = 12
-"""Bytes at the start of a batch that its length field does not count."""
+"""How many bytes at the start of a batch its length field does not count."""
 MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 UNKNOWN_COUNT = -1
 """The record count of a compressed message: it is known only after unpacking."""

@@ -113,7 +113,7 @@ class TimeIndex:
         return len(self.timestamps)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, if `timestamp` is greater than all earlier ones. `offset`: relative."""
+        """Add an entry, if `timestamp` is greater than all earlier timestamps. `offset`: relative."""
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
             self.offsets.append(offset)

@@ -190,7 +190,7 @@ def retention_rules(
 def count_given_up(
     segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], max_count: int
 ) -> int:
-    """Return how many segments, from the first on, are to be removed: at most `max_count`, and only durable ones."""
+    """Return how many segments, from the first on, are to be removed: at most `max_count` durable segments."""
     count = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
@@ -242,7 +242,7 @@ def _has_its_timestamp(segment: Segment) -> bool:
 
 
 def _exceeds(excess: int) -> Callable[[Segment], bool]:
-    """Return a function that removes a segment when the rest of the log has at least the allowed size."""
+    """Return a function that removes a segment when the other segments have at least the allowed size."""
 
     def is_given_up(segment: Segment) -> bool:
         nonlocal excess

@@ -157,7 +157,7 @@ class KeySource(Protocol):
         """The present keys. Raises InvalidToken while no keys are loaded."""
 
     def missing(self, kid: str) -> None:
-        """A token names an unknown key: the key may be new."""
+        """Look for new keys, because a token names an unknown key."""
 
 
 class JwtCheck:

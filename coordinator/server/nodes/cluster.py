@@ -135,7 +135,7 @@ class Cluster:
         log.info("a node has stopped", node=node_id)
 
     def kill_node(self, node_id: int) -> None:
-        """The node dies as by SIGKILL. Raises WrongNode."""
+        """Kill the node as by SIGKILL. Raises WrongNode."""
         node = self._node(node_id, "kill")
         node.die()
         self._topics.open.lost(node_id)
@@ -154,7 +154,7 @@ class Cluster:
         log.warning("a node is paused", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
-        """The node continues as by SIGCONT. If that fails, the node is still paused. Raises WrongNode or `ApiError`."""
+        """Continue the node as by SIGCONT. If that fails, the node is still paused. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "resume")
         try:
             timer = self._session_timers.pop(node_id, None)
@@ -178,7 +178,7 @@ class Cluster:
         await self._done(self._changes.rejoining_replicas(node_id))
 
     def _expect_heartbeats_no_more(self, node_id: int) -> None:
-        """A node sends no more heartbeats: after the session timeout it counts as dead."""
+        """Expect no more heartbeats of a node: after the session timeout it counts as dead."""
         registered = self._topics.state.brokers.get(node_id)
         if node_id not in self._session_timers and registered is not None and not registered.fenced:
             self._start_session_timer(node_id)
@@ -206,7 +206,7 @@ class Cluster:
             self._start_session_timer(node_id)
 
     async def return_node(self, node_id: int) -> None:
-        """The node starts again at its previous ports. Raises WrongNode, `ApiError`, or OSError for a used port."""
+        """Start the node again at its previous ports. Raises WrongNode, `ApiError`, or OSError for a used port."""
         before = self.states.get(node_id)
         node = self._node(node_id, "return")
         try:

@@ -148,7 +148,7 @@ class LeaderChanges:
         log.info("a broker is no longer registered", node=broker_id)
 
     def rejoining_replicas(self, node_id: int) -> Job[None]:
-        """A broker is live again: it may lead partitions without a leader, and joins the in-sync replicas."""
+        """Let a broker that is live again lead partitions without a leader, and join the in-sync replicas."""
         state = self._topics.state
         return self._moving(
             _concerned(self._topics, node_id, NO_BROKER),
@@ -156,12 +156,12 @@ class LeaderChanges:
         )
 
     def fence(self, node_id: int) -> None:
-        """From now on a broker may lead no partition. The call has no effect for a broker that is not registered."""
+        """Fence a broker: from now on it may lead no partition. The call has no effect for an unregistered broker."""
         if node_id in self._topics.state.brokers:
             self.apply([leadership.fenced(self._topics.state, node_id)])
 
     def register(self, node_id: int) -> None:
-        """A broker has started again, and may lead."""
+        """Register a broker that has started again, and may lead."""
         topics = self._topics
         self.apply(
             [

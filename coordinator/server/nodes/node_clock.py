@@ -28,14 +28,14 @@ class NodeClock:
         return self._machine
 
     def pause(self) -> None:
-        """No timer fires until `resume`."""
+        """Let no timer fire until `resume`."""
         if self.held is None:
             self.held = {}
             self._since_ms = self.clock.mono_ms()
             self._machine.pause()
 
     def resume(self) -> None:
-        """Timers fire again, after the grace time."""
+        """Let timers fire again, after the grace time."""
         held, self.held = self.held, None
         if held is None:
             return
