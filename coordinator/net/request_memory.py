@@ -37,7 +37,7 @@ AT_ONCE: Final = 100
 
 
 class Holder(Protocol):
-    """A connection that waits with large requests, or many bytes of small requests (`ConnectionCore.bytes_to_count`)."""
+    """A connection that waits with large requests, or with many small requests (`ConnectionCore.bytes_to_count`)."""
 
     core: ConnectionCore
     host: str
