@@ -15,7 +15,7 @@ CSV: Final = "csv"
 JSON: Final = "json"
 DELTA: Final = "delta"
 FORMATS: Final = (HTML, PARQUET, CSV, JSON)
-"""The formats that an analysis writes. Tables of Delta are only read by it; a follower (`--follow`) writes them."""
+"""The formats that an analysis writes. An analysis only reads tables of Delta; a follower (`--follow`) writes them."""
 
 
 KEEP_ALL: Final = "all"
@@ -198,7 +198,7 @@ def read(options: argparse.Namespace) -> Arguments:
     since_ms, until_ms = _times(options)
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
-    # at the top of the module, `muster serve` would load Spark's checks too: its help has these options
+    # the import is here because `muster serve` has these options in its help too, and need not load Spark's checks
     from muster.pipeline import preflight
 
     try:

@@ -114,9 +114,10 @@ class _Values:
 
 
 def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
-    """The size and the start of the metadata. The length is an int16, or a compact length of one or two bytes.
+    """The size and the start of the metadata.
 
-    A size below 0 means that the metadata is not read here.
+    The length before it is an int16, or a compact length of one or two bytes. A size below 0 means that the metadata is
+    not read here.
     """
     size, start = integers(data, at, 2), at + 2
     if not compact.any():

@@ -115,7 +115,7 @@ class HadoopFile:
     def seek(self, place: int, whence: int = 0) -> int:
         """Move to a position.
 
-        `place` counts from the begin of the file (0), the current position (1), or the end (2).
+        `place` counts from the start of the file (0), the current position (1), or the end (2).
         """
         self._stream.seek(place + (0, self.tell(), self._length)[whence])
         return self.tell()

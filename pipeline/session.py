@@ -36,7 +36,7 @@ classes each time.
 
 
 class _Methods:
-    """A Java class that finds each of its methods only once."""
+    """A Java class whose methods are each found only once."""
 
     def __init__(self, of: Any) -> None:
         self._of = of
@@ -132,15 +132,15 @@ With them, all tables of a million commits take a fifth less CPU.
 
 _MANY_NAMES: Final = (
     "-XX:+UnlockExperimentalVMOptions",
-    # Java's table of the names in classes has space for 32,768 names, and Spark has many more. The searches in the full
-    # table took 6 % of the time. The table grows too late
+    # Java's table for the names in classes has space for 32,768 names, and Spark has many more. The searches in the
+    # full table took 6 % of the time. The table grows too late
     "-XX:SymbolTableSize=524288",
 )
 _FOR_LITTLE: Final = (
     "-XX:TieredStopAtLevel=1",
     # with a larger cache, Java keeps space for only a fifth of the code, which is too little
     "-XX:ReservedCodeCacheSize=240m",
-    # so many objects are made in any case. With space for all of them, the collector does not visit all of them again
+    # Spark makes many objects in any case. With space for all of them, the collector does not visit all of them again
     # and again
     "-XX:MetaspaceSize=256m",
     "-Xmn300m",

@@ -72,7 +72,7 @@ def stage_transactions(
             # read the source once; the tables read the files as often as needed
             of_time(raw.select(*RAW.names), wanted).write.mode("overwrite").parquet(f"{folder}/raw_{topic}")
             raw = spark.read.schema(from_arrow_schema(RAW)).parquet(f"{folder}/raw_{topic}").select(*RAW.names)
-        # a column that might name a topic does not show that the topic has rows
+        # the topic has no rows if only a column exists that might name it
         found.append(None if raw is None or raw.isEmpty() else raw)
     states, topic_events = found
     parts = None
@@ -85,7 +85,7 @@ def stage_transactions(
 
 
 def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
-    """The raw rows of the wanted time. Their groups do not matter: these rows belong to no group."""
+    """The raw rows of the wanted time. The wanted groups do not matter: these rows belong to no group."""
     rows = raw.withColumn("group", F.lit(None).cast("string"))
     return rows.where(is_wanted(wanted, F.col("timestamp_ms"), of_any_group=F.lit(True))).drop("group")
 
@@ -210,7 +210,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         malformed = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         if staged_events.isEmpty():
-            # a topic, or a column that might name it, does not show that it has rows
+            # as above: a topic, or a column that might name it, may have no rows
             staged_events = None
     if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(_nothing(name, staged, rows, wanted))

@@ -32,7 +32,7 @@ WRITTEN: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("rows
 
 GROUP_ROWS: Final = 250_000
 GROUP_BYTES: Final = 32 << 20
-"""A row group of a kind has at most this many rows, or bytes."""
+"""A row group of a kind has about this many rows, or bytes."""
 
 _REPEATED: Final = ("group", "topic", "metadata", "topic_id", "protocol_type", "protocol", "record_name")
 """The columns that have few different values, so that a dictionary is useful."""
@@ -54,7 +54,10 @@ def work_of_rows(raw: DataFrame) -> Work:
 
 
 def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
-    """The work for a reader that gives decoded rows. A row is the number of a partition that a worker reads."""
+    """The work for a reader that gives decoded rows.
+
+    The rows of the work are numbers of partitions, which the workers read.
+    """
     partitions = reader.partitions()
     numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
 

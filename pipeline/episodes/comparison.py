@@ -1,9 +1,9 @@
 """Before and after a change: is the difference of two counts more than chance? Pure.
 
 docs/pipeline-episodes.md explains the test. Incidents that occur at random with a steady rate are Poisson distributed.
-If the number of all incidents is known, the number in the first span has a binomial distribution. Its probability is
-the share of the first span in the whole time. So the binomial test is exact. Rebalances of one episode are not
-independent, so incidents are counted.
+If the number of all incidents is known, the number in the first span has a binomial distribution. The probability of
+this distribution is the share of the first span in the whole time. So the binomial test is exact. Rebalances of one
+episode are not independent, so incidents are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 
 LIKELY: Final = 0.05
-"""The significance level. It is divided by the number of tested groups; a difference below it is significant."""
+"""The significance level. A p-value is significant if it is below this level, divided by the number of tested groups.
+"""
 LEAST: Final = 5
 """A group that has fewer incidents than this in both spans together is not judged."""
 LONG: Final = 0.5

@@ -41,7 +41,7 @@ def _begin(one: Stay) -> tuple[int, int, str]:
 
 
 class _Finder:
-    """The search in one group."""
+    """The search for the episodes of one group."""
 
     def __init__(self, of: History) -> None:
         self._of = of

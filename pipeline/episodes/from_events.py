@@ -14,7 +14,7 @@ Value = Mapping[str, Any]
 
 _HOW: Final = {events.MEMBER_LEFT: LEFT, events.MEMBER_EXPIRED: EXPIRED, events.MEMBER_REMOVED: REMOVED}
 _BEFORE_MS: Final = 3_600_000
-"""Members from before the first event count as members since this long before the first event."""
+"""A member that joined before the first event counts as a member since this long before that event."""
 _SHARES: Final = ("kept", "moved", "gained")
 
 

@@ -19,9 +19,10 @@ _AFTER_MS: Final = 5_000
 
 
 class History:
-    """`stays` in the order in which they began, `rebalances` in the order in which they ended.
+    """The members and rebalances of one group.
 
-    `moments`: when members of several groups were lost.
+    `stays` are in the order in which they began, `rebalances` in the order in which they ended. `moments`: when members
+    of several groups were lost.
     """
 
     def __init__(self, stays: Sequence[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
@@ -128,7 +129,7 @@ class History:
         }
 
     def was_slow(self, one: Change) -> bool | None:
-        """Did a member not poll in time? True means that the log says so, and None that its commits suggest it."""
+        """Did a member not poll in time? True means that the log says so, and None that only its commits suggest it."""
         number = None if one.gone is None else self._went[one.gone]
         if one.gone is None:
             return False
@@ -163,7 +164,7 @@ class History:
             times.append(self.rebalances[number].start_ms - (self.stays[one.gone].session_ms or 0))
         silent_ms = self.stays[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
-            times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # this is the time of its last commit
+            times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # the time of the member's last commit
         return any(since <= ms <= until for ms in times for since, until in self.moments)
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:

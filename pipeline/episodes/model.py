@@ -78,9 +78,9 @@ class Stay(NamedTuple):
     silent_ms: int | None = None
     """The time from the member's last commit to its end; None if it never committed."""
     patience_ms: int | None = None
-    """Its rebalance timeout."""
+    """The member's rebalance timeout."""
     session_ms: int | None = None
-    """Its session timeout."""
+    """The member's session timeout."""
 
     @property
     def lost_ms(self) -> int | None:
@@ -130,7 +130,7 @@ class Episode(NamedTuple):
     partitions: int = 0
     """The largest number of partitions that the group had during the episode."""
     numbers: tuple[int, ...] = ()
-    """The indexes of its rebalances in the list that `find.episodes` got."""
+    """The indexes of the episode's rebalances in the list that `find.episodes` got."""
     static: bool = False
     """Whether the members returned under their instance ids without a rebalance."""
     died: bool = False
@@ -147,7 +147,7 @@ class Episode(NamedTuple):
     size: int = 0
     """The number of members. It is larger than the length of `members` if several members have one name."""
     is_midst: bool = False
-    """Whether this is only the begin of the log, while the group was already running."""
+    """Whether this is only the start of the log, while the group was already running."""
 
 
 TIMEOUTS: Final[Mapping[str, str]] = {

@@ -25,7 +25,7 @@ class Change(NamedTuple):
     gone_ms: int
     """When the member left; if it only joined, when it joined."""
     back_ms: int | None
-    """When a member was in its place again. It is None if nobody replaced the member."""
+    """When another member was in the place again. It is None if nobody replaced the member."""
     how: str | None
     place: int
     """The number of the place. All members that were in one place, one after the other, have the same number."""
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
     @property
     def from_ms(self) -> int:
-        """The begin of the change."""
+        """The start of the change."""
         return self.gone_ms if self.back_ms is None else min(self.gone_ms, self.back_ms)
 
 

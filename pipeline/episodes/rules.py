@@ -89,7 +89,7 @@ def _slow(of: History) -> Found:
             if sure or of.is_sure_of_slowness(slow):
                 first, last = run.index(slow[0]), run.index(slow[-1])
                 between = run[first : last + 1]
-                # between slow changes, the others most likely have the same cause, though it is less visible
+                # changes between the slow ones most likely have the same cause, though it is less visible
                 yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
 
 

@@ -40,12 +40,12 @@ AT_ONCE_SHARE: Final = 0.3
 AROUND_MS: Final = 5 * MINUTE
 """A group counts for less if it also loses members within this time before or after the moment."""
 BY_CHANCE: Final = 0.5
-"""The sum of what these groups count for may be this much below the least number of groups."""
+"""The sum of these groups' counts may be this much below the needed number of groups."""
 SILENCE_MS: Final = 8 * SECOND
 """Coordinator or network were away if nobody commits for this long, though AT_ONCE groups committed before and after.
 """
 LOST_SESSIONS: Final = 4
-"""A member that left, or was replaced, was lost if it did not commit for a session timeout before. After this many
+"""A member that left, or was replaced, was lost if its last commit was a session timeout before. After this many
 session timeouts without a commit, the member had nothing to commit.
 """
 

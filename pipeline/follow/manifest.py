@@ -23,7 +23,7 @@ RUN: Final = 8
 
 
 class NotOurs(ValueError):
-    """A folder has the data of something else than what is to be followed. The message says what to do."""
+    """A folder has data that does not belong to what is to be followed. The message says what to do."""
 
 
 class Chunk(NamedTuple):
@@ -142,7 +142,7 @@ def rebuilt(
 def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
     """The chunks to merge into one: all of the lowest level that has at least RUN chunks.
 
-    The result is empty if no level has.
+    It is empty if no level has RUN.
     """
     for level in sorted({chunk.level for chunk in manifest.chunks}):
         found = tuple(chunk for chunk in manifest.chunks if chunk.level == level)

@@ -83,7 +83,7 @@ class Watch:
         return self._known
 
     def has_grown(self, staged: Offsets) -> bool:
-        """Whether the present state may be used, and shows other ends of partitions with commits than the last one."""
+        """Whether the present state may be used, and has other ends of partitions with commits than the last one."""
         now, known = self._request(), self._known
         if not now.is_in(staged):
             return False

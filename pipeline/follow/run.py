@@ -40,9 +40,9 @@ _AGAIN_S: Final = (1, 2, 5, 10, 30)
 _MAX_FAILURES_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
-"""A part of the text of an error of the stream that a new try does not repair."""
+"""If an error of the stream has this text, a new try does not help."""
 _LATE_WORKER: Final = "Python worker failed to connect back"
-"""A part of the text of Spark's error after a stream's Python process needed more than 10 s to start.
+"""Spark's error has this text if a stream's Python process needed more than 10 s to start.
 
 That happens on a busy machine. Spark has no setting for these 10 s, and does not use its daemon for streams.
 """

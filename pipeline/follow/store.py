@@ -102,7 +102,7 @@ class Store:
             self._held = None
 
     def change(self, step: Callable[[Manifest], Manifest]) -> Manifest:
-        """Replace the manifest by the result of `step`, in one step."""
+        """Replace the manifest by what `step` makes of it, all at once."""
         with self._change:
             before, after = self.manifest, step(self.manifest)
             self.replace(f"{self.root}/manifest.json", to_text(after))

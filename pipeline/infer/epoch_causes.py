@@ -43,7 +43,7 @@ _ONCE_IN: Final = 20
 """A silence that occurs only once in this many intervals is not usual."""
 _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
-"""The certainty that a member left that was silent for a while before. Its session may have been as short as the
+"""The certainty that a member left, if it was silent for a while before. Its session may have been as short as the
 silence.
 """
 _FAR: Final = 3
@@ -313,7 +313,7 @@ class _Judge:
     def _judged_rebalances(self, one: Member) -> JudgedRebalance:
         count = sum(len(share.partitions) for share in one.assigned)
         # in these groups a commit is no heartbeat. The session begins with the last heartbeat, and the last commit may
-        # be this much later
+        # be one heartbeat interval later
         known_ms = one.session_timeout_ms
         session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
         return JudgedRebalance(

@@ -78,7 +78,7 @@ class Gone(NamedTuple):
     away_ms: int | None
     """When the static member stopped; None: it had not stopped."""
     owes_ms: int | None
-    """Since when the member had to revoke partitions; None: it had not to revoke any."""
+    """Since when the member had to revoke partitions; None: it had nothing to revoke."""
 
 
 class Take(NamedTuple):
@@ -90,7 +90,7 @@ class Take(NamedTuple):
     offset: int
     at_ms: int
     paused_ms: int | None
-    """The time from the end of the owner before to the new owner. It is None without such an owner, or if the group was
+    """The time between the last owner and the new owner. It is None if there was no last owner, or if the group was
     empty between.
     """
 

@@ -40,8 +40,8 @@ from muster.pipeline.infer.epoch_image import (
 def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
     """The states of a group in the order of the log.
 
-    Between the states: the partitions that a member had, when that ended. `names`: names of topics by topic id. A topic
-    without a known name is called by its id.
+    A hold comes between the states when it has ended: the time in which a member had a partition. `names`: names of
+    topics by topic id. A topic without a known name is called by its id.
     """
     group = _Group(names)
     for operation in operations(records):

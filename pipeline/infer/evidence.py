@@ -1,8 +1,9 @@
 """The evidence for the cause of a rebalance: two states in a row, commits, and a group's habits.
 
 The habits are what the history of a group shows about its members. How often do they commit? Do they commit before they
-give partitions up? How many partitions do the topics have? The size of the habits does not grow with the history. Times
-are in ms. Pure.
+give partitions up? How many partitions do the topics have? The size of the habits does not grow with the history. A
+member's *beat* is its usual time between two commits. A commit *at parting* comes just before a member gives partitions
+up or leaves. Times are in ms. Pure.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _ON_TIME: Final = 0.6
 """The probability that a join phase ends with a heartbeat of the members. Otherwise one of them was late."""
 _TARDY_MS: Final = 120
 _TARDY: Final = 0.02
-"""By about how much members are late, and the probability that they are late for any other reason."""
+"""The usual delay (ms) of members that are late, and the probability that another reason delays them."""
 _LIKELY: Final = 0.97
 _KEPT: Final = 0.98
 """What was learned is multiplied by this factor with each new fact, because settings change with a new release."""

@@ -28,7 +28,7 @@ group.
 def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], counts: Iterable[Part]) -> Iterator[Row]:
     """The transactions of one producer, in the order in which they began, with `offsets` and `groups`.
 
-    Also the transactions that only `parts` show.
+    Transactions that only `parts` show are added.
     """
     by_row: dict[int, list[Part]] = {}
     alone: list[Part] = []

@@ -128,7 +128,7 @@ def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: in
     """A picture of rebalances over time: columns stacked by cause, with the most frequent cause at the bottom.
 
     The picture has no rebalances of a group's first formation or of a stop on purpose, which are no trouble. At the
-    begin of a log they would hide all others.
+    start of a log they would hide all others.
     """
     drawn = [row for row in buckets if not row["is_planned"]]
     planned = sum(row["rebalances"] for row in buckets if row["is_planned"])

@@ -23,7 +23,8 @@ class About(NamedTuple):
     """Whether the ends of the topics are known, and therefore the lag."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """The analysis has only records logged before this time and from `since_ms` on (ms since 1970). None is no limit.
+    """The analysis has only records logged before this time and from `since_ms` on (ms since 1970); None means no
+    limit.
     """
     groups: tuple[str, ...] = ()
     """The analysis has only groups that match one of these patterns; empty: all groups."""
@@ -110,7 +111,7 @@ class Chosen:
     advice: Some
     """Rows of the table `advice`: the setting that would have helped most, for each group with a sure gain."""
     answers: Some = field(default_factory=Some)
-    """Rows of the table `whatif`, of all groups, with the largest gains first. It is empty if many settings were
+    """Rows of the table `whatif`, of all groups, with the largest gains first. They are left out if many settings were
     requested.
     """
     fidelity: Sequence[Row] = ()
@@ -130,15 +131,16 @@ class Chosen:
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """The number of rows in the log that were malformed, and that were unknown."""
     odd_reasons: Sequence[Row] = ()
-    """The reasons of these rows: kind, reason, rows."""
+    """Why rows were malformed or unknown: kind, reason, rows."""
     odd_times: Some = field(default_factory=Some)
     """The groups with commits at an impossible time: group, commits, stated_ms (one of the impossible times)."""
     transaction_ends: Sequence[Row] = ()
-    """How transactions ended: outcome, cause, transactions, took_ms (mean), longest_ms. It is empty without
-    transactions.
+    """How transactions ended: outcome, cause, transactions, took_ms (mean), longest_ms. Without transactions it is
+    empty.
     """
     transactional_ids: Some = field(default_factory=Some)
-    """The ids: transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over, longest_ms.
+    """The transactional ids: transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over,
+    longest_ms.
     """
     longest: Some = field(default_factory=Some)
     """Rows of the table `transactions`: the longest transactions."""

@@ -87,7 +87,10 @@ def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None
 
 
 def _line(curve: Curve, progress: Sequence[Row], times: Times, top: float) -> str:
-    """The line of a curve, with a gap where no value is known. A count over a time is drawn level over this time."""
+    """The line of a curve, with a gap where no value is known.
+
+    A count over some time is drawn as a level line over this time.
+    """
     parts: list[str] = []
     is_level = curve is not BEHIND
     begin = "M"

@@ -25,7 +25,7 @@ Pages = Mapping[str, str]
 
 
 def name(group: str) -> str:
-    """A group's name. It is cut if it would fill the page. It is in quotes if it begins or ends with blanks."""
+    """A group's name. It is cut if it would fill the page. It is in quotes if it has blanks at its start or end."""
     seen = group if group == group.strip() else f"“{group}”"
     return seen if len(seen) <= _NAME else f"{seen[:_NAME]}…"
 
@@ -104,7 +104,7 @@ def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: in
 
 
 def about() -> Html:
-    """The explanation of the columns of this table."""
+    """The explanation of the columns of the table of groups."""
     text = (
         "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
         "Cost: how long trouble kept partitions from being read, all added up; all: what all its rebalances cost. "

@@ -84,7 +84,7 @@ class Column(NamedTuple):
     is_time: bool = False
     """Whether the cells have times, which are not broken into lines."""
     is_name: bool = False
-    """Whether the cells have names: a line has space for some letters."""
+    """Whether the cells have names, which may be broken: a line has space for only some letters."""
 
     @property
     def class_(self) -> str | None:

@@ -209,9 +209,9 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
 
 
 _WORST: Final = 8
-"""The groups at the top of the page, which need help most and have more details. This is their number."""
+"""The number of groups at the top of the page, which need help most and have more details."""
 _AHEAD: Final = 1
-"""This many levels of detail more are shown of these groups."""
+"""These groups are shown with this many more levels of detail."""
 _SLACK: Final = 1_000
 _FAR: Final = 3
 """A level of detail that would make the page this many times too large is not tried."""

@@ -119,10 +119,7 @@ def _merged(rows: pa.Table, keys: Sequence[str], wanted: Mapping[str, tuple[str,
 
 
 class Room(NamedTuple):
-    """The groups whose rows are wanted, and how many rows each may have.
-
-    If rows have a weight, it is the sum of weights.
-    """
+    """The groups whose rows are wanted, and how many rows each may have. With weights, it is the sum of the weights."""
 
     groups: Sequence[str]
     sizes: Sequence[int]
@@ -145,7 +142,7 @@ def newest(
     """The first rows of each group in an order, as many as fit.
 
     `weight`: how much of the space a row takes, from the columns `weighed`; without it, each row takes one. `made`:
-    makes other rows, with `group`, from the rows that are kept. The rows that it returns have no order.
+    makes other rows, with `group`, from the rows that are kept. The rows that `made` returns have no order.
     """
     names = pa.array(room.groups, pa.string())
     light = dict.fromkeys(("group", *(key.column for key in order), *weighed))

@@ -18,7 +18,7 @@ from muster.pipeline.wording import duration, number, plural
 
 
 def sections(chosen: Chosen, pages: Pages) -> Html | None:
-    """The section; None if no what-if was requested. `pages`: the page of each group."""
+    """The section about the what-if; None if no what-if was requested. `pages`: the page of each group."""
     if not chosen.grid and not chosen.fidelity:
         return None
     return section(

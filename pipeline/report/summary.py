@@ -95,7 +95,7 @@ class _Lines:
         return [f"  {line}"] if len(line) + 2 <= self._width else self._wrapped(line)
 
     def _verdicts(self) -> list[str]:
-        """How many groups need help. For the worst: what happened, what it cost, and what would have helped."""
+        """How many groups need help. For the worst ones: what happened, what it cost, and what would have helped."""
         chosen = self._chosen
         counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
         lines = [f"groups: {counts}"] if counts else ["groups"]

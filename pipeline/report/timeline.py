@@ -235,7 +235,7 @@ class _Lanes(NamedTuple):
 
 
 def _newest(lanes: Sequence[Lane]) -> _Lanes:
-    """The lanes that have shares last, in their order."""
+    """The lanes whose processes were seen last, in the order of all lanes."""
     order = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)
     last, gone = order[:LANES], order[LANES:]
     kept = {id(one) for one in last}
@@ -262,7 +262,7 @@ def _lane(lane: Lane, times: Times, most: int, with_titles: bool) -> Html:
 
 
 def _rules(shown: Sequence[Row], times: Times) -> Html:
-    """A line across all lanes for each rebalance."""
+    """For each rebalance, a line across all lanes."""
     by_cause: dict[str, list[str]] = {}
     for row in shown:
         by_cause.setdefault(cause_class(row["cause"]), []).append(f"M{times.percent(row['end_ms']) * 10:.1f} 0v1")

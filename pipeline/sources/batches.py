@@ -1,6 +1,6 @@
 """Makes raw rows of record batches v2, many batches at once (numpy and Arrow).
 
-A record (KIP-98) has these fields: varint length of the others, attributes int8, varint timestamp delta (ms), varint
+A record (KIP-98) has these fields: varint length of the rest, attributes int8, varint timestamp delta (ms), varint
 offset delta. Then varint key length (-1: no key), key, varint value length (-1: tombstone), value, headers. Varints are
 zigzag. The start of a record depends on the record before. So the first records of all batches are read together, then
 all second records, and so on. If only few batches have more records, these are read one by one.
@@ -132,7 +132,7 @@ def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.Rec
 
 
 def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, Ints, Ints, Mask]:
-    """The uncompressed records of each batch: a buffer, their starts and ends, and which batches are readable.
+    """The uncompressed records of each batch: a buffer, the bounds in it, and which batches are readable.
 
     The buffer is returned as bytes and as an array.
     """

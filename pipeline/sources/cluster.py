@@ -325,7 +325,10 @@ class _Wave:
         return wanted
 
     def _deleted(self) -> Iterator[pa.RecordBatch]:
-        """For each partition whose log now begins only after the start of its range: a row that reports it."""
+        """A row for each partition whose log now begins only after the start of its range.
+
+        The row reports the deleted offsets.
+        """
         late, self._late = self._late, []
         topic, causes = self._reading.topic, []
         for partition in late:

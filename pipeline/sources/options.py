@@ -31,7 +31,7 @@ _NAMES: Final = {
 
 _SPAN: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _BETWEEN: Final = re.compile(r",(?![^\[]*\])")
-"""A comma between two patterns. A comma in a name is written [,]."""
+"""Separates two patterns: a comma. A comma inside a name is written [,]."""
 
 
 class BadOption(ValueError):
@@ -61,7 +61,7 @@ class Options(NamedTuple):
 
 
 def of_client(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The options of format("muster") for a client with the options `kafka`, with `bootstrap.servers`."""
+    """The options of format("muster") for a client with these options, which include `bootstrap.servers`."""
     return {name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}": value for name, value in kafka.items()}
 
 

@@ -19,7 +19,7 @@ READERS: Final = 8
 
 
 class NoSource(ValueError):
-    """The place has nothing to read. The message says what was expected."""
+    """A path has nothing to read. The message says what was expected there."""
 
 
 class Folder(NamedTuple):

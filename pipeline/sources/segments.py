@@ -1,8 +1,8 @@
 """Reads raw rows from segment files as Arrow batches, without Spark, and divides the files into shares for tasks.
 
-Control batches and aborted transactions are left out. Data that cannot be read gives a row of its own. The filter of
-the requested rows (`RowFilter`) is used three times. First, partitions, segments and batches without a requested row
-are skipped. Then, records are skipped before they are decoded. Last, the rows are filtered exactly.
+Control batches and aborted transactions are left out. Data that cannot be read makes a row that reports the damage. The
+filter of the requested rows (`RowFilter`) is used three times. First, partitions, segments and batches without a
+requested row are skipped. Then, records are skipped before they are decoded. Last, the rows are filtered exactly.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Reading(NamedTuple):
 
     @property
     def since_ms(self) -> int | None:
-        """Rows from before this time need not even be read. It is None if every damage must be found."""
+        """The time before which rows need not even be read. It is None if every damage must be found."""
         return None if self.fail_on_damage else self.row_filter.since_ms
 
 
@@ -128,7 +128,7 @@ class Share(NamedTuple):
     path: str
     segments: tuple[SegmentFile, ...]
     partitions: dict[int, tuple[SegmentFile, ...]]
-    """All segments of the same partitions, by partition."""
+    """All segments of the partitions that `segments` belong to, by partition."""
 
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:

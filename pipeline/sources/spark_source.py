@@ -65,9 +65,9 @@ def _columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _narrowed(options: Options, row_filter: StructType) -> Options:
-    """The options with the columns of a schema: the one that the options give, or one that the reader got.
+    """The options with the columns of a schema.
 
-    Raises BadOption.
+    It is the schema that the options give, or one that the reader got. Raises BadOption.
     """
     known = {field.name: field.dataType for field in from_arrow_schema(options.schema).fields}
     for field in row_filter.fields:

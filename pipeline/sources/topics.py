@@ -3,7 +3,7 @@
 In a data directory, ends come from time indexes and last batches, and names from `partition.metadata`. A live cluster
 is asked for both. A row of ends (topic, partition, end_offset, time_ms) says: from time_ms on, the log reached
 end_offset. The rows of a partition are its history, and the largest end_offset is the present end. Records of KIP-848
-groups have only topic ids. The name of a deleted topic is perhaps in old records, or nowhere.
+groups have only topic ids. The name of a deleted topic may be in old records.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Reach(NamedTuple):
 def reach_of_cluster(client: Mapping[str, str]) -> Reach:
     """The present ends of all topics but internal ones. `client`: options by librdkafka's names.
 
-    It must be called before the log of the groups is read. Otherwise a group may have committed for later records.
-    Raises ClusterError, BadOption.
+    This function must be called before the log of the groups is read. Otherwise a group may have committed for later
+    records. Raises ClusterError, BadOption.
     """
     with admin_client(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]

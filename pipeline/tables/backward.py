@@ -29,9 +29,9 @@ from muster.pipeline.tables.topic_ends import Ends
 ZOMBIE_MS: Final = 600_000
 """A former owner may commit what it had fetched for this long: twice the default of max.poll.interval.ms."""
 _AHEAD: Final = 5
-"""After a zombie's commit, one of this many next commits is a commit of the owner."""
+"""After a zombie's commit, the owner's own commit is among this many next commits."""
 _RECENT: Final = 5
-"""A former owner's late commit is not lower than each of its last commits, which are this many."""
+"""A former owner's late commit is not lower than the lowest of its last commits, which are this many."""
 _LIKE: Final = 0.25
 """Two times between commits belong to one regular sequence if they differ by at most this share."""
 _LATER: Final = 2.5
@@ -54,7 +54,7 @@ BACK: Final = pa.schema(
 * `deleted_before`: the offset was deleted between the two commits;
 * `is_first`: the commit is the first one of its generation or owner;
 * `is_alone`: the group never had members;
-* `goes_on_alone`: the program that made the commit continues to commit (null: not known);
+* `goes_on_alone`: the program that made the commit continues to commit without a group (null: not known);
 * `goes_on_empty`: two more commits follow while the group is still empty;
 * `returns`: a later commit is as high as `from_offset` again, in one step;
 * `is_of_same_producer`: one producer made both commits, and nobody else committed;
@@ -184,8 +184,8 @@ def _goes_on_alone(place: Parts, time_ms: Column, no_members: Mask) -> Column:
 def _was_recreated(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
     """Whether the topic of the commit before had the same name and another id, or its log is another one.
 
-    The log is another one if the commit before lies beyond the end of the log, which was reached later. The commit
-    before that one must lie beyond the end too: a single one may come from a tool.
+    The log is another one if the two commits before lie beyond its end, which was reached later. One such commit alone
+    may come from a tool.
     """
     topic_id = commits.topic_id.numbers
     now, then = topic_id.at(rows), topic_id.at(around.before)

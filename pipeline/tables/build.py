@@ -107,7 +107,7 @@ _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 
 _TABLES: Final[_Plans] = {
     "commits": lambda of: conform(of["placed"], "commits"),
-    # it is small compared with the commits, and nearly every table reads it
+    # this table is small compared with the commits, and nearly every table reads it
     "generations": lambda of: keep(generations(of.inputs)),
     "memberships": lambda of: keep(memberships(of["generations"], of["concluded"], of.inputs.events)),
     "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),
@@ -126,7 +126,7 @@ _TABLES: Final[_Plans] = {
 }
 _STARTS: Final[_Plans] = {
     "placed": lambda of: placed(of["walk"]),
-    # with the commits it is as long as the log, but most tables read it
+    # with the commits this table is as long as the log, but most tables read it
     "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
     "concluded": _concluded,
     "held by": lambda of: keep(holders(of["generations"])),

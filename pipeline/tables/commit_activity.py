@@ -88,7 +88,7 @@ def active(commits: CommitRows) -> pa.StructArray:
 STEP_MS: Final = 2_000
 """Times of commits are recorded as steps of this length."""
 SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("steps", pa.list_(pa.int64()))])
-"""The time (from, to) in which a group committed, or its offsets were deleted.
+"""The first and the last time at which a group committed, or at which its offsets were deleted.
 
 Also the steps of STEP_MS in which the group committed. A group may have several rows.
 """

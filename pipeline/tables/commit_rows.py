@@ -61,9 +61,9 @@ ROWS: Final = pa.schema(
 )
 """A row; its kind is in `what`. The last three columns are equal in all rows.
 
-They are the end of the log, and the first start and the length of the steps of `progress`. They are null if the log has
-no commit. The rows of a topic's partition stand together: first the ends, then the rows of each group. The rows of a
-group are first OWNED, then the others in the order of the log.
+They are the end of the log, the start of the first step of `progress`, and a step's length. They are null if the log
+has no commit. The rows of a topic's partition stand together: first the ends, then the rows of each group. The rows of
+a group are first OWNED, then the others in the order of the log.
 """
 
 _AT_ONCE: Final = 30_000

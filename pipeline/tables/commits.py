@@ -1,4 +1,4 @@
-"""The table `commits`, and one pass over the commits of each partition for all tables that are made from them.
+"""The table `commits`, and one pass over the commits of each partition for all tables that are made from commits.
 
 Spark sends all commits of a topic's partition to one task, in the order of the log. Python (numpy) passes over them
 once. With window functions of Spark, each table sorted the commits again, and had a plan of a hundred steps.
@@ -59,7 +59,7 @@ def unplaced(inputs: Inputs) -> DataFrame:
 
     * COMMIT: the commits
     * MARK: what records say of their groups, once for each partition with commits
-    * OWNED: the owners of partitions in each state of a group, of any `log_partition`
+    * OWNED: the owners of partitions in each state of a group. Their `log_partition` is null
     """
     commits = logged(inputs)
     # each partition gets all marks of its group. Otherwise one task would get all rows of a group, which may be nearly

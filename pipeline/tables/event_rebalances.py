@@ -180,7 +180,7 @@ def rebalance_rows(events: DataFrame) -> DataFrame:
 def _held() -> Column:
     """The members after a completed rebalance, each with the number of its partitions.
 
-    It is null if the event does not have members.
+    The result is null if the event does not have members.
     """
 
     def had(one: Column) -> Column:
@@ -195,8 +195,7 @@ class _Round:
 
     def __init__(self) -> None:
         self.first: _Event | None = None
-        """The event of the first rebalance that started in this time. `last` is the event of the last one that started.
-        """
+        """The event of the first rebalance that started in this time; `last` is the event of the last one."""
         self.last: _Event | None = None
         self.failed = 0
         self.named: dict[str, list[Any]] = {kind: [] for kind in _MEMBERS}

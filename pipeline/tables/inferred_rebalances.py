@@ -172,9 +172,9 @@ def generation_row(group: str, one: Rebalance) -> dict[str, Any]:
 
 
 def _ended_ms(one: Rebalance, gone: Gone, began_ms: int) -> int | None:
-    """When the member was removed, or had left: as its commits show, but within the rebalance.
+    """When the member was removed or left, as its commits show.
 
-    The time is not before the start of the rebalance, and not after the join phase.
+    The time is within the rebalance: not before its start, and not after the join phase.
     """
     if gone.how == REPLACED or (gone.when_ms is None and gone.how != EXPIRED):
         return gone.when_ms

@@ -30,7 +30,7 @@ _OWN_TYPES: Final = {
     "topic_counts": (kind_names.REBALANCE_COMPLETED,),
     "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }
-"""The columns whose field has another type in other kinds, and the kinds in which it has the column's type."""
+"""Columns whose field has another type in some kinds of events, and the kinds with the column's type."""
 
 _IN_JSON: Final = {"member_count": "members", "topic_counts": "topics", "topic_partitions": "topics"}
 

@@ -131,7 +131,7 @@ def steps(commits: CommitRows) -> pa.StructArray | None:
     read = minus(offset, place.before(offset).or_else(commits.offset.at(first)))
     records = np.maximum(read.filled(0), 0)
     count = np.add.reduceat((~commits.is_deleted[order]).astype(np.int64), each.starts)
-    # after a step, the partition's next steps have no commit until the following row
+    # until the partition's next row, the steps in between have no commit
     following = place.after(known(start)).or_else(known(np.full(len(start), until + size)))
     held = np.maximum(start, following.values - size)
     more = (held - start) // size + 1

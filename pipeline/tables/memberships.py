@@ -67,8 +67,8 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
 def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
     """The stays, with how each one ended.
 
-    The end is in the first rebalance after which the member was missing. It began after the stay, and before the member
-    joined again.
+    A stay ended in the first rebalance after which the member was missing. This rebalance began after the stay, and
+    before the member joined again.
     """
     gone = inferred.select("group", F.col("end_ms").alias("rebalance_end_ms"), F.explode("gone").alias("one")).select(
         F.col("group").alias("its_group"),
@@ -204,7 +204,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
 def _return(gone: Stay, back: Stay, at_ms: int) -> Return:
     assert gone.end_ms is not None
     absent_ms = at_ms - gone.end_ms
-    # the last sign of life may have been this long before the end of its stay
+    # the last sign of life may have been this long before the end of the stay
     unheard_ms = gone.session_timeout_ms or 0 if gone.end_cause == EXPIRED else HEARTBEAT_MS
     needed_ms = -(-(absent_ms + unheard_ms) // _SECOND_MS) * _SECOND_MS
     return Return(gone.client_id, gone.host, gone.member_id, back.member_id, absent_ms, needed_ms)

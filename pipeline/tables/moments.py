@@ -49,7 +49,7 @@ def moments(walk: DataFrame, lost: DataFrame) -> DataFrame:
     `lost`: group and heard_ms of every member. For a lost member it is the last sign of life; for others it is null.
     """
     rows = unpacked(walk, "seen", SEEN).select("group", "steps").unionByName(lost, allowMissingColumns=True)
-    # so all rows of a group are together, and the groups are read one after the other
+    # now all rows of a group are together, and the groups are read one after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")
     found = in_order.mapInArrow(_moments, from_arrow_schema(_MOMENTS))
     # without any commit and any member, the result has no row
@@ -76,8 +76,8 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Losses:
     """The moments at which members of many groups were last heard of: too many groups to be chance.
 
-    A group that loses members all the time loses some at any moment. Such a group counts for less. What it counts for
-    falls with the share of the time around the moment in which it also loses members.
+    A group that loses members all the time loses some at any moment. Such a group counts for less. The more of the time
+    around the moment it also loses members, the less it counts for.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
 
 
 _MAX_DELAYS = 3
-"""The usual limit of how often a rebalance is delayed. An empty group waits again if a member has joined meanwhile."""
+"""A rebalance is seldom delayed more often than this. An empty group waits again if a member has joined meanwhile."""
 _SLACK_MS = 800
 _THREAD_MS = 20
 _AT_ONCE_MS = 400
@@ -131,9 +131,9 @@ def _counts(changed: DataFrame) -> DataFrame:
 def _from_empty(rows: DataFrame) -> DataFrame:
     """The start of rebalances of empty groups: when the first member joined.
 
-    The broker waits for more members for a fixed delay (`group.initial.rebalance.delay.ms`), and then the join phase
-    ends. It waits once more for each delay in which a member joined. So with a second member it waits twice. New groups
-    show the length of the delay: their first record (generation 0) is written when a member joins.
+    The broker waits a fixed delay (`group.initial.rebalance.delay.ms`) for more members. It waits once more for each
+    delay in which a member joined. Then the join phase ends. So with a second member it waits twice. New groups show
+    the length of the delay: their first record (generation 0) is written when a member joins.
     """
     came = (F.col("members_before") == 0) & (F.col("members_after") > 0) & F.col("before_generation").isNotNull()
     came &= F.col("is_cooperative").isNotNull()  # KIP-848 groups do not wait for more members

@@ -99,7 +99,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
         ),
     )
     one = F.struct("back", "from_offset", "to_offset", "time_ms", "log_offset", "member_id", "client_id", "generation")
-    # the commit that went back farthest counts; if several went equally far, the first one counts
+    # the commit that went back farthest counts; of several that went equally far, the first
     farthest = F.struct("back", -F.col("log_offset"), -F.col("time_ms"))
     key = ["group", "cause", "happening"]
     places = rows.groupBy(*key, "topic", "partition").agg(

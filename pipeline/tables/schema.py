@@ -160,7 +160,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         }.items()
     }
 )
-"""The columns of each table that always have a value; all others may be null. Written tables also have this fact."""
+"""The columns of each table that always have a value; all others may be null. Written tables also say so."""
 
 _EVENT_WHO: Final = "member string, instance string, client_id string, host string"
 _TRIGGER: Final = pa.struct(columns(f"{_EVENT_WHO}, reason string"))

@@ -45,7 +45,7 @@ class Thinned(NamedTuple):
     """The indexes of the checked commits among all commits."""
     life: Parts
     gone_ms: Column
-    """The end of the life, if it ended, for the last commit in a life. It is missing for others."""
+    """For the last commit of a life that ended: the end of the life. It is missing for other commits."""
 
 
 class Windows(NamedTuple):

@@ -104,7 +104,7 @@ def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     if one["generation"] is not None:
-        # of equally long parts the later one counts, and a part that is over before one that is not
+        # of equally long parts the later one counts; and of two such parts, one that is over counts
         best: tuple[int, int, bool, int] | None = None
         for had_ms, gave_ms in owned:
             if had_ms is None or had_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:

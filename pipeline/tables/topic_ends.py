@@ -40,7 +40,7 @@ class Reach(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The ends of partitions. Each offset is in it once, and offsets rise."""
+    """The ends of partitions. Each end has another offset, and the offsets rise."""
 
     topic: Ints
     end_offset: Ints

@@ -69,7 +69,7 @@ def _is_at_rest(history: History) -> bool:
 
 
 def _only_formed(history: History) -> bool:
-    """Does all but one rebalance belong to forming and stopping?
+    """Does all but one rebalance belong to formations and stops?
 
     Here each join or departure may begin its own rebalance.
     """
@@ -212,7 +212,7 @@ def _is_slow(history: History) -> bool:
 
 
 def _chance_ms(history: History) -> int:
-    """How much unread time chance may spare.
+    """By how much unread time could be spared by chance.
 
     If each dead member has one partition more or less, this is the usual sum of all differences.
     """
@@ -221,7 +221,7 @@ def _chance_ms(history: History) -> int:
 
 
 def _unread_ms(figures: Figures, setting: Setting) -> int:
-    """The unread time. It has formations, which are no trouble, only if the setting changes their length."""
+    """The unread time. It includes formations, which are no trouble, only if the setting changes their length."""
     forming_ms = figures.forming_partition_ms if setting.initial_delay_ms is None else 0
     return figures.paused_partition_ms + figures.silent_partition_ms - forming_ms
 

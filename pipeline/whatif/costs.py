@@ -209,7 +209,7 @@ class Costs:
                 self._paused += ms - since_ms
             elif one in left or one not in had:
                 self._paused += took_ms
-        waiting.clear()  # no member subscribes to the partitions that this assignment leaves out too
+        waiting.clear()  # in this assignment these partitions have no owner again: no member subscribes to them
         waiting.update((one, ms) for one in had if one not in now)
 
     def _count_silence(self, ms: int) -> None:

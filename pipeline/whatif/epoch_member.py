@@ -91,7 +91,7 @@ class EpochActor:
         self._topics: tuple[str, ...] = ()
         self._number = 0
         self._asked_ms = replay.ms + part.process.index * 7_919 % replay.interval_ms
-        """The time of the member's last heartbeat, to within whole intervals."""
+        """The time of the member's last heartbeat. It may differ by whole intervals."""
         beats = replay.clients.history.beats if replay.is_as_it_was else {}
         self._beats = sorted(ms for stay in part.process.stays for ms in beats.get(stay.member_id, ()))
         """The times of the member's real heartbeats: those that changed something."""

@@ -160,7 +160,10 @@ class _Reader:
         return stay
 
     def _rank(self, ms: int) -> int:
-        """The rank of a fact: after the start of a rebalance in the same ms, or before other events."""
+        """The rank of a fact.
+
+        A fact in the ms in which a rebalance started comes after the start. Other facts come before what members do.
+        """
         return AFTER if self._round is not None and self._round.began_ms == ms else BEFORE
 
     def _read_offers(self, protocols: Sequence[Value]) -> Offers:

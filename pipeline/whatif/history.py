@@ -74,7 +74,7 @@ class Stay:
     asked_ms: int | None = None
     """When the member requested its id, if that request delayed a rebalance (KIP-394)."""
     remembers: bool = False
-    """Whether its first JoinGroup had partitions. Then the process had been a member before, under another id."""
+    """Whether the first JoinGroup had partitions. Then the process had been a member before, under another id."""
     offers: list[tuple[int, Offers]] = field(default_factory=list)
     """What the member offers, and from when on."""
     end: str | None = None
@@ -218,7 +218,7 @@ _LATE_MS = 1_000
 """A rebalance begins at most this long after the join, or the departure, that caused it."""
 
 Period = tuple[int, int]
-"""A time from its start to its end (ms)."""
+"""A period: its start and its end (ms)."""
 
 
 def planned(history: History) -> frozenset[int]:
@@ -232,7 +232,7 @@ def planned(history: History) -> frozenset[int]:
     found: set[int] = set()
     for number, one in enumerate(history.generations):
         before = history.generations[number - 1] if number else None
-        # one is the second round of a cooperative rebalance
+        # this generation may be the second round of a planned cooperative rebalance
         continues = (
             before is not None
             and number - 1 in found

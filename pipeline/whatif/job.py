@@ -48,7 +48,7 @@ _RESULT: Final = pa.schema(
         *{field.name: field for name in _MADE for field in TABLES[name]}.values(),
     ]
 )
-"""A row of one of these tables."""
+"""A row of one of the tables `fidelity`, `whatif` and `advice`."""
 
 
 def what_if(

@@ -151,7 +151,7 @@ class AssignmentBook:
         """
         ids = [member_id for member_id, _, _ in members]
         had = [self._said[int(metadata)].share for _, _, metadata in members]
-        # first an assignment of the same members is searched, then one of other members in the same places
+        # an assignment of the same members comes first, then one of other members in the same places
         for names in (ids, [slots[member_id] for member_id in ids]):
             found = self._recorded.get((strategy, _circumstances(strategy, zip(names, had, strict=True))))
             if found is not None:

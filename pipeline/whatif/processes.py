@@ -1,10 +1,10 @@
 """The processes behind the member ids of a history: which processes returned, and which were new.
 
-A stay is the time of one member id. It may have ended without a LeaveGroup, and another stay of the same client id
-and host may follow. Two signs show that the process was alive, so that it was a pause. A request of it was refused in
-between, because it was no member any more. Or it still knows its partitions (under the sticky strategies). Otherwise
-the process had died, and the next stay is a new process. A process that left because its application did not poll
-continues when it joins again.
+A stay is the time of one member id. It may have ended without a LeaveGroup, and another stay of the same client id and
+host may follow. Two signs show that the process was alive, and only paused. A request of the process was refused in
+between, because it was no member any more. Or the process still knows its partitions (under the sticky strategies).
+Otherwise the process had died, and the next stay is a new process. A process that left because its application did not
+poll continues when it joins again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLOW: Final = "slow"
 join or sync.
 """
 POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
-"""The begin of the reason with which Java's consumer leaves if its application does not poll."""
+"""The start of the reason with which Java's consumer leaves if its application does not poll."""
 _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted for each second, so their times are late by up to this."""
 _SLOW_MS: Final = 10_000
@@ -51,7 +51,7 @@ _SLOW_MS: Final = 10_000
 _LATENCY_MS: Final = 100
 """The longest time that a request takes."""
 _ENOUGH: Final = 5
-"""This many reactions show how long members need at most."""
+"""After this many reactions, it is known how long members need at most."""
 _CLOCKS_DIFFER_MS: Final = 10
 _NEAR_MS: Final = 1_000
 """A rebalance of a replay that begins within this time of a real one counts as the same."""
@@ -74,7 +74,8 @@ class Process:
 
     index: int
     slot: str
-    """The group.instance.id that would be made of client id and host. Processes in the same place have the same."""
+    """The group.instance.id that would be made of client id and host. Processes in the same place have the same slot.
+    """
     start_ms: int | None
     """When the process started; None: it was a member when the history began."""
     stays: list[Stay] = field(default_factory=list)
@@ -326,7 +327,7 @@ SILENT_MS: Final = 500
 _SESSIONS: Final = 0.9
 """A static member that was away for a longer share of its session would hardly still be a member.
 
-So it was not away, but had nothing to commit.
+So it was not away all that time, but had nothing to commit.
 """
 
 

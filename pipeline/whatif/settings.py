@@ -38,7 +38,7 @@ class Setting:
 
     name: str = AS_IT_WAS
     assignor: str | None = None
-    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky. On the server it is uniform or
+    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky. If the server assigns: uniform or
     range.
     """
     static: bool = False
@@ -166,7 +166,7 @@ def _unknown(key: str) -> str:
 
 
 def from_json(value: Any) -> list[Setting]:
-    """The settings in a JSON object, or in a list of objects. Each is there once. Raises BadSetting."""
+    """The settings in a JSON object, or in a list of objects. Each setting is in the result once. Raises BadSetting."""
     objects = value if isinstance(value, list) else [value]
     if not objects:
         raise BadSetting("the list of settings is empty; give one at least, or none instead of the list")

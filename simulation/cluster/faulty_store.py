@@ -27,9 +27,9 @@ from muster.virtual.world import Run, World
 LATEST_MS: Final = 30_000
 """A statement whose answer nobody waits for any more is executed within this time."""
 SESSIONS: Final = 1_000_000
-"""A larger number than that of the sessions of one node with one server."""
+"""One node has fewer sessions than this with one server."""
 ENDED: Final = 700
-"""The number of writes, of a thousand that wait for a standby, whose session ends."""
+"""Of a thousand writes that wait for a standby, the number of those whose session ends."""
 
 T = TypeVar("T")
 

@@ -75,7 +75,7 @@ class Tables:
         self.unreplicated = 0
         """The number of writes that readers could see, and that a promotion lost."""
         self._standby: dict[str, Any] | None = None
-        """The tables of the standby while it is cut off."""
+        """The tables of the standby while it is cut off; None while it is not."""
         self._visible = 0
         self._waiting: list[Callable[[], object]] = []
         """The writes that wait for the standby."""

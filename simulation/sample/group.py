@@ -20,7 +20,7 @@ from muster.simulation.sample.world import World
 SETTLED: Final = "settled"
 """A script yields this to wait until the expected events have happened and all consumers are stable."""
 REST_MS: Final = 2_000
-"""The pause of a script after that."""
+"""The pause of a script after a wait for SETTLED."""
 KEEP_ALIVE: Final = 0.7
 """A process sends a heartbeat after at most this share of its session timeout."""
 ADMIN: Final = Client("admin", "/10.255.0.1")

@@ -173,7 +173,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
 
 
 BUSY_MS: Final = 15_000
-"""If groups had to commit more often than this on average, they get more partitions instead."""
+"""If groups had to commit more often than this on average, their topics get more partitions instead."""
 MAX_PARTITIONS: Final = 8
 """The topics get at most this many times as many partitions."""
 

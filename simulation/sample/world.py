@@ -35,7 +35,7 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.virtual import world
 
 FIRST_OFFSETS = 1_000_000
-"""Topics existed before the sample begins, so their partitions start at offsets up to this."""
+"""Topics existed before the sample begins, so their partitions start at offsets below this."""
 
 
 class Traffic:
