@@ -186,9 +186,7 @@ async def _warnings(connection: Any) -> list[str]:
 
 
 def warnings(settings: dict[str, str]) -> list[str]:
-    """Warnings for settings of PostgreSQL with which acknowledged records may be lost. Pure; an absent setting gives no
-    warning.
-    """
+    """Warnings for settings of PostgreSQL that may lose acknowledged records; none for an absent setting. Pure."""
     found = []
     if settings.get("fsync") == "off":
         found.append("fsync=off: a crash of the database's machine may lose or damage everything")

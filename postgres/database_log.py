@@ -158,9 +158,7 @@ class DatabaseLog:
         self._writer.request_write(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
-        """These segments, all of them durable, are no longer part of the log. If there are none, only the log's start
-        has moved.
-        """
+        """Note that these durable segments are no longer part of the log. If `doomed` is empty, its start moved."""
         for segment in doomed:
             self._forget(segment)
             self._dead += self._numbers.pop(segment, [])

@@ -125,9 +125,7 @@ class DatabaseWriter:
         self._wake_up()
 
     async def drain(self) -> bool:
-        """Write all remaining records, after `stop` and the end of `run`, while the registration is held. False: some
-        remain.
-        """
+        """Write all remaining records after `run`, while the registration is held. False: some records remain."""
         while not self.failure and not self.pending.is_empty:
             if not await self._write_once():
                 return False
@@ -228,9 +226,7 @@ class DatabaseWriter:
         return True
 
     def _next_number(self) -> int:
-        """The number of a new database write. Within the node session no other write has it, so writes are never
-        confused.
-        """
+        """The number of a new database write, which no other write of the node session has."""
         self._newest_write_no += 1
         return self._newest_write_no
 

@@ -31,9 +31,7 @@ CHECK_MS: Final = 2_000
 SHORTENED_AT_ONCE: Final = 20
 """The most statements that remove rows at one time."""
 LEASES_KEPT: Final = 2
-"""For how many leases rows stay. A registered node has read all rows that are older than its lease (`Membership`
-ensures this).
-"""
+"""For how many leases rows stay. `Membership` ensures that a node has read all rows that are older than its lease."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -115,9 +113,7 @@ class Housekeeping:
         return every_ms > 0 and self._clock.mono_ms() - self._since_ms >= every_ms
 
     async def _write(self) -> None:
-        """Write a snapshot of the present state, in parts, while the node serves. If that fails, a later check
-        tries again.
-        """
+        """Write a snapshot of the present state, in parts. After a failure a later check tries again."""
         try:
             await self._write_parts()
         except (StoreAway, StoreRefused) as error:

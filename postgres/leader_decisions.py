@@ -112,9 +112,7 @@ class LeaderDecisions:
     # -- deciding
 
     async def decide(self) -> bool:
-        """Decide what is due. False: this is not the live node with the lowest id. Raises `ApiError` and the errors of
-        the store.
-        """
+        """Decide what is due. False: a live node has a lower id. Raises `ApiError` and the errors of the store."""
         registrations = await self._store.registrations()
         state = self._metadata_log.topics.state
         held = set(_held(registrations))

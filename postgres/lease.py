@@ -111,9 +111,7 @@ NOT_REGISTERED = "others have taken this node for dead, or the database has lost
 
 
 class ReadBarrier:
-    """The read barrier of one node session. `number`: the last answered number; `write_no`: the last answered database
-    write.
-    """
+    """The read barrier of one node session. `number`, `write_no`: the last answered number and database write."""
 
     def __init__(self, store: Store, registration: NodeRegistration) -> None:
         """`store`: the connection over which the node reads."""

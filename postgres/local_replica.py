@@ -35,9 +35,7 @@ _logger = structlog.get_logger("muster.cluster")
 
 
 def is_read_in_parts(topic: str) -> bool:
-    """Whether the leader of a partition of this topic need not have all of its log. Coordinators load all of their
-    logs.
-    """
+    """Whether a partition's leader need not have the whole log. Coordinators load all of their logs."""
     return topic not in INTERNAL_TOPICS
 
 
@@ -82,9 +80,7 @@ def clear(storage: Storage) -> None:
 
 
 class SegmentWriting:
-    """One segment that is being written to the disk. It may stay empty: an empty segment keeps the end offset of its
-    log.
-    """
+    """A segment that is being written to the disk. An empty segment keeps the end offset of its log."""
 
     def __init__(self, storage: Storage, name: str, base_offset: int, end_offset: int = 0) -> None:
         """`name`: the path of its files without a suffix; `end_offset`: the end of the log before this segment."""

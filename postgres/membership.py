@@ -131,9 +131,7 @@ class Membership:
         self.led_partitions.check()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Register these endpoints if other endpoints are registered: the port may have been free to choose. Raises
-        `ApiError`.
-        """
+        """Register these endpoints if they are new: the port may have been free to choose. Raises `ApiError`."""
         broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
             await to_its_end(self.shared_log.job_queue, self._registering(endpoints))

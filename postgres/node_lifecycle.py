@@ -1,6 +1,4 @@
-"""The lifecycle of a process of a cluster. The process registers, serves while the registration is held, and registers
-anew after a loss.
-"""
+"""The lifecycle of a process of a cluster: it registers, serves while the registration is held, and registers anew."""
 
 from __future__ import annotations
 

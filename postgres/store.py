@@ -33,9 +33,7 @@ DEAD: Final = 2
 """The state of a segment that is not needed any more. Its batches are removed later."""
 
 MAIL_COUNTS_MS: Final = 2_000
-"""A message that no node took within this time, by the clock of the database, is not delivered. Its sender does not
-wait much longer.
-"""
+"""A message that no node took in this time, by the database's clock, is dropped. Its sender waits little longer."""
 
 NUMBERS_OF_A_SESSION: Final = 1 << 24
 """New logs and segments of one node session have numbers from `epoch * NUMBERS_OF_A_SESSION` on."""

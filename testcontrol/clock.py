@@ -41,9 +41,7 @@ class MovableClock:
     """See the module. `machine`: the clock that it follows."""
 
     def __init__(self, machine: Clock, order: random.Random | None = None) -> None:
-        """`order`: the generator that draws the order of timers with the same deadline. None: they keep the order in
-        which they were set.
-        """
+        """`order`: the generator for the order of timers with the same deadline. None: the order of `call_at` stays."""
         self.machine = machine
         """The machine's clock, which no test moves."""
         self._drawn = order
@@ -203,9 +201,7 @@ class MovableClock:
             self._arm()
 
     def fire(self) -> int:
-        """Call the timers that are due now, in their order, and return their number. Timers that these calls make due
-        wait for the next `fire`.
-        """
+        """Call the timers that are due now, in order; return their number. New due timers wait for the next `fire`."""
         now_ms, fired = self.now().mono_ms, 0
         due = []
         while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:

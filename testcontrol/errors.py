@@ -77,9 +77,7 @@ Json = Mapping[str, Any]
 def intervention_lines(
     hits: Iterable[Json], scenarios: Iterable[Json], *, is_frozen: bool, ahead_ms: int = 0
 ) -> list[str]:
-    """A line for each kind of request that a rule hit, for each running scenario, and for frozen time. `hits`: rows of
-    the log of faults.
-    """
+    """Lines about the kinds of requests in `hits` (the log of faults), the running scenarios, and frozen time."""
     lines = ["the server's time stands still" + (f", {ahead_ms} ms ahead" if ahead_ms > 0 else "")] if is_frozen else []
     lines += [f"scenario {one['name']} runs: {'; '.join(one['steps'][-3:])}" for one in scenarios]
     counted: dict[tuple[str, str, str, str], int] = {}

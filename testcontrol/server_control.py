@@ -94,9 +94,7 @@ class ServerControl:
         )
 
     async def tidy(self) -> None:
-        """Reset all for the next test. Then no join is held and no node is paused, time runs, and no faults or hits
-        remain.
-        """
+        """Reset all for the next test: release joins, continue nodes and time, and remove faults and hits."""
         self.joins.release_all()
         self.scenarios.end_all()
         self.faults.clear()

@@ -98,9 +98,7 @@ class Topics:
     async def create(
         self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
     ) -> None:
-        """Create a topic; `partitions` None: `num.partitions`. Raises CannotBeDone where Kafka would refuse, and
-        WrongValue.
-        """
+        """Create a topic; `partitions` None: `num.partitions`. Raises WrongValue, and CannotBeDone if Kafka refuses."""
         checks.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
         new = NewTopic(
             name,
@@ -170,9 +168,7 @@ class Topics:
             raise CannotBeDone(f"{topic.name}-{index}: {error_name(refusal.error_code)}") from refusal
 
     async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
-        """Append records, and return the offset of the first record. If the partition has no leader, for example after
-        a kill, wait for a leader.
-        """
+        """Append records, and return the first record's offset. Wait for a leader if none exists (after a kill)."""
         clock = self._server.clock.machine
         due_ms = clock.mono_ms() + LEADER_MS
         while True:

@@ -93,9 +93,7 @@ class GroupView:
 
     @property
     def lag(self) -> Offsets:
-        """The number of records after the committed offset, for each partition; all its records where no offset is
-        committed.
-        """
+        """The number of records after the committed offset, or of all records without one, for each partition."""
         found: dict[str, dict[int, int]] = {}
         for topic, ends in self.end_offsets.items():
             committed = self.offsets.get(topic, {})

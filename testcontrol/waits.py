@@ -58,9 +58,7 @@ def _not_there(topics: Sequence[str]) -> str:
 
 
 def is_stable(group: GroupView, members: int | None, topics: Mapping[str, int]) -> bool:
-    """Whether the group is stable, with `members` members, and owns all partitions. `topics`: numbers of partitions by
-    topic.
-    """
+    """Whether the group is stable, with `members` members, and owns all partitions. `topics`: how many, by topic."""
     if not group.is_stable or (members is not None and len(group.members) != members):
         return False
     owned = group.assignment

@@ -69,9 +69,7 @@ def compile_java_regex(pattern: str) -> Any:
 
 
 def _translated(pattern: str, end: str) -> Iterator[str]:
-    """The same pattern in the syntax of both RE2 and Python. `end`: the expression for the end of the text, where the
-    two differ.
-    """
+    """The same pattern in the syntax of both RE2 and Python. `end`: the pattern of the text's end, which differs."""
     at, in_class, dot = 0, False, f"[^{_LINE_ENDS}]"
     for token in _TOKEN.finditer(pattern):
         yield pattern[at : token.start()]

@@ -209,9 +209,7 @@ class Clock(Protocol):
 
     @property
     def machine(self) -> Clock:
-        """The machine's time: for waits for clients, the disk or the loop. It runs also where a test stops the
-        clock.
-        """
+        """The machine's time, for waits for clients, the disk or the loop. It runs even if a test stops the clock."""
 
 
 class LoopClock:

@@ -95,9 +95,7 @@ def every(n: int) -> When:
 
 
 def with_probability(p: float, seed: int = 0) -> When:
-    """Hit each fitting request with this chance, 0 to 1, drawn by a generator with this seed. Each run hits the same
-    requests.
-    """
+    """Hit each fitting request with the chance `p`, 0 to 1. Each run with the same `seed` hits the same requests."""
     return When(with_probability=p, seed=seed)
 
 
