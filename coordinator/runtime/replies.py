@@ -94,7 +94,7 @@ class AppendQueue:
 
 
 LATE_MS: Final = 100
-ANSWERS_AT_ONCE: Final = 300
+ANSWERS_AT_ONCE: Final = 100
 """How many answers of one command leave in one iteration of the event loop. They take some 5 ms."""
 
 

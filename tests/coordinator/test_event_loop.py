@@ -14,7 +14,7 @@ from muster.coordinator.system import event_loop
 from muster.coordinator.system.clock import LoopClock
 from muster.coordinator.system.event_loop import EVENTS_AT_ONCE, FewEvents, ServerLoop
 
-COUNT = 2 * EVENTS_AT_ONCE + 50
+COUNT = 2 * EVENTS_AT_ONCE + 20
 
 Pairs = list[tuple[socket.socket, socket.socket]]
 
@@ -59,7 +59,7 @@ def test_the_rest_comes_before_the_system_is_asked_again(pairs: Pairs) -> None:
     for ours, _ in pairs:
         selector.register(ours, 1, None)
     found = [[key.fileobj for key, _ in selector.select(0)] for _ in range(3)]
-    assert [len(one) for one in found] == [100, 100, 50]
+    assert [len(one) for one in found] == [EVENTS_AT_ONCE, EVENTS_AT_ONCE, 20]
     assert len({one for part in found for one in part}) == COUNT
     selector.close()
 
