@@ -135,7 +135,7 @@ init  cluster:run  make the tables, and a cluster in them, unless they exist
     url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
     --name NAME  of the cluster (default: {DEFAULT_NAME})
     --cluster-id ID  the id that clients see (default: a new one)
-status  cluster:run  which nodes there are, how much there is, and what the database's settings promise
+status  cluster:run  the nodes, the amounts of data, and what the database's settings promise
     url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
     --json  as JSON
 upgrade  cluster:run  bring the tables to this Muster's version
