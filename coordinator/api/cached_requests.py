@@ -10,10 +10,10 @@ A request that has arrived twice is cached: the parts that do not change are dec
 are recognized by their bytes. `tests/budget` counts instructions: a cached heartbeat takes a quarter of them, a cached
 commit half.
 
-The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. It
-reports each handled request to the route, and offers the next request to a `CachedRequest`. The cached request answers.
-Or it returns `NOT_CACHED` and has changed nothing: then the request is decoded as usual. `Dispatcher(caches=False)`
-switches caching off.
+The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. The
+dispatcher reports each handled request to the route, and offers the next request to a `CachedRequest`. The cached
+request answers. Or it returns `NOT_CACHED` and has changed nothing: then the request is decoded as usual.
+`Dispatcher(caches=False)` switches caching off.
 
 **What may be skipped**, since equal bytes give equal results:
 - to decode the request and to build its message;
@@ -112,7 +112,7 @@ def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
-    """The runs in which encodings with all numbers 0 and -1 differ. `codes`: by length in bytes. Raises ValueError."""
+    """The runs in which `low` (numbers: 0) and `high` (-1) differ. `codes`: by length in bytes. Raises ValueError."""
     if len(low) != len(high):
         raise ValueError("the encodings are not of one length")
     difference = int.from_bytes(low, "big") ^ int.from_bytes(high, "big")

@@ -72,7 +72,7 @@ class Channel:
         self.authentication = authentication
         self.closed = False
         self.throttle: Throttle | None = None
-        """What counts the requests while quotas exist."""
+        """The object that counts the requests while quotas exist; else None."""
         self.large_answer: Taken | None = None
         """The memory of the answer that is being made, if this answer is large."""
         self.large_request: Decoded | None = None

@@ -31,8 +31,8 @@ AT_ONCE: Final = 10
 
 
 class Decoded:
-    """The memory of one request, which counts until no reference to this object exists. This may be after the end of
-    the connection, and in any thread.
+    """The memory of one request, which counts until no reference to this object exists. The last reference may end
+    after the connection, and in any thread.
     """
 
     __slots__ = ("_all", "_begin", "bytes", "host")

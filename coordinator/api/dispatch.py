@@ -119,7 +119,7 @@ class ConnectionRoute:
 
 
 class ConnectionRequests:
-    """The requests of one connection, one at a time. `context`: that of the present request, or of the last request."""
+    """The requests of one connection, one at a time. `context`: the context of the present or the last request."""
 
     __slots__ = (
         "_dispatcher",
@@ -147,7 +147,7 @@ class ConnectionRequests:
         """The sink of the answers; None when the connection has ended."""
         self.job_queue = dispatcher.node.job_queue
         self.note_response: NoteResponse | None = None
-        """An observer's function, which gets each response before it is encoded. It gets None if there is no answer."""
+        """An observer's function, which gets each response before it is encoded, or None if there is no answer."""
         self.cached: CachedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
@@ -275,7 +275,7 @@ class ConnectionRequests:
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
         """Decode a large request in the thread. The event loop runs its handler; the next request waits meanwhile.
 
-        `max_elements` 0 means `FEW_ELEMENTS` for a request with records: a second attempt follows if it has more.
+        `max_elements` 0 means `FEW_ELEMENTS` for a request with records: if too few, a second attempt follows.
         """
         route = exchange.route
         max_elements = max_elements or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)

@@ -24,7 +24,7 @@ from muster.protocol.messages.join_group import JoinGroupResponse
 log = structlog.get_logger("muster.api")
 
 Run = Callable[[Respond], object]
-"""A function that runs the handler. The handler gives its response to the argument, now or later; None is no answer."""
+"""Runs the handler. The handler gives its response to the argument, now or later; None means no answer."""
 InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
 """A function (context, request, exchange, run) that replaces the handler. The request has its newest shape and may be
 changed. `run(exchange)`, now or later, calls the handler. The client gets what `exchange` gets (`Exchange`). The next

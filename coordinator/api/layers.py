@@ -1,6 +1,6 @@
 """The layers between a connection and the handlers of its requests: the methods that neighbours call.
 
-This module also has the exception that ends a connection. It knows no socket.
+This module also has the exception that ends a connection. This module knows no socket.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Requests(Protocol):
         """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports their release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle the request in data[start:end]. Returns the answer. Or None: `Sink.answer` is called once, now or
-        later.
+        """Handle the request in data[start:end]. Returns the answer, or None if `Sink.answer` gets it, now or later.
 
         Raises `CloseConnection` when the frame is not a request that can be answered.
         """

@@ -231,7 +231,7 @@ _READ_AT_ONCE: Final = 500
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the request's timeout has passed. Changes are made at once, so only a timeout of 0 or less has."""
+    """Whether the request's timeout has passed. Changes are made at once, so only a timeout of 0 or less has passed."""
     return timeout_ms <= 0
 
 

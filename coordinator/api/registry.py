@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
     from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
-"""A function (node, context, request, respond). It returns the response, in the newest shape, and does not call
+"""A function (node, context, request, respond). A handler returns the response, in the newest shape, and does not call
 `respond`. Or it returns None, and calls `respond` once, now or later.
 """
 

@@ -1,6 +1,6 @@
 """The requests of one connection while quotas exist. Each request is counted, and a client above its quota has to wait.
 
-As on Kafka the answer leaves at once, with the time to wait (`throttle_time_ms`). Until then no request of the
+As on Kafka the answer leaves at once, with the time to wait (`throttle_time_ms`). During this time no request of the
 connection is handled. Without quotas, connections do not have this layer.
 """
 
@@ -20,7 +20,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 
 _UNCOUNTED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
-"""APIs of authentication, and APIs of brokers. Kafka exempts them from `request_percentage`."""
+"""APIs of authentication, and APIs of brokers. Kafka exempts these APIs from `request_percentage`."""
 _PERCENT_OF_US: Final = 100 / 1_000_000
 _LENGTH: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
@@ -239,7 +239,7 @@ def _record(sensor: Sensor, value: float, now_ms: int) -> int:
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The answer with this `throttle_time_ms`. If this is not the answer's first field, the answer is encoded again."""
+    """The answer with this `throttle_time_ms`. If this field is not the answer's first, the answer is encoded again."""
     served = api(key)
     where = _place(key, version)
     if where is None:

@@ -28,7 +28,7 @@ STALLED_BYTES: Final = 16 * 1024
 the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections, because hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
-"""How many bytes, but at most half of the limit, unread answers leave to the next waiting answer."""
+"""Unread answers leave this many bytes, but at most half of the limit, to the next waiting answer."""
 WAITED_MS: Final = 15_000
 """If other answers have waited longer than this, each check closes the connection that reads most slowly."""
 GIVEN_UP_AT_ONCE: Final = 1_000

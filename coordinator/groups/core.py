@@ -1,5 +1,5 @@
 """GroupCore: the entry to the core. This module decides nothing. `muster.coordinator.state_machine` says how to call
-it.
+this class.
 
 Tables name the function that decides, by request or notice, type of the group, or kind of deadline. `RECORDS` names the
 function that changes the state, by type of record. Each type of group is a class with the methods of
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
-    """The function `answer` with None as the group: a group of another type does not exist for this request."""
+    """Call `answer` with None as the group, because a group of another type does not exist for this request."""
     return lambda *before_group: answer(*before_group[:-1], None)
 
 

@@ -1,4 +1,4 @@
-"""Events that stand for several others: counts of one second, and reports of unstable members. Pure.
+"""Events that stand for several others: counts of one second, and reports of unstable members.
 
 Without counts, clients could fill a disk. One event for each error and client counts refused requests. One event for
 each group, producer and outcome counts transactions, because a busy producer ends a hundred transactions a second. For
@@ -46,7 +46,7 @@ class RefusalCounts:
         self._others = [0, 0]
         """The number of further refusals, and the time of the first. Each value of `_counts` has the same form."""
         self.began_ms: int | None = None
-        """The time of the first refusal (wall ms). None before this refusal."""
+        """The time of the first refusal (wall ms), or None."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a REQUEST_REFUSED of a group."""
@@ -115,7 +115,7 @@ class TransactionCounts:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self.began_ms: int | None = None
-        """The time of the first end (wall ms). None before this end."""
+        """The time of the first end (wall ms), or None."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a TRANSACTION_COMMITTED or TRANSACTION_ABORTED."""

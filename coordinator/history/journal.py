@@ -58,7 +58,7 @@ class PendingRows:
         return bool(self._waiting)
 
     def add(self, event: Event, wall_ms: int) -> None:
-        """Add an event. Its row is ready at once, unless the event or an earlier waiting event is large."""
+        """Add an event. The event's row is ready at once, unless the event or an earlier waiting event is large."""
         if not self._waiting and self._left > 0 and self._make_short(event, wall_ms):
             return
         rows = _rows(event)
@@ -209,7 +209,7 @@ class Journal:
         self.writer.write(rows, self._clock.now())
 
     def _log_lost(self, event: Event, why: str) -> None:
-        # This can happen, because a group may have any number of members.
+        # So large an event is possible, because a group may have any number of members.
         log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Reads the partitions of each member from the assignments of a group of consumers, in steps. Pure."""
+"""Reads the partitions of each member from the assignments of a group of consumers, in steps, without I/O."""
 
 from __future__ import annotations
 

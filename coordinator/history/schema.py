@@ -1,4 +1,4 @@
-"""The JSON of `__group_events`: the record value of each event, as described in `docs/events.md`. Pure.
+"""The JSON of `__group_events`: the record value of each event, as described in `docs/events.md`.
 
 Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A field is
 never renamed and never changes its meaning under the same `v`. One value may have 1,000 members. So its text is made in
@@ -30,7 +30,7 @@ VERSION: Final = 1
 PROTOCOLS_KEPT: Final = 64
 """How many texts of members' protocols are cached, since most members of a group have the same protocols."""
 LONGEST_KEPT: Final = 1_024
-"""The text of longer metadata is not cached, because it would stay in memory without a member."""
+"""The text of longer metadata is not cached: it would stay in memory when no member has the metadata."""
 FEW_PROTOCOLS: Final = 16
 """The text of more protocols of one member is not cached."""
 MAX_METADATA: Final = 64 * 1024
@@ -86,7 +86,7 @@ def short_json(event: Event, wall_ms: int) -> bytes | None:
 
 
 def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
-    """The text of an event's value, in pieces. None is a piece of work without text. Raises TooLarge."""
+    """The text of an event's value, in pieces. None means a piece of work without text. Raises TooLarge."""
     yield _head(event, wall_ms)
     whole = _WHOLE.get(event.kind)
     if whole is not None:

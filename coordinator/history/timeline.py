@@ -1,4 +1,4 @@
-"""Events of `__group_events` as lines for an operator. Pure: values in, text out.
+"""Makes lines for an operator from events of `__group_events`. This module does no I/O.
 
 A completed rebalance is one line: the duration, the cause and its member, the moved partitions. The line also counts
 the members that joined and left meanwhile.

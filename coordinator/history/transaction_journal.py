@@ -180,7 +180,7 @@ class TransactionJournal:
 
 
 class TransactionObservers:
-    """The `Observer` of a transaction shard. It writes events to the server's log, and to the journal, if it exists."""
+    """The `Observer` of a transaction shard, which writes events to the server's log, and to a journal (or None)."""
 
     def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
         self.journal = journal

@@ -1,4 +1,4 @@
-"""Events of `__transaction_events` as lines for an operator. Pure: values in, text out.
+"""Makes lines for an operator from events of `__transaction_events`. This module does no I/O.
 
 An ended transaction is one line: the duration, the cause of the end, and the partitions with records.
 """

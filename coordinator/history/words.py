@@ -1,4 +1,4 @@
-"""Texts for an operator: members, durations, causes, and lines of consumer groups (KIP-848). Pure."""
+"""Texts for an operator: members, durations, causes, and lines of consumer groups (KIP-848)."""
 
 from __future__ import annotations
 

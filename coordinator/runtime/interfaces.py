@@ -65,7 +65,7 @@ class RecordReader(Protocol):
         Iterators give records that are in no transaction; each must be replayed before the next item. Other items are
         batches and ends of transactions. Raises BatchError for a damaged batch.
 
-        A record may be left out if a later one replaces it. All records between the two are then of the same kind.
+        A record may be left out if a later record replaces it. All records between the two are then of the same kind.
         """
 
     def rest(self) -> Iterator[Decoded]:

@@ -65,7 +65,7 @@ class AppendQueue:
         self.batches: list[Batch] = []
 
     def batch_for(self, size: int, producer: Producer | None) -> Batch:
-        """The batch for the records of one command, which have `size` bytes: the newest one, or a new one."""
+        """The batch for the records of one command, which have `size` bytes: the newest batch, or a new batch."""
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
             if batch is None and self._linger_ms < 0:
@@ -95,7 +95,7 @@ class AppendQueue:
 
 LATE_MS: Final = 100
 ANSWERS_AT_ONCE: Final = 100
-"""How many answers of one command leave in one iteration of the event loop. They take some 5 ms."""
+"""How many answers of one command leave in one iteration of the event loop. So many answers take some 5 ms."""
 
 
 class Parked(NamedTuple):
@@ -172,7 +172,7 @@ class PendingReplies:
 
 
 NO_DELAY_MS: Final = 5
-"""The least wait until a new deadline, as of a join phase with `group.initial.rebalance.delay.ms=0`.
+"""The least time until a new deadline, as the end of a join phase with `group.initial.rebalance.delay.ms=0`.
 
 Members that start together then get one assignment, as on Kafka. On Kafka 4 to 7 ms pass from the first JoinGroup to
 the assignment. This wait is in the machine's time, which passes even while a test has stopped the server's time.

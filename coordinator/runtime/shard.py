@@ -62,10 +62,10 @@ class CoordinatorShard(Generic[S]):
     ) -> None:
         """`what`: the noun for the content of the state machine, for log lines.
 
-        `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. It raises
-        OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called when
-        the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped. `run_job`
-        runs work that takes long, such as the end of a large transaction.
+        `open_log` returns the log of the partition and its leader epoch, and opens a failed log again. `open_log`
+        raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
+        when the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped.
+        `run_job` runs work that takes long, such as the end of a large transaction.
         """
         self.partition = partition
         self.core: S | None = None

@@ -167,8 +167,8 @@ class Deadlines:
 BELIEVABLE_MS: Final = 60_000
 """The largest believable change of the wall clock since the last check. After a larger change this check is left out.
 
-A wrong clock would delete the offsets of all Empty groups. It would delete all transactional ids, and with them the
-fencing of old producers.
+A wrong clock would delete the offsets of all Empty groups. Such a clock would delete all transactional ids, and with
+them the fencing of old producers.
 """
 SLICE_AFTER_MS: Final = 1
 
@@ -194,8 +194,8 @@ class ExpiryCheck(Due):
     def run(
         self, deadlines: Deadlines, now: Now, begin: Callable[[], Iterator[Any]], check: Callable[[Iterator[Any]], bool]
     ) -> None:
-        """Begin or continue a check. `begin` returns an iterator over all ids to be checked. `check` checks the next of
-        them, and returns whether no id remains.
+        """Begin or continue a check. `begin` returns an iterator over all ids to be checked. `check` checks some of
+        these ids, and returns whether no id remains.
         """
         if self._left is None:
             before_ms, self._ahead_ms = self._ahead_ms, now.wall_ms - now.mono_ms
@@ -211,7 +211,7 @@ class ExpiryCheck(Due):
 
 
 MAX_LATE_ANSWERS: Final = 4_096
-"""How many late answers are kept. Older ones are dropped."""
+"""How many late answers are kept. Older answers are dropped."""
 
 
 class LateAnswers:
@@ -252,4 +252,4 @@ class LateAnswers:
 
 
 NO_LATE_ANSWERS: Final = LateAnswers()
-"""An object for "no answer was late". It must never be changed."""
+"""An object for "no answer was late". Never change this object."""

@@ -19,7 +19,7 @@ class Now(NamedTuple):
 
 
 Respond = Callable[[Message], object]
-"""A function that takes a response. The core never calls it: an `Output` has it beside the response."""
+"""A function that takes a response. The core never calls this function: an `Output` has it beside the response."""
 Reply = tuple[Respond, Message]
 """A response in the newest version of its message, and the function that takes it."""
 
@@ -80,7 +80,7 @@ class Producer(NamedTuple):
 
 
 class TransactionalBatch(NamedTuple):
-    """Records of an open transaction. They count once the transaction is committed."""
+    """Records of an open transaction. The records count once the transaction is committed."""
 
     producer_id: int
     producer_epoch: int

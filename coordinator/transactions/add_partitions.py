@@ -174,7 +174,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
     used = of_record(asked.transactional_id, names_size)
     if used > left:
         # A transaction that is too large alone is refused, as on Kafka. If earlier transactions of the request left too
-        # few bytes, the client may send this one again.
+        # few bytes, the client may send this transaction again.
         is_alone_too_large = used > step.max_bytes - HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0

@@ -1,4 +1,4 @@
-"""The input of the transaction core: its settings, and commands that are not requests of the protocol. Only data."""
+"""The input of the transaction core: its settings, and commands that are not requests of the protocol."""
 
 from __future__ import annotations
 

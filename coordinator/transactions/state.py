@@ -75,7 +75,7 @@ class State:
         self.settings = settings
         self.timeouts = timeouts
         self.send_markers = send_markers
-        """A function of a transactional id. It returns the function that takes the id's WriteTxnMarkersRequest."""
+        """A function of a transactional id: returns the function that takes the id's WriteTxnMarkersRequest."""
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
         """The ids whose transaction is open."""
@@ -165,8 +165,8 @@ class Step(Output):
         start_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Let `event` happen to an id: write a record, which changes the state. Fields of None stay as they are.
-        `state`: the state before the event, if that state exists only within this step.
+        """Let `event` happen to an id: write a record, which changes the state. A parameter of None leaves its field
+        unchanged. `state`: the state before the event, if that state exists only within this step.
         """
         one = transaction
         transactional_id = one.transactional_id

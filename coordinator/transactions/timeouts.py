@@ -2,7 +2,7 @@
 
 A transaction that is open for longer than its timeout, by the wall clock, is aborted, and its producer fenced. As on
 Kafka this is checked every `transaction.abort.timed.out.transaction.cleanup.interval.ms`, while a transaction is open.
-Ids that are unused for `transactional.id.expiration.ms` are removed. This is checked every
+Ids that are unused for `transactional.id.expiration.ms` are removed. The core searches for such ids every
 `transaction.remove.expired.transaction.cleanup.interval.ms`.
 """
 

@@ -101,7 +101,7 @@ NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. A node may have 100,000 such objects, so each is small. Only `State.evolve` changes them.
+    """One transactional id. A node may have 100,000 such objects, so each is small; only `State.evolve` changes it.
 
     `last_producer_epoch`: the previous epoch, if the same producer had it. No record has this field, so it is -1 after
     a load, as on Kafka.

@@ -169,7 +169,7 @@ def _has(node: Node, name: str, index: int) -> bool:
 
 
 def _space(storage: Storage) -> tuple[int, int]:
-    """The size of the volume that holds the logs, in bytes: (all, free). Both are -1 when the logs are in memory."""
+    """The bytes of the volume that holds the logs: (all, free). Both numbers are -1 when the logs are in memory."""
     if not isinstance(storage, FileStorage):
         return -1, -1
     usage = shutil.disk_usage(storage.root)

@@ -122,7 +122,7 @@ class _NamedTopics:
             yield self._answer_size.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
-        """Count the partitions to create. If they exceed the limit of Kafka's controller, no topic is created."""
+        """Count the partitions to create. Above the limit of Kafka's controller, no topic is created."""
         topics, new = self._node.topics, 0
         for name, _ in meant:
             new += name is not None and name not in topics.by_name and name_fault(name) is None
@@ -130,7 +130,7 @@ class _NamedTopics:
         self._may_create = new * topics.settings.num_partitions <= MAX_PARTITIONS_PER_REQUEST
 
     def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
-        """The named topic. None means that it may be created. Raises `ApiError`."""
+        """The named topic. None means that the topic may be created. Raises `ApiError`."""
         node, context = self._node, self._context
         if topic_id != ZERO_UUID or name is None:
             topic = node.topics.by_id.get(topic_id)
@@ -163,7 +163,7 @@ class _NamedTopics:
             raise refusal if storage else ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
     def _refused(self, error_code: int, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-        """The row of a topic that cannot be shown. If it is unknown, the row still has the client's operations."""
+        """The row of a topic that cannot be shown. The row of an unknown topic still has the client's operations."""
         if error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # the answer must not reveal whether the topic exists
             return MetadataResponseTopic(error_code, name, topic_id, topic_authorized_operations=OPERATIONS_NOT_ASKED)

@@ -26,7 +26,7 @@ _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """Let the groups' shards describe them. As on Kafka, groups that the client may not describe are first."""
+    """Let the shards describe these groups. As on Kafka, groups that the client may not describe are first."""
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
     # before v6 an unknown group is not an error, and has operations like other groups

@@ -154,7 +154,7 @@ def _is_served(node: Node) -> bool:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Let the groups' shards describe them. In Kafka's order: refused groups, "", the groups of each coordinator."""
+    """Let the shards describe these groups. In Kafka's order: refused groups, "", the groups of each coordinator."""
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
@@ -221,7 +221,7 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members. If not, the group is shown without members."""
+    """Whether the client may describe all topics of these members. If false, the group is shown without members."""
     seen: set[int] = set()
     for one in members:
         by_id = one.image.by_id

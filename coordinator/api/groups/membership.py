@@ -84,7 +84,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
 def handle_heartbeat(
     node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond
 ) -> Message | None:
-    """Answer a heartbeat of a member (key 12). This is the most frequent request, so it makes few calls and objects."""
+    """Answer a heartbeat of a member (key 12), the most frequent request, with few calls and objects."""
     group_id = request.group_id
     if node.authorizer.allows(context, _READ, _GROUP, group_id):
         return node.routing.shard(group_id).heartbeat(request, respond, context.client)

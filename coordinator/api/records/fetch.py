@@ -29,7 +29,7 @@ READ_COMMITTED = 1
 _ANSWER_BYTES = 20
 _TOPIC_BYTES = 2
 _PARTITION_BYTES = 39
-"""The bytes of an answer besides the records: of the answer, of each topic, of each partition."""
+"""The bytes of an answer without the records: for the whole answer, each topic, and each partition."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:

@@ -222,7 +222,7 @@ def _acl(row: AclCreation) -> Acl:
 
 
 def _fault(acl: Acl) -> str | None:
-    """Why a new entry is invalid, in Kafka's words and order. None means that it is valid."""
+    """Why a new entry is invalid, in Kafka's words and order. None means that the entry is valid."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:
@@ -334,7 +334,7 @@ def _filter_fault(wanted: AclFilter) -> str | None:
 def _delete(
     node: Node, authorizer: StandardAuthorizer, chosen: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
-    """Delete the chosen entries in one batch of the metadata log. Other requests may have deleted some of them."""
+    """Delete the chosen entries in one batch of the metadata log. Other requests may have deleted some entries."""
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in chosen for acl_id in ids.get(acl, ())]
     if not records:

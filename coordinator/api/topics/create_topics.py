@@ -149,7 +149,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
 
 
 def _broker_refusal(node: Node, context: RequestContext, name: str) -> ApiError | None:
-    """Why Kafka's broker refuses a topic of this name without asking the controller. None means that it asks."""
+    """Why Kafka's broker refuses a topic of this name without asking the controller. None: the broker asks."""
     if name == METADATA_TOPIC:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if not may_create_topic(node.authorizer, context, name):

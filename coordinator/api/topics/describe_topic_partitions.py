@@ -60,7 +60,7 @@ def handle_describe_topic_partitions(
 
 
 def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPartitionsResponse]:
-    """Refuse the whole request. Each topic of the request has its row, also a repeated one, as on Kafka."""
+    """Refuse the whole request. Each topic of the request has its row, also a repeated topic, as on Kafka."""
     refused = []
     for topic in request.topics:
         refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))

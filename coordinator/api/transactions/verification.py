@@ -37,7 +37,7 @@ class Knows(NamedTuple):
     adds: bool
     """The server must add the partitions that the client writes to: from Produce 12, TxnOffsetCommit 5 on."""
     knows_abortable: bool
-    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Else it gets INVALID_TXN_STATE."""
+    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Others get INVALID_TXN_STATE."""
 
 
 @cache
@@ -94,8 +94,8 @@ class Verification:
         self, node: Node, context: RequestContext, transactional_id: str, producer: Producer, knows: Knows,
         wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
     ) -> None:  # fmt: skip
-        """`waits`: whether the coordinator is asked again for a while, if the former transaction is still ending. This
-        is so only for clients whose partitions are added. Other clients get the error at once.
+        """`waits`: whether the coordinator is asked again for a while, if the former transaction is still ending. Only
+        clients whose partitions are added may wait so. Other clients get the error at once.
         """
         self._node = node
         self._context = context
@@ -107,7 +107,7 @@ class Verification:
         self._waits = waits and knows.adds
 
     def ask(self) -> None:
-        """Ask once for all partitions, which are at most `PLAIN_ROWS`. Their verdicts have just been made."""
+        """Ask once for all partitions, which are at most `PLAIN_ROWS`. The verdicts have just been made."""
         topics: dict[str, list[int]] = {}
         is_plain = self._knows.adds or self._verifies_all
         for one in self._wanted:

@@ -86,13 +86,12 @@ class ClassicGroup:
     """One classic group.
 
     `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. `newcomer`: a member was
-    added since the present part of this delay (`delay_ms`) began. `remaining_ms`: by how much the delay may still grow.
+    added during the present part (`delay_ms`) of this delay. `remaining_ms`: by how much the delay may still grow.
     `pending`: member ids that were handed out and not used yet (KIP-394). `pending_sync`: the members that have not
     sent SyncGroup in this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`. `partition_counts`: those of the topics at the end of the last rebalance.
-    `departed`: the assignments of members that left since then. `late_syncs`: the times of SyncGroups after the
-    leader's.
+    For the history only: `rebalance`. `partition_counts` of the topics, at the end of the last rebalance. `departed`:
+    the assignments of members that left since then. `late_syncs`: the times of SyncGroups after the leader's.
     """
 
     __slots__ = (
@@ -226,7 +225,7 @@ class ClassicGroup:
         return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Keep a leader that has joined this rebalance, else elect the first joined member. False without a leader."""
+        """Keep a leader that has joined this rebalance, else elect a joined member. Returns whether one has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
             return True
@@ -298,7 +297,7 @@ class ClassicGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """See `Group`. Allowed in every state, and also without a member (clients before KIP-447)."""
+        """See `Group`. Offsets may be committed in every state, and without a member (by clients before KIP-447)."""
         if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):
             return 0
         error = self.validate_member(member_id, instance_id)
@@ -315,7 +314,7 @@ class ClassicGroup:
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """See `Group`. Allowed if the group has no members, or if the members are consumers, whose topics are known."""
+        """See `Group`. Offsets may be deleted without members, or if members are consumers: their topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def deletion_error(self) -> int:

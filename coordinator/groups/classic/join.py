@@ -48,7 +48,7 @@ class JoinCommand(Command):
 
 
 MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
-"""The limit for the sum of each member's longest metadata: the leader's answer has the metadata of all."""
+"""The limit for the sum of each member's longest metadata: the leader's answer has all metadata."""
 
 # ---- kinds of senders (the first kind that fits counts)
 NEEDS_ID: Final = "no member id, not static, v4+"

@@ -4,9 +4,9 @@ The vote: members that offer the same names in the same order are counted togeth
 has to read all members.
 
 The topics are taken from the metadata of the chosen protocol at each new generation (Kafka's computeSubscribedTopics).
-Topics are decoded only when needed, as version 0 whatever version the metadata claims. They are unknown if the metadata
-is no subscription, or too long for the record of a group. On Kafka 4.3.0 some malformed metadata leaves the group in
-PreparingRebalance for ever, which Muster does not copy.
+Topics are decoded only when needed, as version 0 whatever version the metadata claims. Topics are unknown if the
+metadata is no subscription, or too long for the record of a group. On Kafka 4.3.0 some malformed metadata leaves the
+group in PreparingRebalance for ever, which Muster does not copy.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Member(Due):
     """One member of a classic group. The object is also the deadline of its session, or of its first JoinGroup while
     the member `is_new`.
 
-    `parked_join` and `parked_sync` are the functions that answer the member's parked requests. `put_off`: `due_ms`
-    after and before its last extension because of late answers. For the history only: `joined_ms` is the time (wall) of
-    the last JoinGroup, `synced_ms` that of this generation's SyncGroup. They are 0 when unknown. While `restarted_ms`
-    equals `due_ms`, the member has sent nothing since its session was restarted.
+    `parked_join` and `parked_sync` are the functions that answer the member's parked requests. `put_off`: the values of
+    `due_ms` after and before the last extension because of late answers. For the history only: `joined_ms` is the time
+    (wall) of the last JoinGroup, `synced_ms` that of this generation's SyncGroup. A time is 0 when unknown. While
+    `restarted_ms` equals `due_ms`, the member has sent nothing since its session was restarted.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class Support:
             counts[name] = counts.get(name, 0) + 1
 
     def remove(self, protocols: Protocols) -> None:
-        """Count these protocols of a member no longer."""
+        """Stop counting these protocols of a member."""
         self.metadata_bytes -= longest(protocols)
         self._votes = None
         lists, names = self._lists, _names(protocols)
@@ -161,7 +161,7 @@ class Support:
 
 
 def longest(protocols: Protocols) -> int:
-    """Bytes of the longest metadata that a member offers."""
+    """The size of the longest metadata that a member offers, in bytes."""
     if len(protocols) == 1:
         return len(protocols[0][1])
     return max(map(len, map(_METADATA_OF, protocols)), default=0)
@@ -189,7 +189,7 @@ def _names(protocols: Protocols) -> tuple[str, ...]:
 SHORT: Final = 64 * 1024
 """Equal metadata of up to this many bytes is decoded once for all members, longer metadata for each member."""
 MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
-"""The limit for the metadata of all members together, in bytes. If it is exceeded, the topics are unknown."""
+"""The limit for the metadata of all members together, in bytes. Above this limit, the topics are unknown."""
 
 
 MAX_TOPIC_NAMES: Final = 100_000

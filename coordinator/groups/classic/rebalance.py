@@ -213,7 +213,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
 
 
 def loaded(step: Step, group: ClassicGroup) -> None:
-    """End the load: a group with members is Stable, with fresh sessions. If it has too many, it rebalances."""
+    """End the load: a group with members is Stable, with fresh sessions. A group with too many members rebalances."""
     group.state = STABLE if group.members else EMPTY
     group.note_subscriptions()
     for member in group.members.values():

@@ -13,7 +13,7 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 
 _VERSION: Final = 3
 A_MEMBER: Final = 16
-"""A quarter of the bytes of a member in the record, without its texts, metadata and assignment."""
+"""A quarter of a member's other bytes in the record, since `is_too_large` counts four bytes for one in `texts`."""
 
 
 def new_group(group_id: str, wall_ms: int) -> Record:

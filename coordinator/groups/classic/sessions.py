@@ -22,7 +22,7 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 
 WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
 REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The usual answers to a Heartbeat. They are never changed, so their bytes are encoded only once."""
+"""The usual answers to a Heartbeat. These answers never change, so their bytes are encoded only once."""
 
 
 def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
@@ -51,7 +51,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the function `heartbeat` would return WELL. If so, the deadline is moved; else nothing is changed."""
+        """Whether the function `heartbeat` would return WELL. If true, the deadline moves; else nothing is changed."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER

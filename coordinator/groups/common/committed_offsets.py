@@ -1,6 +1,6 @@
 """The offsets of all groups of one core, also offsets of open transactions. Only records change offsets.
 
-A core may have millions of offsets. Each is kept as 80 bytes, because a message would take 200.
+A core may have millions of offsets. Each offset is kept as 80 bytes, because a message would take 200.
 
 Offsets of an open transaction (Kafka's pendingTransactionalOffsets) count once the transaction is committed. Until then
 the offset of such a partition is not stable (KIP-447). If there are two commits for a partition, the commit with the
@@ -35,7 +35,7 @@ class OpenTransaction:
         self.producer_id = producer_id
         self.producer_epoch = self.newest_ms = -1
         self.offsets: dict[Place, tuple[int, Packed]] = {}
-        """The number of the record, counted over all transactions, and its value; by place."""
+        """The last commit for each place: the number of its record, counted over all transactions, and the value."""
 
 
 class PendingOffsets:
@@ -99,7 +99,7 @@ class PendingOffsets:
         """End the transaction of this producer. Yields each offset that no later commit has replaced, with the record's
         number.
 
-        An offset leaves the transaction when it is yielded. So the caller may pause between two offsets.
+        A yielded offset leaves the transaction. So the caller may pause between two offsets.
         """
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:

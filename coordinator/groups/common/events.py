@@ -56,7 +56,7 @@ REBALANCE_STARTED: Final = "rebalance_started"
 REBALANCE_COMPLETED: Final = "rebalance_completed"
 """generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
 
-* took_ms: the time since members stopped work, with the failed rebalances before.
+* took_ms: the time since members stopped work, including earlier failed rebalances.
 * members (MemberFacts), before (the old assignments by member id), topics (partition counts), settings (GroupSettings).
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
@@ -86,7 +86,7 @@ EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have reached their targets.
 
 * epoch, first_epoch, epochs (how many), causes (how many by cause), assignor, members, revoked, assigned, partitions.
-* cause and trigger of the first epoch. took_ms: the time since then. All are None if this core did not see that epoch.
+* cause and trigger of the first epoch. took_ms: the time since then. Each is None if this core did not see that epoch.
 * changed: how many members have lost or got partitions.
 * paused_partition_ms: the sum of times without an owner, over all partitions with a new owner.
 * slowest: rows like MEMBER_RECONCILED. waited_for: members that others waited for, with took_ms.
@@ -202,9 +202,9 @@ RETURN_MS: Final = 10 * MINUTE
 LOOP_MS: Final = 15 * MINUTE
 """A process is in a loop if it leaves again within this time after its return."""
 LOOPS: Final = 3
-"""A crash loop: a process left and returned at least this many times."""
+"""In a crash loop, a process has left and returned at least this many times."""
 TWO_LOOP: Final = 5
-"""Flapping: two processes together left and returned at least this many times, each process at least twice."""
+"""In flapping, two processes have together left and returned at least this many times, and each at least twice."""
 
 CRASH_LOOP: Final = "crash_loop"
 FLAPPING: Final = "flapping"

@@ -53,7 +53,7 @@ class Group(Protocol):
     ) -> int:
         """0 if this member may commit offsets in this epoch (a classic group's generation), else Kafka's error code.
 
-        `version`: the request's. `partitions`: the commit's; if unknown (None), a past epoch is refused.
+        `version`: the version of the request. `partitions`: None if unknown; then a past epoch is refused.
         """
 
     def validate_transactional_commit(

@@ -36,7 +36,7 @@ class GroupSettings:
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The assignors of the server. The first assignor is used when no member asks for another one."""
     group_consumer_assignment_interval_ms: int = 1_000
-    """The minimum time for which a target assignment of a consumer group stays."""
+    """The minimum time for which a target assignment of a consumer group stays in force."""
     group_consumer_regex_refresh_interval_ms: int = 600_000
     """How long the result of a regular expression stays valid, if no topic changes."""
     group_consumer_migration_policy: str = "bidirectional"
@@ -61,7 +61,7 @@ class Times(NamedTuple):
     heartbeat_interval_ms: int
     """The interval at which a member is to send heartbeats."""
     assignment_interval_ms: int
-    """The minimum time for which a target assignment stays."""
+    """The minimum time for which a target assignment stays in force."""
 
 
 class GroupConfigured(NamedTuple):

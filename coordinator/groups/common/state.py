@@ -1,8 +1,8 @@
 """The state of one core, and a step: one call of the core. This module decides nothing.
 
 Records change the state in one way, the same live and in replay (`State.evolve`). A step collects the output of the
-call. Its records are one batch of at most `max.message.bytes` of `__consumer_offsets`. A request for a larger batch is
-refused, before anything has changed. Records without a request are not limited.
+call. The records of a step are one batch of at most `max.message.bytes` of `__consumer_offsets`. A request for a larger
+batch is refused, before anything has changed. Records without a request are not limited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Value = TypeVar("_Value", bound=Hashable)
 KEPT: Final = 10_000
 """The largest number of shared values. At this number the table is cleared, and later members share new values."""
 MAX_SHARED_LENGTH: Final = 1_024
-"""Longer metadata and names are not shared, because they would stay in memory without a member."""
+"""Longer metadata and names are not shared: they would stay in memory when no member has them any more."""
 
 
 class SharedValues:
@@ -116,7 +116,7 @@ class State:
         downgrade: Any = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """`replay`: functions by type of the record's key; `replay_other`: for other types.
+        """`replay`: functions by type of the record's key; `replay_other`: the function for other types.
 
         `helpers`: what does large work (`consumer.commands.Helpers`); None: all work is done directly. `downgrade`: how
         consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: the configs of groups.

@@ -30,15 +30,15 @@ class ConsumerHeartbeatCommand(Command):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AssignmentWanted(Message):
-    """The request to compute a target assignment. It leaves the core like a reply, when the log is durable. Its values
-    never change, so a thread can make the assignor's input of them.
+    """The request to compute a target assignment. The request leaves the core like a reply, when the log is durable.
+    The request's values never change, so a thread can make the assignor's input of them.
     """
 
     group_id: str
     epoch: int
     assignor: str
     descriptions: Sequence[tuple[str, Description]]
-    """The members in the order in which Kafka iterates over them."""
+    """The members in Kafka's order of iteration."""
     names: Collection[str]
     """The names of the subscribed topics."""
     image: TopicsImage
@@ -146,7 +146,7 @@ class TopicsFound(NamedTuple):
 
 
 class Helpers(NamedTuple):
-    """The functions that do work outside the core. An output has them where other replies have `Respond` functions."""
+    """Functions for work outside the core, which an output has where other replies have `Respond` functions."""
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
@@ -164,7 +164,7 @@ class Downgrade(NamedTuple):
     after_leave: Callable[..., None]
     """(step, group, members that leave): remove these members, and begin a rebalance of the other members."""
     after_join: Callable[..., None]
-    """(step, group, `Joined`): a classic member has replaced the last member of the other protocol."""
+    """(step, group, `Joined`): make the group classic, after a classic member has replaced the last consumer member."""
 
 
 class Joined(NamedTuple):

@@ -151,7 +151,7 @@ class ConsumerGroup:
         return member
 
     def remove_member(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member, if it exists. Its partitions are free then."""
+        """Remove a member, if it exists. The member's partitions are free then."""
         member = self.members.get(member_id)
         if member is None:
             return None
@@ -298,7 +298,7 @@ class ConsumerGroup:
         partitions: Partitions | None = None,
     ) -> int:
         """See `Group`. A member may also commit in an earlier epoch (KIP-1251), if it got the partitions by then and
-        kept them. Else the error is STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
+        kept them. Otherwise the error is STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
         """
         member = self.members.get(member_id)
         if member is None:

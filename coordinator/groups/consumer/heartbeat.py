@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves.
 
-Nearly all heartbeats come from members at their targets, in groups without changes. `SteadyMember` answers them.
+`SteadyMember` answers nearly all heartbeats: from members at their targets, in groups without changes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _beat(
     had = member.position.assigned
     restart_session(step, member)
     if group.failed_epoch == group.epoch > group.assignment_epoch and member.position.epoch:
-        # The assignor has failed. It has been called again, if the assignment interval was over.
+        # The assignor has failed. If the assignment interval was over, the assignor has been called again.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     reconcile.maybe_reconcile(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.position.epoch:
@@ -292,7 +292,7 @@ class SteadyMember:
         """The answer to these heartbeats."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `response` is the answer. If so, the deadline is moved; else nothing is changed."""
+        """Whether `response` is the answer. If true, the deadline is moved; else nothing is changed."""
         member, group, state = self._member, self._group, self._state
         if (
             member.position is not self._at

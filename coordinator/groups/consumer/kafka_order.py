@@ -2,8 +2,8 @@
 this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
-on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. Muster differs
-twice: topics in one bucket keep their order of insertion, and thousands of topics ascend by id.
+on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. Two differences
+from Kafka: topics in one bucket keep the order of insertion, and thousands of topics ascend by id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.assignors.java_order import (
 from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
 
 MAX_ORDERED: Final = 200
-"""At most this many names are put into the order of a TimelineHashMap, in some ms. More stay in order of insertion."""
+"""Up to this many names are put into the order of a TimelineHashMap, in some ms. More names keep their order."""
 FEW_TOPICS: Final = 4_000
 """At most this many topics of a record have the order of Kafka's tables, in 5 ms. More topics ascend by their ids."""
 KEPT: Final = 20_000
@@ -44,8 +44,8 @@ _four_words: Final = Struct(">4I").iter_unpack
 class Tables(NamedTuple):
     """The hash tables from which Kafka writes a record, by their initial capacities.
 
-    `of_topics`: that of the table of topics. `of_partitions`: those of the tables of partitions, by topic; `of_others`
-    is for other topics. `computes`: computeIfAbsent inserted the topics; put inserted those in `there`.
+    `of_topics` is for the table of topics, `of_partitions` for the tables of partitions, by topic, `of_others` for
+    other topics. With `computes`, computeIfAbsent inserted the topics, but put inserted those in `there`.
     """
 
     of_topics: int = DEFAULT_CAPACITY
@@ -191,7 +191,7 @@ def slots_for(size: int) -> int:
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
     """The order in which Java iterates over a TimelineHashMap with `slots` slots. In one slot later names precede
-    earlier ones. `names` are in the order of insertion.
+    earlier names. `names` are in the order of insertion.
     """
     found = list(names)
     if len(found) > MAX_ORDERED:

@@ -54,7 +54,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Let a static member leave that will return. It keeps partitions and session, but no pending revocation."""
+    """Let a static member leave that will return, with its partitions and session, but no pending revocation."""
     position = member.position._replace(
         epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=without_epochs(member.position.assigned), revoking=NOTHING
     )
@@ -100,7 +100,7 @@ def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> N
 
 
 def no_targets() -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member without a target. As on Kafka it has no message."""
+    """The answer to a member without a target. As on Kafka the answer has no message."""
     return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -25,7 +25,7 @@ Epochs = dict[int, int]
 """The epoch at which each partition was assigned, by partition."""
 NOTHING: Final[tuple[()]] = ()
 FEW: Final = 100
-"""Tuples of at most this many epochs are shared. Longer tuples would stay in memory without a member."""
+"""Tuples of at most this many epochs are shared. Longer tuples would stay in memory when no member has them."""
 NOT_KNOWN: Final = 0
 """The epoch of a partition in a record without epochs (before Kafka 4.3)."""
 
@@ -204,7 +204,7 @@ class Resolved(NamedTuple):
 
     topics: tuple[str, ...]
     version: int
-    """The version of the image of the topics in which they were searched."""
+    """The version of the searched image of the topics."""
     timestamp_ms: int
 
 

@@ -129,7 +129,7 @@ def check_known_state(position: Position, owned: Owned) -> None:
 
 
 def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
-    """Whether a member may still have any of these partitions. `owned` None: the member may have them all."""
+    """Whether a member may still have any of these partitions. `owned` None: the member may have all of these."""
     if owned is None:
         return True
     given_up = {topic_id: partitions for topic_id, partitions, _ in revoking} if owned else {}

@@ -1,6 +1,6 @@
 """Facts of a consumer group for its history, from the first new epoch until every member has reached its target.
 
-Their size is bounded, even if thousands of members and partitions move. `history` reports these facts.
+The size of the facts is bounded, even if thousands of members and partitions move. `history` reports these facts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`. `replay` applies them to the state.
+"""The records of a consumer group in `__consumer_offsets`, as in Kafka 4.3. `replay` applies the records to the state.
 
 The bytes of a record with thousands of topics are made with a few instructions for each topic. Rows of such a record
 become messages only when they are read.
@@ -253,7 +253,7 @@ def pattern_forgotten(group_id: str, pattern: str) -> Record:
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """The tombstone of the record of partition counts that Kafka wrote before 4.1. The hash has replaced it."""
+    """The tombstone of the record of partition counts, which Kafka wrote before 4.1, and later replaced by the hash."""
     return tombstone(ConsumerGroupPartitionMetadataKey(group_id))
 
 

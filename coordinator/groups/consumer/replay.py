@@ -151,7 +151,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
 def replay_partition_metadata(
     state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """Note whether this record of older Kafkas exists. The group writes a tombstone for it together with the hash."""
+    """Note whether this record of older Kafkas exists. Its tombstone is written together with the group's hash."""
     if value is not None:
         _present(state, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:
@@ -233,7 +233,7 @@ def replay_pattern(
 
 
 def _present(state: State, name: str) -> ConsumerGroup:
-    """The consumer group of this name. It replaces a group of another type, which may exist because of its offsets."""
+    """The consumer group of this name, which replaces a group of another type that may exist because of its offsets."""
     group = state.groups.get(name)
     if isinstance(group, ConsumerGroup):
         return group

@@ -3,7 +3,7 @@
 A small target is computed in the heartbeat. A large target is computed in the background: the request leaves with the
 replies, and the result is a command. Meanwhile answers follow the targets in force. Only members without an epoch wait
 for the result. The thread also prepares the order of the members, each target by topic id, and each target's record.
-For 1,000 members this is most of the work to put a target in force.
+For 1,000 members this preparation is most of the work to put a target in force.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANGE: Final = "range"
 
 
 class PreparedTarget(NamedTuple):
-    """A computed target: valid while the topics are the same, and its `order` while the members are the same."""
+    """A computed target, valid while the topics do not change. `order` is valid while the members do not change."""
 
     image_version: int
     order: Sequence[str]
@@ -52,7 +52,7 @@ class PreparedTarget(NamedTuple):
 
 
 class Ranges:
-    """The hash tables in which Kafka's "range" makes a member's new target. They depend on the member's topics."""
+    """The hash tables in which Kafka's "range" makes a member's new target, as they depend on the member's topics."""
 
     __slots__ = ("_known", "_resolved", "_wanted")
 
@@ -188,7 +188,7 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The assignor that most members ask for. If several have as many members, the first in the order of Java's table.
+    """The assignor that most members ask for. If several have as many members, the first in Java's table is chosen.
 
     But if no assignor has two members, `wish` is chosen: Kafka inserts it at the head. Assignors that this server does
     not have are ignored: a log of another cluster may name them.

@@ -53,7 +53,7 @@ def hash_of_topics(names: Iterable[str], image: TopicsImage, rack: str | None = 
 
 @lru_cache(64)
 def _of_hashes(hashes: bytes) -> int:
-    # The hash is cached, because all members that join a group need the same one.
+    # The hash is cached, because all members that join a group need the same hash.
     return _signed(xxh3_64_intdigest(hashes))
 
 

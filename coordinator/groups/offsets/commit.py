@@ -253,7 +253,7 @@ def commit_prepared(
     out: list[bytes] = []
     for row, (topic, partition, pack, before, between, after, topic_id, metadata) in enumerate(template.rows):
         offset, leader_epoch = offsets[row], leader_epochs[row]
-        # This has the same effect on the state as the replay of the record.
+        # This method has the same effect on the state as the replay of the record.
         put(group_id, topic, partition, pack_offset(offset, leader_epoch, wall_ms, -1, topic_id) + metadata)
         out.append(pack(before, offset, leader_epoch, between, wall_ms, after))
     return out

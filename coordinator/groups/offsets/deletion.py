@@ -2,7 +2,7 @@
 
 Offsets of deleted topics are deleted, as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
 requests need not wait. Clients see old offsets until the check. A new topic may have the same name. Transactional
-commits have no topic id, and are like old offsets. So they are refused until their group was checked.
+commits have no topic id, and are like old offsets. So these commits are refused until their group was checked.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ SLICE_AFTER_MS: Final = 1
 
 
 class _Gone:
-    """Deleted topics. `topics`: name by id. `names`: offsets without an id under these names are deleted too."""
+    """Deleted topics. `topics`: names by id. `names`: offsets without an id under these names are deleted too."""
 
     __slots__ = ("names", "topics", "touched")
 
@@ -129,7 +129,7 @@ class _Gone:
 
 
 class _Some(NamedTuple):
-    """Some offsets to check. `is_pending`: they are of open transactions. `topic` None: the group has no more."""
+    """Some offsets to check. `is_pending`: of open transactions. `topic` None: the group has no more offsets."""
 
     group_id: str
     topic: str | None = None

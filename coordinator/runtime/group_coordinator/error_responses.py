@@ -53,8 +53,8 @@ def _join(request: JoinGroupRequest, code: int) -> Message:
 
 
 def _sync(_: SyncGroupRequest, code: int) -> Message:
-    # In a SyncGroup's answer LOAD_IN_PROGRESS is fatal to Java's consumer and to aiokafka. Both handle the code of
-    # Kafka before 4.0.
+    # In a SyncGroup's answer LOAD_IN_PROGRESS is fatal to Java's consumer and to aiokafka. Both clients handle the code
+    # of Kafka before 4.0.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     return SyncGroupResponse(error_code=code)
@@ -122,7 +122,7 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
         groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
     ),
-    # These are not answers, but requests for work. A core that was built anew ignores the result.
+    # These replies are not answers, but requests for work. A core that was built anew ignores the result.
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,

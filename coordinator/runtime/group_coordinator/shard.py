@@ -98,7 +98,7 @@ class GroupShard:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
         `job_queue`: for large work of groups; None: all work is done directly. `configs`: the initial configs of single
-        groups; the shard changes this object. `assignors`: the server's, by name; None: Muster's. `open_log`: see
+        groups; the shard changes this object. `assignors`: by name; None: Muster's assignors. `open_log`: see
         `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
         """
         self.partition = partition

@@ -146,7 +146,7 @@ RETRY_MS: Final = 100
 """The time until a marker is sent again, if its partition was offline or loading."""
 
 FEW: Final = 16
-"""The markers of a transaction with at most this many partitions are written without a job: half a millisecond."""
+"""The markers of a transaction with at most this many partitions are written without a job (half a millisecond)."""
 
 _Rows = Sequence[tuple[str, Sequence[int]]]
 

@@ -28,7 +28,7 @@ COMPLETE_WAITS_MS: Final = 100
 """How long the record of a transaction's completion is gathered with others: no client waits for this record."""
 
 SendMarkers = Callable[[str], Respond]
-"""A function of a transactional id. It returns the function that takes the WriteTxnMarkersRequest of this id."""
+"""A function of a transactional id: returns the function that takes the WriteTxnMarkersRequest of this id."""
 
 
 class Observer(interfaces.Observer, Protocol):
