@@ -158,7 +158,7 @@ class DatabaseLog:
         self._writer.request_write(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
-        """Note that these durable segments are no longer part of the log. If `doomed` is empty, its start moved."""
+        """Note that these durable segments have left the log. If `doomed` is empty, only the log's start has moved."""
         for segment in doomed:
             self._forget(segment)
             self._dead += self._numbers.pop(segment, [])

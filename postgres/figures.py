@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ClusterFigures:
-    """The counters of one process, which may register many times. Times in ms, sizes in bytes."""
+    """The counters of one process, which may register many times. Times are in ms, sizes in bytes."""
 
     def __init__(self) -> None:
         self.registrations_made = self.registrations_lost = 0

@@ -31,7 +31,7 @@ AT_ONCE: Final = 2
 KEPT: Final = 2
 """How many of the newest files stay, however large they are: their readers are about to read them."""
 AGAIN_MS: Final = 250
-"""After this time a segment is fetched again whose fetch has failed."""
+"""After this time a failed fetch of a segment is tried again."""
 Then = Callable[[Exception | None], object]
 
 log = structlog.get_logger("muster.cluster")

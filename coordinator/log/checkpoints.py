@@ -189,7 +189,7 @@ UNKNOWN = LastStop(was_clean=False)
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
-    """Read an offset checkpoint. {} when missing or unreadable; the latter is logged unless `quiet`. Raises OSError."""
+    """Read an offset checkpoint. {} without a readable file; the error is logged unless `quiet`. Raises OSError."""
     path = f"{storage.root}/{name}"
     data = storage.load(name)
     try:

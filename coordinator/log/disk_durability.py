@@ -126,7 +126,7 @@ class DiskDurability:
         with self._availability.failing(old.file.path):
             self._give_back_room(old)
         self._unsynced.append(old.file)
-        # so that recovery after a kill checks the new segment and not the whole log
+        # then recovery after a kill checks the new segment and not the whole log
         self._start_sync()
 
     def removed(self, removed: Sequence[Segment]) -> None:

@@ -241,7 +241,7 @@ class LogManager:
                     raise
             return log
         except BaseException:
-            self._logs[key] = old  # so that a caller can try again
+            self._logs[key] = old  # then a caller can try again
             raise
 
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
@@ -312,7 +312,7 @@ class LogManager:
     # -- all logs
 
     def checkpointing(self) -> Job[None]:
-        """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
+        """Do `checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, log in enumerate(self.logs(), 1):  # not `items`: the collector visits each of so many new tuples
             key = (log.topic, log.partition)
             if self._logs.get(key) is log:  # the log was not deleted meanwhile
@@ -367,7 +367,7 @@ class LogManager:
         finally:
             self._logs.clear()
             if self._sync is not None:
-                self._sync.close()  # before the release of the directory: a thread may still use the directory
+                self._sync.close()  # before the lock is released: a thread may still use the directory
             self._release()
 
     def _release(self) -> None:

@@ -42,7 +42,7 @@ WRITTEN_AT_ONCE: Final = 1 << 20
 REQUESTS_AT_ONCE: Final = 100
 """The most requests of one connection before other connections are served: some 10 ms of small requests."""
 REQUESTS_EACH: Final = 10
-"""After the first and then after so many of them the clock is asked."""
+"""The clock is asked after the first request, and then after each of this many requests."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
     def answer(self, answer: Answer | None) -> None:
         """Send the answer to the present request (without one, send nothing). Then the next request may be handled."""
         core = self.core
-        # as in `data_received`, for an answer that was not ready at once
+        # this is as in `data_received`, for an answer that was not ready at once
         if isinstance(answer, bytes):
             if core.end():
                 self._transport.write(answer)

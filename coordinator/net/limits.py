@@ -46,7 +46,7 @@ class Share:
         self._clock = clock.machine
         self._end_ms: int | None = None
         self.is_used = False
-        """Whether this time is over: then each connection handles one request."""
+        """Whether the share is used up. Then each connection handles one request in the iteration."""
 
     def is_over(self) -> bool:
         """Ask the clock whether the time is over. The first call in an iteration begins the share."""

@@ -12,7 +12,7 @@ _Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class FewEvents(selectors.DefaultSelector):
-    """Reports few ready sockets at once, in their order. The others come next, before the system is asked again."""
+    """Reports few ready sockets at once, in their order. The others come next, before a call of the system."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class FewEvents(selectors.DefaultSelector):
         return ready[:EVENTS_AT_ONCE]
 
     def _still_registered(self) -> _Ready:
-        """The rest without sockets that were closed or changed meanwhile: the system reports these again."""
+        """The sockets of `rest` that were not closed or changed meanwhile: the system reports changed sockets again."""
         rest, self.rest = self.rest, []
         keys = self.get_map()
         return [one for one in rest if keys.get(one[0].fd) is one[0]]
@@ -37,7 +37,7 @@ class FewEvents(selectors.DefaultSelector):
 class ServerLoop(asyncio.SelectorEventLoop):
     """The loop of asyncio with `FewEvents`. (uvloop serves all ready sockets in one iteration, and cannot be changed.)
 
-    It is used on Windows too. The default loop there lacks readiness events of sockets, which the listener needs.
+    Windows uses this loop too: its default loop lacks readiness events of sockets, which the listener needs.
     """
 
     def __init__(self) -> None:

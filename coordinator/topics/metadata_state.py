@@ -57,7 +57,7 @@ NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(NamedTuple):
-    """A registered broker (BrokerRegistration). `epoch`: of its present start. `fenced`: whether it is fenced."""
+    """A registered broker (BrokerRegistration). `epoch`: that of its last start. `fenced`: whether it is fenced."""
 
     epoch: int
     rack: str | None

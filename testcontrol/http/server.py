@@ -117,7 +117,7 @@ def _match(template: list[str], parts: list[str]) -> dict[str, str] | None:
 MAX_BYTES: Final = 1024 * 1024
 """The most bytes of a request's body: JSON of this size is parsed in some 30 ms."""
 MAX_CONNECTIONS: Final = 100
-"""The most connections. As many more get the answer that the server is busy."""
+"""The most connections. As many further connections get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
 """How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
 LOOPBACK: Final = frozenset(("127.0.0.1", "::1", "localhost"))

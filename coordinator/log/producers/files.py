@@ -225,7 +225,7 @@ def _sync(storage: Storage, directory: str, indexes: Sequence[TransactionIndex])
     for index in indexes:
         index.sync()
     if indexes:
-        storage.sync_directory(directory)  # for the names of new files
+        storage.sync_directory(directory)  # this saves the names of new files
 
 
 def _is_index(entry: Entry) -> bool:

@@ -97,7 +97,7 @@ class Producers:
         return self._by_id.get(producer_id)
 
     def last_record(self, producer_id: int) -> LastRecord | None:
-        """Return the last record of a producer; None when the producer is unknown. For any thread."""
+        """Return the last record of a producer; None when it is unknown. Any thread may call this."""
         producer = self._by_id.get(producer_id)
         if producer is None:
             return None

@@ -148,7 +148,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Wait until all entries are on the disk. Any thread may call this."""
-        self.is_synced = True  # before the sync: entries that are written meanwhile must be synced again
+        self.is_synced = True  # this comes before the sync: entries that are written meanwhile must be synced again
         try:
             self.file.sync()
         except OSError:

@@ -79,7 +79,7 @@ class Storage(Protocol):
         """Return the entries of a directory, by name. Raises FileNotFoundError when the directory does not exist."""
 
     def verify(self) -> None:
-        """Raises DirectoryGone when the data directory is no longer the one that `lock` took. For any thread."""
+        """Raises DirectoryGone when the data directory is no longer the locked one. Any thread may call this."""
 
     def is_directory(self, path: str) -> bool:
         """Whether a directory of that name exists."""

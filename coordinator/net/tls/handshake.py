@@ -151,7 +151,7 @@ class PlainSocket:
         try:
             if await self._speaks_tls(clock):
                 await handshakes.wait_for_step()
-                HANDSHAKE_OF_TASK.set(self)  # for this task, and for the tasks that it starts
+                HANDSHAKE_OF_TASK.set(self)  # this is for the task, and for the tasks that it starts
                 self._handshakes = handshakes
                 self._below, below = await loop.connect_accepted_socket(_Below, self.socket)
                 if below.has_ended:

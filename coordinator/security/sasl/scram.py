@@ -205,7 +205,7 @@ def _over(_: str) -> str:
 
 
 def _asks_by_token(extensions: str) -> bool:
-    """Whether `tokenauth` is true. If an extension occurs twice, the last one counts."""
+    """Whether `tokenauth` is true. If an extension occurs twice, the last value counts."""
     pairs = dict(pair.split("=", 1) for pair in extensions.split(",") if pair)
     return pairs.get("tokenauth", "").lower() == "true"
 
