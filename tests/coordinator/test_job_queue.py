@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import queue
 import threading
+import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -460,3 +464,49 @@ def test_a_job_run_at_once_gets_the_error_of_its_offloaded_work() -> None:
         return "nothing"
 
     assert at_once(job()) == "caught"
+
+
+class Buffer:
+    """What work in a thread may have made when it fails: 64 MB."""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_error_of_offloaded_work_keeps_nothing_that_the_work_made(kept: bool) -> None:
+    """A request of 1.6 MB with four gzip bombs kept 256 MB until the next collection of garbage."""
+    made: list[weakref.ref[Buffer]] = []
+    errors: list[Exception] = []
+
+    def inner() -> None:
+        buffer = Buffer()
+        made.append(weakref.ref(buffer))
+        try:
+            raise ValueError("it has no room")
+        except ValueError as error:
+            raise KeyError("it is too large") from error
+
+    def job() -> Job[str]:
+        try:
+            yield OffloadedWork(inner)
+        except KeyError as error:
+            if kept:
+                errors.append(error)
+            return str(error)
+        return ""
+
+    posted: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+    thread = Thread(posted.put)
+    world = World(thread)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        world.run(job())
+        posted.get(timeout=60)()
+        assert world.results == ["'it is too large'"]
+        thread.close()
+        assert [one() for one in made] == [None]
+        if kept:
+            lines = "".join(traceback.format_exception(errors[0]))
+            assert "in inner" in lines, "the lines of the traceback are still there"
+    finally:
+        if was_enabled:
+            gc.enable()

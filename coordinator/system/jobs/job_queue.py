@@ -51,6 +51,11 @@ class _Running:
         self.value: Any = None
         self.error: Exception | None = None
 
+    def remove_error(self) -> Exception:
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
 
 class JobQueue:
     """See the module."""
@@ -196,8 +201,7 @@ class JobQueue:
                 return False
             try:
                 if running.error is not None:
-                    error, running.error = running.error, None
-                    asked = job.throw(error)
+                    asked = job.throw(running.remove_error())  # no variable: see `Thread._run`
                 else:
                     value, running.value = running.value, None
                     asked = job.send(value)

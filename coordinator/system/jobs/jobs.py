@@ -6,6 +6,7 @@ A job yields None where it may be interrupted: after at most a millisecond, with
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -146,7 +147,10 @@ class Thread:
         self._executor.submit(self._run, work, done)
 
     def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        result, error = outcome(work)
+        # no variable has the error: its traceback would refer to this frame, and this frame to the error
+        self._deliver(done, *outcome(work))
+
+    def _deliver(self, done: Callable[[Any, Exception | None], object], result: Any, error: Exception | None) -> None:
         if not self._closed:
             self._post(lambda: done(result, error))
 
@@ -168,8 +172,17 @@ class AtOnce:
 
 
 def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Run the work. Returns (result, None) or (None, error)."""
+    """Run the work. Returns (result, None) or (None, error). The error keeps no object of the work in memory."""
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001 - the caller gets it
+        _forget_objects(error)
         return None, error
+
+
+def _forget_objects(error: BaseException) -> None:
+    """Clear the variables of all frames in the traceback: they may have 64 MB. Its lines can still be logged."""
+    one: BaseException | None = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
