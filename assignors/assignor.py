@@ -41,7 +41,8 @@ class RebalanceProtocol(Enum):
 class Member:
     """A member's subscription, and the partitions that the member claims, as a JoinGroup response has them.
 
-    No strategy changes it. (A frozen class takes four times as long to make, and a target needs thousands.)
+    No strategy changes a member. (Frozen objects take four times as long to make, and a target assignment needs
+    thousands of them.)
     """
 
     member_id: str
@@ -103,7 +104,7 @@ class Assignor(Protocol):
         """The user data of a subscription. `owned`: the member's assignment (None at first) in this `generation`."""
 
 
-def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - of the protocol
+def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - a parameter of Assignor.user_data
     """`Assignor.user_data` of a strategy whose members need no user data."""
     return None
 

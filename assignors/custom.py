@@ -68,7 +68,7 @@ class CustomAssignor:
             return None
         try:
             data = method(owned, generation)
-        except Exception as error:  # as above
+        except Exception as error:  # a user's code may raise any exception
             raise AssignmentError(
                 f"strategy {self._origin} failed to make user data for a member that owns "
                 f"{_some('topic', owned or ())}: {type(error).__name__}: {error}"
@@ -143,7 +143,7 @@ def load(name: str) -> CustomAssignor:
         raise UnusableStrategy(f"{name}: {module_name} {has}; a class was expected")
     try:
         strategy = found()
-    except Exception as error:  # as above
+    except Exception as error:  # a user's code may raise any exception
         raise UnusableStrategy(
             f"{name}: making {class_name} without arguments failed: {type(error).__name__}: {error}"
         ) from error

@@ -71,12 +71,12 @@ def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int
 
 
 FEW_LETTERS: Final = 100
-"""The hash of a longer text is kept by Python's hash of it: the text itself may be large."""
+"""Only the hashes of texts with more letters are cached in `_hashes`."""
 KEPT_HASHES: Final = 50_000
 KEPT_SPREADS: Final = 4_000
 _hashes: dict[tuple[int, int], int] = {}
 _spreads: dict[str, int] = {}
-"""Of texts of few letters: each target needs those of all member ids, and one takes 2 us."""
+"""Cached spread hashes of short texts. A target assignment needs those of all member ids, and one takes 2 us."""
 
 
 def string_hash(text: str) -> int:

@@ -13,11 +13,11 @@ seen; this object does not.
 `CooperativeStickyAssignor` (KIP-429) reaches the assignment of sticky in two rounds. No member stops consuming a
 partition that it keeps.
 
-It guarantees the same as sticky. A partition that is to move, but whose owner may still have it, is left out of the
-assignment. The owner sees that, gives the partition up and rejoins. The next round assigns the partition. With equal
-subscriptions and without racks two rounds are enough. In other cases, a round may compute another assignment than the
-round before, so more rounds follow. With racks and differing subscriptions some groups never become stable, as on
-Kafka.
+Cooperative sticky guarantees the same as sticky. A partition that is to move, but whose owner may still have it, is
+left out of the assignment. The owner sees that, gives the partition up and rejoins. The next round assigns the
+partition. With equal subscriptions and without racks two rounds are enough. In other cases, a round may compute another
+assignment than the round before, so more rounds follow. With racks and differing subscriptions some groups never become
+stable, as on Kafka.
 
 A member's partitions and generation are `owned` and `generation` in its subscription. Older members write the
 generation into their user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
@@ -148,7 +148,7 @@ class CooperativeStickyAssignor:
             shares[member].remove(code)
         return group.by_name(shares)
 
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - a parameter of Assignor.user_data
         """The generation of the member's last assignment."""
         return encode_generation(generation)
 

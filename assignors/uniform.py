@@ -15,7 +15,7 @@ UniformHomogeneousAssignmentBuilder).
 
 `GeneralShares` serves differing subscriptions (Kafka: UniformHeterogeneousAssignmentBuilder). Free partitions go, topic
 by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions move from the subscribers with
-most to those with fewest. That ends when a pass over all topics changes nothing, or after 16 passes.
+most to those with fewest. This ends when a pass over all topics moves no partition, or after 16 passes.
 """
 
 from __future__ import annotations

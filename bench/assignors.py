@@ -125,7 +125,7 @@ def _metadata(member: Member) -> Any:
 
 
 def median_ms(call: Callable[[], object], runs: int = RUNS) -> float:
-    """The median CPU time of some runs, as for Java. If the first run takes long, its time."""
+    """The median CPU time of some runs, as for Java. If the first run takes long, the time of this run."""
     found: list[float] = []
     for _ in range(runs):
         start = time.process_time()

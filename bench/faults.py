@@ -46,7 +46,7 @@ def main() -> None:
     for _ in range(4):
         peer.ask(ApiKey.HEARTBEAT, 4, beat)
     server = _ServerOfOne(peer.dispatcher.intercept_point)
-    faults = Faults(server, Interceptors(server))  # type: ignore[arg-type]  # as much as they need
+    faults = Faults(server, Interceptors(server))  # type: ignore[arg-type]  # has all that fault rules use
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
         for name, match in (

@@ -16,12 +16,12 @@ def cpu_s(pid: int) -> float:
 
 
 def cpu_ms(pid: int) -> float:
-    """The same in ms, by a clock that has no ticks: for work of a few ms."""
+    """The CPU time of a process until now, in ms, by a clock without ticks. It is for work of a few ms."""
     return time.clock_gettime_ns(_clock_of(pid)) / 1e6
 
 
 def _clock_of(pid: int) -> int:
-    """Linux's number of the clock of a process, as of clock_getcpuclockid."""
+    """The id of a process's CPU clock on Linux, as clock_getcpuclockid returns it."""
     return ~pid << 3 | 2
 
 

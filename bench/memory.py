@@ -144,7 +144,7 @@ def memory_figures() -> dict[str, float]:
     grows.
     """
     members, offsets = (GroupCore(GroupSettings(), NO_TOPICS) for _ in range(2))
-    replay(GroupCore(GroupSettings(), NO_TOPICS), [next(iter(group_records()))] * 100, 3)  # makes what exists only once
+    replay(GroupCore(GroupSettings(), NO_TOPICS), [next(iter(group_records()))] * 100, 3)  # makes single objects
     empty = resident_bytes()
     replay(members, group_records(), 3)
     members.loaded(BEGIN)
@@ -184,7 +184,7 @@ def id_figures() -> dict[str, float]:
         core.loaded(BEGIN)
         return core
 
-    load(chunks[:1])  # makes what exists only once
+    load(chunks[:1])  # makes single objects
     before, began_s = resident_bytes(), time.process_time()
     core = load(chunks)
     spent_s = time.process_time() - began_s

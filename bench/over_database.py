@@ -104,7 +104,7 @@ async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
 
 
 async def spread(brokers: Sequence[MusterServer], groups: Sequence[str]) -> dict[int, list[str]]:
-    """Wait until all groups have a coordinator; return the groups of each node, by port."""
+    """Wait until all nodes agree on the coordinators. Returns the groups of each node, by port."""
     ports = {node.address[1] for node in brokers}
     while True:
         found = [await coordinators(port, groups) for port in ports]

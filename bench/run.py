@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
 
 
 def executable() -> Path:
-    """Make an environment with only the packages that users have, and return its `muster`. Others slow the start."""
+    """Make an environment with only users' packages (others slow the start), and return its `muster`."""
     subprocess.run(INSTALL, cwd=REPOSITORY, check=True)
     return RUN_VENV / "bin" / "muster"
 

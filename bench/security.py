@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs lack these names
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
@@ -109,7 +109,7 @@ class Client:
         return self._exactly(size)
 
     def ask(self, key: int, version: int, request: Message) -> bytes:
-        """Send a request, and return the decoded answer."""
+        """Send a request, and return the bytes of the answer."""
         self.send(request_frame(api(key), version, 1, request, "bench"))
         return self.receive()
 

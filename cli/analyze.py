@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
-    """Why servers refuse a client without TLS, if one demands TLS. Spark would take seconds, and explain less."""
+    """Why servers refuse a client without TLS, if one demands TLS. Spark's error comes seconds later, and says less."""
     name = "kafka.security.protocol="
     protocol = next((one.removeprefix(name) for one in reversed(options.client) if one.startswith(name)), "PLAINTEXT")
     if "SSL" in protocol.upper():
@@ -47,7 +47,7 @@ def _speaks_another(options: argparse.Namespace) -> str | None:
 
 
 def _add_security(options: argparse.Namespace) -> None:
-    """Add the settings of --command-config to the client's options; those of -X override them. Raises BadArgument."""
+    """Add the settings of --command-config to the client's options. An option -X overrides one. Raises BadArgument."""
     file = options.command_config
     if file is None:
         return

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def wrong_url(url: str) -> str | None:
-    """The fault in the URL of a database; None when the URL looks right. The sentence never shows a password."""
+    """The fault in the URL of a database; None when the URL looks right. The result shows no password."""
     if url.startswith(("postgresql://", "postgres://")):
         return None
     scheme, separator, _ = url.partition("://")

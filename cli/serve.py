@@ -57,7 +57,7 @@ def serve(options: argparse.Namespace) -> int:
 
     try:
         status, last_words = _run(config, options, ready, control, metrics)
-    except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
+    except Exception:  # noqa: BLE001 - the traceback is printed as usual, but after all log lines
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
         log.write(last_words)

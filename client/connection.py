@@ -47,7 +47,7 @@ VERSIONS: Final = {
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_RECORDS: (0, 2),
 }
-"""The lowest and highest version of each request that the client sends. All of them use names of topics."""
+"""The lowest and highest version of each request that the client sends. In these versions, topics are given by name."""
 
 
 TIMEOUT_S: Final = 30.0

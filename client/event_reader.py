@@ -89,7 +89,7 @@ class Events:
             yield from self.fetch(position, WAIT_MS)
 
     def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
-        """The next events from `position` on, which moves behind them. Leaders wait up to `wait_ms` for a first one."""
+        """The next events from `position` on, which moves behind them. Leaders wait up to `wait_ms` for an event."""
         found: list[Value] = []
         by_leader: dict[int, list[int]] = {}
         for partition in position:

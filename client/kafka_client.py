@@ -219,7 +219,7 @@ def read_command_config(file: Path | None) -> ClientSecurity | None:
 
 
 def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The end offset of each partition. One that does not exist, or has no leader that answers, is left out."""
+    """The end offset of each partition. `offsets_at` says which partitions are left out."""
     return offsets_at(client, partitions, LATEST)
 
 

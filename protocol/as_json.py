@@ -103,7 +103,7 @@ def group_metadata_as_json(message: Message, version: int) -> dict[str, Json]:
     """Return a GroupMetadataValue as JSON. As in DumpLogSegments, consumers' embedded bytes are decoded if possible."""
     out = as_json(message, version)
     if out["protocolType"] == "consumer":
-        for member, row in zip(message.members, out["members"], strict=True):  # type: ignore[attr-defined]  # it is one
+        for member, row in zip(message.members, out["members"], strict=True):  # type: ignore[attr-defined]  # a GroupMetadataValue
             for name, decode in EMBEDDED.items():
                 row[name] = _embedded(decode, getattr(member, name), row[name])
     return out

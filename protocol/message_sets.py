@@ -83,7 +83,7 @@ class Head(NamedTuple):
 
 
 def head_of(data: Buffer, at: int) -> Head | None:
-    """Return the head of the message at `at`; None when the bytes end before the key. The magic must be 0 or 1."""
+    """Return the head of the message at `at`; None when the bytes are too few. The magic must be 0 or 1."""
     left = len(data) - at
     if left <= MAGIC_POSITION or left < MIN_SIZES[data[at + MAGIC_POSITION]]:
         return None

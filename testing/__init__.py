@@ -1,4 +1,4 @@
-"""Muster for tests of applications with Kafka consumers. The server runs in the test's process or in its own.
+"""Muster for tests of applications with Kafka consumers. The server runs in the test's process, or as a process.
 
     from muster.testing import Muster
 

@@ -97,7 +97,7 @@ class Against:
         raise OnlyMuster("a cluster that is there is not killed")
 
     def take_failure(self) -> None:
-        """See `Runner`. No test code runs in another process."""
+        """See `Runner`. Returns None, because no test code runs in the cluster."""
 
     def verbs(self) -> ClusterVerbs:
         if self._verbs is None:
@@ -120,7 +120,7 @@ class ClusterVerbs:
         return []
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """See `ServerControl`. No test code runs in another process."""
+        """See `ServerControl`. Returns None, because no test code runs in the cluster."""
         del rule_id
         return None
 
@@ -169,7 +169,7 @@ class AdminGroups:
         """Raises OnlyMuster: Kafka keeps no history."""
         raise OnlyMuster("Kafka keeps no history of a group")
 
-    def history(self, _: str, *, everything: bool = False) -> NoReturn:  # noqa: ARG002  # as of Groups
+    def history(self, _: str, *, everything: bool = False) -> NoReturn:  # noqa: ARG002  # the signature of Groups
         """Raises OnlyMuster: Kafka keeps no history."""
         raise OnlyMuster("Kafka keeps no history of a group")
 
@@ -259,7 +259,7 @@ class AdminGroups:
         """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held on a Muster only that this program has started")
 
-    def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # as of Groups
+    def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # the signature of Groups
         """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held on a Muster only that this program has started")
 

@@ -46,7 +46,7 @@ class ControlledGroups(AdminGroups):
     def describe(self, group_id: str) -> GroupView:
         return GroupView.of_fields(self._row(group_id)["view"])
 
-    def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
+    def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # raises OnlyMuster in the base class
         found: list[dict[str, Any]] = self._told(group_id)["events"]
         return found
 
@@ -83,7 +83,7 @@ class ControlledGroups(AdminGroups):
     def timeline(self, group_id: str) -> list[str]:
         return self.history(group_id, everything=True)
 
-    def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
+    def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # raises OnlyMuster in the base class
         self._do(group_id, "rebalance")
 
     def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
@@ -159,7 +159,7 @@ class ControlledVerbs(ClusterVerbs):
         self._scenarios = ControlledScenarios(self._control)
 
     @property
-    def faults(self) -> ControlledFaults:  # type: ignore[override]  # here there are some
+    def faults(self) -> ControlledFaults:  # type: ignore[override]  # raises OnlyMuster in the base class
         return self._faults
 
     @property

@@ -163,7 +163,7 @@ class Faults(_FaultsVerbs, Blocking):
 
     def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
         """Put a rule in force. `match`: for which requests; `then`: what happens to them (by default they are only
-        counted); `when`: at which of them. Raises WrongFault.
+        recorded); `when`: at which of them. Raises WrongFault.
         """
         return Fault(self._bridge, self._behind, self._add(match, then, when, name))
 

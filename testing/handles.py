@@ -96,7 +96,7 @@ class Topic(_TopicVerbs, Blocking):
 
     @property
     def aio(self) -> AsyncTopic:
-        """The same for asynchronous tests."""
+        """The same topic for asynchronous tests."""
         return AsyncTopic(self._bridge, self._behind, self.name)
 
     def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
@@ -221,7 +221,7 @@ class Group(_GroupVerbs, Blocking):
 
     @property
     def aio(self) -> AsyncGroup:
-        """The same for asynchronous tests."""
+        """The same group for asynchronous tests."""
         return AsyncGroup(self._bridge, self._behind, self.id)
 
     @property
@@ -311,7 +311,7 @@ class Node(_NodeVerbs, Blocking):
 
     @property
     def aio(self) -> AsyncNode:
-        """The same for asynchronous tests."""
+        """The same node for asynchronous tests."""
         return AsyncNode(self._bridge, self._behind, self.id)
 
     @property

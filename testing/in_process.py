@@ -228,7 +228,7 @@ class InProcess(Runner):
         self._life.ended()
 
     def take_failure(self) -> None:
-        """See `Runner`. No test code runs in another process."""
+        """See `Runner`. Returns None, because no test code runs in the server's process."""
 
     def verbs(self) -> ClusterVerbs:
         """The verbs that any cluster has, and those that only Muster has."""

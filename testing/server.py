@@ -116,8 +116,8 @@ class Muster:
 
     def raise_failure(self, error: BaseException | None = None) -> None:
         """Raise the exception that a function or a predicate of a rule has raised, if any. Each exception is raised
-        once: at the end of the rule's block, of the server's block, or of the test. `error`: the test's own failure; it
-        gets a note in place of being replaced.
+        once: at the end of the rule's block, of the server's block, or of the test. `error`: the test's own failure; a
+        note is added to it.
         """
         raise_failure(self._runner.take_failure(), error)
 

@@ -120,7 +120,7 @@ def _replace_loggers() -> None:
                 return _ByThread(made, args[0])
             return made
 
-        get_logger.of_muster = True  # type: ignore[attr-defined]  # so that it is done once
+        get_logger.of_muster = True  # type: ignore[attr-defined]  # marks that the function is replaced
         structlog.get_logger = get_logger
         for module, name in _loggers():
             module.log = _ByThread(module.log, name)

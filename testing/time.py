@@ -27,7 +27,7 @@ class _TimeVerbs(Handle):
 
     @verb
     def advance(self, ms: int) -> TimeView:
-        """Advance time immediately. What is due on the way happens at its own time."""
+        """Advance time immediately. Each deadline on the way is met at its own time."""
         return self._behind().time.advance(ms)
 
     @wait

@@ -84,7 +84,7 @@ class State:
     generation: int = -1
     """The generation of the last rebalance that this leader computed."""
     candidates: tuple[str, ...] = ()
-    """Workers that have had no work since work was lost. They may be its former owners, which have returned."""
+    """Workers that have had no work since work was lost. Such a worker may be a former owner that has returned."""
     rebalance_at_ms: int = 0
     """The time at which lost work is assigned anew, or work may be taken away again."""
     delay_ms: int = 0

@@ -105,7 +105,7 @@ class SparkMeter:
         return Measured(sum(spent - before.get(pid, 0.0) for pid, spent in seen.items()), wall_s)
 
     def runs(self, job: Callable[[], Any], count: int = 3) -> Runs:
-        """The first run, and the median of some more."""
+        """Run the job several times: the cost of the first run, and the median of the others."""
         first = self.measure(job)
         return Runs(first, sorted(self.measure(job) for _ in range(count))[count // 2])
 

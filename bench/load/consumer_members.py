@@ -38,7 +38,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class ConsumerMember(Actor):
-    """A member, which stays until `leave` is called."""
+    """A member, which stays until the bench makes it leave."""
 
     def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
         super().__init__(world, wire.CLIENT_ID.decode())

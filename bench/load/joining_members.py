@@ -97,12 +97,12 @@ def main() -> None:
         settle(stays)
         before = stays.epoch
         comes = Comer(int(port), group, f"{group}-comes-{number}", topics)
-        more.append(measured(lambda: comes.until_above(before)))  # noqa: B023  # it is called at once
+        more.append(measured(lambda: comes.until_above(before)))  # noqa: B023  # called in the same iteration
         settle(stays)
         before = stays.epoch
 
         def leaves() -> None:
-            comes.leave()  # noqa: B023  # it is called at once
+            comes.leave()  # noqa: B023  # called in the same iteration
             stays.until_above(before)  # noqa: B023
 
         less.append(measured(leaves))

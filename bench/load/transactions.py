@@ -79,7 +79,7 @@ class Place(NamedTuple):
     topic: str
     partition: int
     group: str | None
-    """None: the transactions commit no offsets."""
+    """The group; None: the transactions commit no offsets."""
 
 
 def connect(connection: socket.socket, transactional_id: str) -> Producer:

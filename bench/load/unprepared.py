@@ -9,5 +9,5 @@ from muster import cli
 from muster.coordinator import server
 
 if __name__ == "__main__":
-    server.Server = partial(server.Server, caches=False)  # type: ignore[assignment, misc]  # `serve` asks for it
+    server.Server = partial(server.Server, caches=False)  # type: ignore[assignment, misc]  # `muster serve` calls server.Server
     sys.exit(cli.main())

@@ -1,4 +1,4 @@
-"""`muster groups offsets` prints committed offsets with the lag. Other modules set and delete offsets by this one."""
+"""`muster groups offsets` prints committed offsets with the lag. Other modules use it to set and delete offsets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int])
 
 
 def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
-    """Delete committed offsets. Returns why each refused partition was. Raises RequestFailed if the request was."""
+    """Delete committed offsets. Returns why partitions were refused. Raises RequestFailed if the request was."""
 
     def part(topics: Mapping[str, list[int]]) -> Any:
         rows = [
@@ -133,7 +133,7 @@ def say_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> 
 
 
 class Row(NamedTuple):
-    """A partition of a group. `offset`: committed, or a share group's start offset. `lag` None: end minus `offset`."""
+    """A partition of a group. `offset`: committed, or a share group's start. `lag` None: it is end minus `offset`."""
 
     group: str
     topic: str

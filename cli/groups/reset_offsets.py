@@ -139,7 +139,7 @@ def _at_time(client: KafkaClient, partitions: Sequence[Partition], time_ms: int)
 
 
 def _within(client: KafkaClient, planned: Mapping[Partition, int]) -> dict[Partition, int]:
-    """The planned offsets. One outside its partition becomes the start or the end, as in Kafka's tool."""
+    """The planned offsets. An offset outside its partition becomes start or end, as in Kafka's tool."""
     partitions = list(planned)
     starts, ends = _at(client, partitions, EARLIEST), _at(client, partitions, LATEST)
     found: dict[Partition, int] = {}

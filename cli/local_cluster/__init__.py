@@ -1,1 +1,1 @@
-"""`muster cluster try` starts, with one command, an own PostgreSQL and several nodes that use it, on this machine."""
+"""`muster cluster try` starts a PostgreSQL, and several nodes that use it, with one command on this machine."""

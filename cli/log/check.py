@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
     @property
     def totals(self) -> dict[str, int]:
-        """How many partitions, files and records were inspected."""
+        """How many partitions, segments, batches and bytes were inspected."""
         segments = [facts for _, inspection in self.inspections for facts in inspection.segments]
         return {
             "partitions": len(self.inspections),
@@ -108,7 +108,7 @@ def _size(file: Path) -> int:
 
 
 def _last_stops(directory: Path) -> dict[Partition, LastStop]:
-    """Where each log ended at the last stop. Empty when a checkpoint cannot be read: that is reported elsewhere."""
+    """Where each log ended at the last stop. Empty when a checkpoint cannot be read, which another check reports."""
     try:
         return read_last_stops(FileStorage(directory, read_only=True))
     except OSError:

@@ -220,7 +220,7 @@ def _counts(client: KafkaClient, partitions: set[int], producers: set[int]) -> I
 
 @with_client()
 def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Print the history of a transactional id. Exit status 1: the history has no event of it."""
+    """Print the history of a transactional id. Exit status 1: there is no event of this id."""
     name = options.id
     values: Iterable[Value] = Events(client, OF_TRANSACTIONS).upto_now(name)
     if options.last is not None:

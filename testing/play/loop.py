@@ -149,7 +149,7 @@ class PlayLoop(VirtualLoop):
 
     # ---- the time
 
-    def call_at(  # type: ignore[override]  # of what it calls nothing is known here
+    def call_at(  # type: ignore[override]  # the callback has no known type
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """See `asyncio`. Timers with the same deadline run in random order."""
@@ -183,7 +183,7 @@ class PlayLoop(VirtualLoop):
     def _write_to_self(self) -> None:
         self._posted.set()
 
-    def run_in_executor(  # type: ignore[override]  # as above
+    def run_in_executor(  # type: ignore[override]  # the function has no known type
         self, executor: Any, func: Any, *args: Any
     ) -> asyncio.Future[Any]:
         """See `asyncio`. Virtual time is frozen while the function runs."""

@@ -81,7 +81,7 @@ def _stamped(builder: type[Any], clock: VirtualClock) -> type[Any]:
     builder of aiokafka would use the machine's time.
     """
 
-    class Stamped(builder):  # type: ignore[misc]  # of aiokafka there are no types here
+    class Stamped(builder):  # type: ignore[misc]  # aiokafka is not typed
         """A builder with timestamps of the play."""
 
         def append(self, offset: int, timestamp: int | None, *more: Any, **named: Any) -> Any:
@@ -105,7 +105,7 @@ class PlayMachine(ControlledMachine, VirtualMachine):
         ControlledMachine.__init__(self, seed)
         VirtualMachine.__init__(self, process)
 
-    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # as of Machine
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # the signature of Machine
         """A worker that runs its work immediately, on the event loop."""
         return AtOnce()
 
