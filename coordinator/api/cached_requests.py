@@ -98,8 +98,8 @@ class FrameTemplate:
         self._constants = b"".join(unpack(frame, 0)[:: self._every])
 
     def match(self, data: bytes, start: int) -> tuple[Any, ...] | None:
-        """Compare a frame of `size` bytes in data[start:]. Returns its parts, or None for another request. Constant
-        bytes and the numbers of a run alternate; the first run is the correlation id.
+        """Compare a frame of `size` bytes in data[start:]. Returns the frame's parts, or None for another request.
+        Constant bytes and the numbers of a run alternate; the first run is the correlation id.
         """
         parts = self._unpack(data, start)
         return parts if b"".join(parts[:: self._every]) == self._constants else None

@@ -234,7 +234,7 @@ NEW_TRANSACTIONS: Final = 2
 
 
 def transaction_version(is_new: bool) -> int:
-    """The transaction version of a client that sends requests in the new form, or in the old form."""
+    """The transaction version of a client. `is_new`: the client sends versions of KIP-890."""
     return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION
 
 

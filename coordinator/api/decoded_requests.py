@@ -19,7 +19,7 @@ from muster.coordinator.system.clock import Clock
 MAX_BYTES: Final = 128 << 20
 """The limit for all requests together, in bytes. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most 56 times its bytes, as 3 bytes may be an object with lists. 10 times is usual."""
+"""A decoded request takes at most 56 times its bytes, usually 10 times. 3 bytes may be an object with lists."""
 MAX_OF_ONE: Final = 100 << 20
 """The most memory of one request, in bytes. A request with 250,000 elements needs so much."""
 ROW_BYTES: Final = 400
@@ -111,7 +111,7 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """Let `end` end the wait of a request for other clients when memory is needed. The result cancels this."""
+        """Let `end` end the wait of a request for other clients when memory is needed. To cancel, call the result."""
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._max_bytes:
             self._ask()

@@ -424,7 +424,7 @@ class Dispatcher:
     ) -> None:
         """`observer`: gets each answered request. `intercept_point`: where the interceptor may change while the server
         runs; otherwise `intercept` stays. `caches`: whether repeated requests are cached. Tests and `bench` compare
-        both.
+        both values.
         """
         self.node = node
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point

@@ -1,7 +1,7 @@
 """One request that is being answered (`Exchange`), and the place of tests' faults, delays and refusals (`Intercept`).
 
-An interceptor replaces the handler of a decoded request. Without an interceptor, this costs the read of one field. A
-large answer is encoded in a thread, all other answers at once.
+An interceptor replaces the handler of a decoded request. Without an interceptor, each request reads only one more
+field. A large answer is encoded in a thread, all other answers at once.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Layer:
     """A layer between a connection and its requests: `Requests` for the connection, and `Sink` for the requests.
 
     The layers are the observer (`api.observer`), the counting for quotas (`api.throttled`), and the gate before
-    authentication (`net.authentication_gate`). This base passes everything through.
+    authentication (`net.authentication_gate`). This base class passes all calls on.
     """
 
     __slots__ = ("_requests", "sink")

@@ -85,13 +85,13 @@ class Controller(Protocol):
     """Changes the set of brokers and the leaders of partitions (see `coordinator.server.nodes.cluster`)."""
 
     def catching_up(self) -> Job[None]:
-        """Apply all decisions that other nodes have made until now. The next write reports a failure of this."""
+        """Apply all decisions that other nodes have made until now. The next write reports a failure to do so."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """Change a partition by the record that `decide` then returns. Leadership moves at once. Raises `ApiError`."""
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """Remove a broker from the cluster. Other brokers lead its partitions at once. Raises `ApiError`."""
+        """Remove a broker from the cluster. Other brokers lead the partitions at once. Raises `ApiError`."""
 
 
 class _Staying:
@@ -166,7 +166,7 @@ class Node:
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`job_queue`: None is a queue without a thread. `unsent`: the memory limit of answers; None is no limit.
+        """`job_queue`: None means a queue without a thread. `unsent`: the memory limit of answers; None means no limit.
         `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of 16
         bytes. `draw_uuid_text`: returns the end of a member id. Tests may replace these two.
         """

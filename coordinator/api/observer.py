@@ -30,7 +30,7 @@ class AnsweredRequest(NamedTuple):
     began_us: int
     """When the request's handling began, after earlier requests of the connection. All three times are monotonic."""
     handled_us: int
-    """When the handler returned. After this the request waited for other members, for the disk, or for a time."""
+    """When the handler returned. Later the request waited for other members, for the disk, or for a time."""
     answered_us: int
     """When the answer was handed to the connection."""
     throttle_ms: int = 0

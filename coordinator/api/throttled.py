@@ -35,7 +35,7 @@ class ThrottledRequests(Layer):
     )  # fmt: skip
 
     def __init__(self, requests: Any, sink: Any, channel: Channel, quotas: ClientQuotas, clock: Clock) -> None:
-        """`requests`: the `dispatch.ConnectionRequests`. This object becomes their sink."""
+        """`requests`: the `dispatch.ConnectionRequests`. This object becomes the sink of the requests."""
         super().__init__(sink, lambda _: requests)
         self.throttle_ms = 0
         self.fetch_ms = -1

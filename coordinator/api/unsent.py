@@ -24,8 +24,8 @@ STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
 NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for memory,
-the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections, because hundreds may be slow.
+"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While other connections wait
+for memory, the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections, because hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
 """Unread answers leave this many bytes, but at most half of the limit, to the next waiting answer."""
@@ -54,7 +54,7 @@ class Reader(Protocol):
 
 class _Held:
     """A slow reader. `began_ms`, `began_unread`: when the peer began to read slowly, and the bytes that were unread.
-    `since_ms`, `unread`: the same at the last check that saw progress.
+    `since_ms`, `unread`: time and unread bytes at the last check that saw progress.
     """
 
     __slots__ = ("began_ms", "began_unread", "bytes", "since_ms", "unread")
@@ -141,7 +141,7 @@ class Unsent:
             self._arm()
 
     def release(self, reader: Reader) -> None:
-        """Note that `reader` has read all bytes, or has ended. Without an earlier `hold` this has no effect."""
+        """Note that `reader` has read all bytes, or has ended. Without an earlier `hold` this call has no effect."""
         held = self._held.pop(reader, None)
         if held is not None:
             self._count(held, 0)

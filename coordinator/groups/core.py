@@ -341,11 +341,11 @@ class GroupCore:
         return self._state.deadlines.next_ms()
 
     def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records in the order of the log. Returns their number. Records of unknown types change nothing."""
+        """Replay records in the log's order; unknown types change nothing. Returns the number of records."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records of an open transaction, which count once it is committed. Returns their number."""
+        """Replay records of an open transaction, which count once it is committed. Returns the number of records."""
         return self._state.evolve_transactional(batch)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time

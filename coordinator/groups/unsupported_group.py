@@ -98,7 +98,7 @@ class UnsupportedGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """See `Group`. Allowed without member epoch, while the group is Empty. A share group has no offsets."""
+        """See `Group`. An Empty group allows commits without member epoch. A share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,7 +1,7 @@
 """The JSON of `__group_events`: the record value of each event, as described in `docs/events.md`.
 
 Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A field is
-never renamed and never changes its meaning under the same `v`. One value may have 1,000 members. So its text is made in
+never renamed and never changes its meaning under the same `v`. One value may have 1,000 members. So the text is made in
 pieces of less than a millisecond, without a general encoder. A text of more than `MAX_BYTES` is refused.
 """
 
@@ -36,7 +36,7 @@ FEW_PROTOCOLS: Final = 16
 MAX_METADATA: Final = 64 * 1024
 """The limit for one member's metadata in an event, in bytes. Above the limit, the event has only the size."""
 MAX_METADATA_OF_ALL: Final = 4 * 1024 * 1024
-"""The same limit for all members together. Cached metadata does not count."""
+"""The limit for the metadata of all members together. Cached metadata does not count."""
 LONGEST_NAME: Final = 249
 """The longest name of a protocol, in characters. A longer name is cut, and ends with "…"."""
 MAX_BYTES: Final = 16 * 1024 * 1024 - 1024

@@ -17,7 +17,7 @@ class Timeline:
     """Makes the lines of one group."""
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: a datetime.tzinfo; None: the machine's. `everything`: events within other lines get lines too."""
+        """`zone`: a datetime.tzinfo; None: the local time. `everything`: events within other lines get lines too."""
         self._stamps = Stamps(zone, dates=dates)
         self._everything = everything
         self._went: dict[str, Value] = {}

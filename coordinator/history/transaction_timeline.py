@@ -26,7 +26,7 @@ class TransactionTimeline:
         everything: bool = False,
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`zone`: a datetime.tzinfo; None: the machine's. `everything`: events within other lines get lines too.
+        """`zone`: a datetime.tzinfo; None: the machine's zone. `everything`: events within other lines get lines too.
         `groups` returns the groups whose offsets an ended transaction has committed, as far as these are known.
         """
         self._groups = groups

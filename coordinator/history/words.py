@@ -13,7 +13,7 @@ Value = Mapping[str, Any]
 
 
 class Stamps:
-    """Puts the time before lines, and a line before each new day. `zone`: a datetime.tzinfo; None: the machine's."""
+    """Puts the time before lines, and a line before each new day. `zone`: a datetime.tzinfo; None: the local time."""
 
     def __init__(self, zone: Any, *, dates: bool) -> None:
         self._zone = zone

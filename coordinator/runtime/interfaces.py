@@ -33,10 +33,10 @@ class StateMachine(Protocol):
         """When `advance` is to be called next (monotonic ms)."""
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:
-        """Replay records that are in no transaction. Returns their number."""
+        """Replay records that are in no transaction. Returns the number of records."""
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Replay records of an open transaction, which count once it is committed. Returns their number."""
+        """Replay records of an open transaction, which count once it is committed. Returns the number of records."""
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
         """End the transaction of a producer, live and in replay.
@@ -65,7 +65,7 @@ class RecordReader(Protocol):
         Iterators give records that are in no transaction; each must be replayed before the next item. Other items are
         batches and ends of transactions. Raises BatchError for a damaged batch.
 
-        A record may be left out if a later record replaces it. All records between the two are then of the same kind.
+        A record may be left out if a later record replaces it. All records between these two are of the same kind.
         """
 
     def rest(self) -> Iterator[Decoded]:
@@ -96,7 +96,7 @@ class ErrorResponses(Protocol):
 
 
 class Observer(Protocol):
-    """Gets the events of a shard. Its methods raise nothing."""
+    """Gets the events of a shard. The methods raise nothing."""
 
     def report(self, happened: Sequence[Any], now: Now) -> None:
         """Report events that have just happened, in their order."""

@@ -118,7 +118,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class Leaderships:
-    """The active shards of a node. `held`: their leader epochs, by partition."""
+    """The active shards of a node. `held`: the shards' leader epochs, by partition."""
 
     def __init__(
         self,

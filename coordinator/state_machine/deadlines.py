@@ -234,9 +234,9 @@ class LateAnswers:
     def until(self, heard_ms: int, patience_ms: int, now_ms: int, *, is_own: bool = True) -> int:
         """Return the time until which a client that sent bytes at `heard_ms` may be silent.
 
-        The client may be silent for `patience_ms`, or longer after late answers. If it sent a request at `heard_ms`
-        (`is_own`), `patience_ms` begins with the answer. If an answer was late by half of `patience_ms`, another
-        request of the client may have waited. Then `patience_ms` begins after that wait.
+        The client may be silent for `patience_ms`, or longer after late answers. If the client sent a request at
+        `heard_ms` (`is_own`), `patience_ms` begins with the answer. If an answer was late by half of `patience_ms`,
+        another request of the client may have waited. Then `patience_ms` begins after that wait.
         """
         until_ms = heard_ms + patience_ms
         if not self._late and self.since_ms == NEVER:

@@ -171,7 +171,7 @@ class TransactionCore:
         """Handle the deadlines that are due by `now`."""
         step = Step(self._state, now)
         while (deadline := self.deadlines.pop_due(now.mono_ms)) is not None:
-            # The core has two deadlines. Each does a part of its work, and is set again for the remaining work.
+            # Each of the core's two deadlines does a part of its work, and is set again for the rest.
             DEADLINES[deadline.kind](step, deadline)
         return step
 
@@ -180,7 +180,7 @@ class TransactionCore:
         return self.deadlines.next_ms()
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records in the order of the log. Returns their number."""
+        """Replay records in the order of the log. Returns the number of records."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:

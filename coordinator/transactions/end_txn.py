@@ -143,7 +143,7 @@ def _complete(step: Step, one: Transaction) -> None:
     ending = step.state.endings.pop(one.transactional_id, None)
     next_producer_id, next_producer_epoch = producer_after(one)
     wall_ms = step.now.wall_ms
-    # The records of the transaction have the earlier epoch: the end gave the producer the next one.
+    # The records of the transaction have the earlier epoch: the end gave the producer the next epoch.
     epoch = max(one.producer_epoch - 1, 0) if one.version >= TV_2 else one.producer_epoch
     step.event(
         events.COMMITTED if is_committed else events.ABORTED,
@@ -253,7 +253,7 @@ def _decide_new(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ""
     epoch, present = request.producer_epoch, one.producer_epoch
     is_after_last = request.producer_id == one.previous_producer_id and epoch == LAST_EPOCH - 1 and present == 0
-    # An EndTxn of an older client gave no epoch. The previous epoch then belongs to a fenced producer.
+    # An EndTxn of an older client gave no new epoch. The previous epoch then belongs to a fenced producer.
     gave_epoch = one.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and one.version >= TV_2
     is_retry = gave_epoch and (is_after_last or present == epoch + 1)
     if request.producer_id != one.producer_id and not is_after_last:

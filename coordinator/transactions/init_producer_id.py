@@ -113,7 +113,7 @@ def _give(
     following: tuple[int, int, int],
     cause: str,
 ) -> None:
-    """Give the transactional id to a producer. `following`: its id and epoch, and `Transaction.last_producer_epoch`."""
+    """Give the transactional id to a producer. `following`: id and epoch of the producer, and `last_producer_epoch`."""
     producer_id, producer_epoch, last_producer_epoch = following
     fenced = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if cause == events.NEW_PRODUCER:

@@ -37,7 +37,7 @@ TIMEOUTS: Final = "timeouts"
 
 
 class Ending(NamedTuple):
-    """The cause of a decided end, and the time of the decision (wall ms). The log has neither."""
+    """The cause of a decided end, and the time of the decision (wall ms), which are not in the log."""
 
     cause: str
     since_ms: int
@@ -90,8 +90,8 @@ class State:
         last_producer_epoch: int = NO_PRODUCER_EPOCH,
         partitions: Partitions | None = None,
     ) -> Transaction | None:
-        """Replay one record. Returns its `Transaction`, or None when the id was removed, or the record is of a later
-        Kafka.
+        """Replay one record. Returns the id's `Transaction`, or None when the id was removed, or the record is of a
+        later Kafka.
 
         `last_producer_epoch`: see `Transaction`; records do not have it. `partitions`: the decoded partitions of the
         value.
@@ -118,7 +118,7 @@ class State:
         return transaction
 
     def evolve_all(self, records: Iterable[Decoded]) -> int:
-        """`evolve` for all records of a log. Returns their number."""
+        """`evolve` for all records of a log. Returns the number of records."""
         evolve = self.evolve
         count = 0
         for key, value in records:

@@ -132,7 +132,7 @@ def _elect(node: Node, name: str, partition: int, election_type: int) -> Job[Non
 def handle_alter_partition_reassignments(
     node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Job[AlterPartitionReassignmentsResponse]:
-    """Give each partition the named replicas. If its leader is not one of them, the first live replica leads."""
+    """Give each partition the named replicas. If the leader is not one of these, the first live replica leads."""
     answer = AlterPartitionReassignmentsResponse(error_message=None)
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -220,7 +220,7 @@ def handle_list_partition_reassignments(
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:
-    """Remove a broker. Other brokers lead its partitions. The answer leaves when this change is durable."""
+    """Remove a broker. Other brokers lead the broker's partitions. The answer leaves when this change is durable."""
     if not may_alter_cluster(node, context):
         return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answer = UnregisterBrokerResponse(error_message=None)

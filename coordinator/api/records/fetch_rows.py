@@ -39,7 +39,7 @@ class FetchTerms(NamedTuple):
     committed: bool
     """Whether to read only records of committed transactions, and records outside of transactions (read_committed)."""
     from_follower: bool
-    """Whether a broker asks for a replica. No partition has such a replica, so no partition is read."""
+    """Whether the client is a broker that keeps a replica. No partition has such a replica, so no partition is read."""
 
 
 class RowsRead:

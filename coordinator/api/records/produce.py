@@ -1,9 +1,9 @@
 """Produce: append clients' batches to partitions, and answer when the batches are as safe as `acks` asks (KIP-98,
 KIP-467).
 
-As on Kafka, the first batches of all rows are checked first, and then each row. After this all accepted batches are
-appended. With acks=0 a client gets no answer: a refusal can only end the connection. The client then asks for metadata
-again.
+As on Kafka, the first batches of all rows are checked first, and then each row. After the checks all accepted batches
+are appended. With acks=0 a client gets no answer: a refusal can only end the connection. The client then asks for
+metadata again.
 
 `_Produce.run` handles a request of at most `PLAIN_ROWS` rows within its call. A request of more rows is a job
 (`_Produce.in_steps`), which calls the same methods for some rows in each step. A large batch, or a log whose producers
@@ -94,7 +94,7 @@ class _Row:
 
 
 _Key = tuple[str, bytes]
-"""Name and id of a topic, as the request has them. One of the two is empty."""
+"""Name and id of a topic in the request. Either the name or the id is empty."""
 
 
 class _Produce:
@@ -384,7 +384,7 @@ class _Produce:
                 self._all_done(None)
 
     def _response(self) -> ProduceResponse | None:
-        self._accepted = {}  # rows refer to this object, so this breaks a cycle of references
+        self._accepted = {}  # rows refer to this object: a cycle of references ends here
         if self._request.acks == ACKS_NONE:
             self._end_connection_on_error()
             return None

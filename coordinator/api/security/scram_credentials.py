@@ -98,7 +98,7 @@ def handle_describe_user_scram_credentials(
 def handle_alter_user_scram_credentials(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Job[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials. A user that is named twice is not changed. As on Kafka, its first error counts."""
+    """Set and remove credentials. A user that is named twice is not changed: as on Kafka, the first error counts."""
     is_allowed = node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     changes: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, _Fault] = {}

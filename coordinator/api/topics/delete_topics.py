@@ -55,7 +55,7 @@ def handle_delete_topics(
 def _count(
     wanted: Iterable[tuple[str | None, bytes]], rows: list[DeletableTopicResult]
 ) -> Job[tuple[Counter[str], Counter[bytes]]]:
-    """How often each name and each id is in the request. `rows` gets refusals of rows with both, or with neither."""
+    """How often each name and each id is in the request. Rows with both or neither are refused in `rows`."""
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in wanted:

@@ -1,6 +1,6 @@
 """Requests of administrators about transactions: DescribeTransactions, ListTransactions, WriteTxnMarkers (KIP-664).
 
-On Kafka, brokers send WriteTxnMarkers. In Muster only an administrator sends it, to end a hanging transaction
+On Kafka, brokers send WriteTxnMarkers. In Muster only an administrator sends this request, to end a hanging transaction
 (`kafka-transactions.sh abort`).
 """
 

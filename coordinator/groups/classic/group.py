@@ -225,7 +225,7 @@ class ClassicGroup:
         return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Keep a leader that has joined this rebalance, else elect a joined member. Returns whether one has joined."""
+        """Keep a leader that has joined this rebalance, else elect a joined member. False: no member has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
             return True

@@ -26,7 +26,7 @@ REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
-    """Answer a Heartbeat. This moves the member's deadline, and changes nothing else."""
+    """Answer a Heartbeat. The member's deadline moves, and nothing else changes."""
     if group is not None:
         member = group.members.get(request.member_id)
         if (

@@ -27,7 +27,7 @@ Packed = bytes
 
 
 class OpenTransaction:
-    """The transaction of one producer. `newest_ms`: the timestamp (wall) of its last record."""
+    """The transaction of one producer. `newest_ms`: the timestamp (wall) of the last record."""
 
     __slots__ = ("newest_ms", "offsets", "producer_epoch", "producer_id")
 

@@ -34,7 +34,7 @@ class GroupSettings:
     group_consumer_max_size: int = 2_147_483_647
     """The largest number of members of one consumer group."""
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
-    """The assignors of the server. The first assignor is used when no member asks for another one."""
+    """The assignors of the server. The first assignor is used when no member asks for another assignor."""
     group_consumer_assignment_interval_ms: int = 1_000
     """The minimum time for which a target assignment of a consumer group stays in force."""
     group_consumer_regex_refresh_interval_ms: int = 600_000

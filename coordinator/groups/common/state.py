@@ -94,7 +94,7 @@ class SharedValues:
 Replay = Callable[["State", Any, Any], None]
 """A function that applies one record (key, value) to the state."""
 ReplayTransactional = Callable[["State", TransactionalBatch], int]
-"""A function that applies records of an open transaction to the state. Returns their number."""
+"""A function that applies records of an open transaction to the state. Returns the number of records."""
 
 
 class State:
@@ -141,11 +141,11 @@ class State:
         self._replay.get(type(key), self._replay_other)(self, key, value)
 
     def evolve_transactional(self, batch: TransactionalBatch) -> int:
-        """Replay records of an open transaction. Returns their number."""
+        """Replay records of an open transaction. Returns the number of records."""
         return self._replay_transactional(self, batch)
 
     def evolve_all(self, records: Iterable[tuple[Message, Message | None]]) -> int:
-        """`evolve` for millions of records. Returns their number."""
+        """`evolve` for millions of records. Returns the number of records."""
         replay, other = self._replay.get, self._replay_other
         count = 0
         for key, value in records:
@@ -244,7 +244,7 @@ def tombstone(key: Message) -> Record:
 
 
 def tombstones(group: Group) -> list[Record]:
-    """The tombstones that delete a group. The tombstones of its offsets are not included."""
+    """The tombstones that delete a group. The tombstones of the group's offsets are not included."""
     return [tombstone(key) for key in group.record_keys()]
 
 

@@ -181,7 +181,7 @@ def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
 
 
 def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
-    """Each name once, in the order of `names`. None when there are more than `MAX_NAMES`; then not all were read."""
+    """Each name once, in the order of `names`. None for more than `MAX_NAMES` names; then some are not read."""
     found: dict[str, None] = {}
     rest = iter(names)
     while piece := dict.fromkeys(islice(rest, MAX_NAMES)):

@@ -230,8 +230,8 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
-    """Whether a topic of the group has changed; `before`: the description of the sender before this request. Also true
-    when the topics were not compared yet. Call this function before `update_patterns`.
+    """Whether a topic of the group has changed; `before`: the description of the sender before this request. The result
+    is also True if the topics were not compared yet. Call this function before `update_patterns`.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:

@@ -194,7 +194,7 @@ def target_failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -
 
 
 def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
-    """The facts of the present reconciliation; new ones if the reconciliation began before this core was loaded."""
+    """The facts of the present reconciliation; new facts if the reconciliation began before this core was loaded."""
     reconciliation: ReconciliationFacts | None = group.reconciliation
     if reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, None, None)

@@ -116,7 +116,7 @@ def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> lis
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
-    """The spread hashes of topic ids. Hashes of many topics are not cached, because they would displace others."""
+    """The spread hashes of topic ids. Hashes of many topics are not cached: they would displace other hashes."""
     if len(topic_ids) <= FEW_IDS:
         return [_hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]

@@ -65,7 +65,7 @@ def with_shared_tuples(
     current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
     """The same assignment, with tuples of the target and tuples that `shared` returns: this needs less memory. Nearly
-    always a member owns its whole target since one epoch.
+    always a member has owned its whole target since one epoch.
     """
     of_target = dict(target)
     made = []

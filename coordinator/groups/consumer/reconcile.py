@@ -181,7 +181,7 @@ def _compute_next_assignment(group: ConsumerGroup, position: Position, target_st
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
         if had is not None and had[1] == target:
-            # The target's tuple is used instead of an equal one, to save memory.
+            # The target's tuple is used instead of an equal tuple, to save memory.
             made.append(had if had[1] is target else (topic_id, target, had[2]))
             continue
         if had is None and topic_id not in owners:

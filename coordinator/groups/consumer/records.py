@@ -142,7 +142,7 @@ A_TOPIC: Final = 22
 ONE_BYTE: Final = 127
 """A text with fewer bytes than this has one byte for its length."""
 A_TOPIC_WITH_EPOCHS: Final = 34
-"""The most bytes of a topic in a current assignment, without partitions and epochs. The tag of epochs counts."""
+"""The most bytes of a topic in a current assignment with the tag of epochs, without partitions and epochs."""
 
 # ---- the records
 

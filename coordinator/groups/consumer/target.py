@@ -1,4 +1,4 @@
-"""The target assignment of a group in a new epoch. Heartbeats cause its computation; time alone never does.
+"""The target assignment of a group in a new epoch. Heartbeats cause the computation of a target; time alone never does.
 
 A small target is computed in the heartbeat. A large target is computed in the background: the request leaves with the
 replies, and the result is a command. Meanwhile answers follow the targets in force. Only members without an epoch wait
@@ -115,7 +115,7 @@ def bring_up_to_date(
     is_alike: bool | None = None,
     since_ms: int | None = None,
 ) -> None:
-    """Compute or request the targets of the group's epoch, if those in force are older and the interval is over.
+    """Compute or request the targets of the group's epoch, if older targets are in force and the interval is over.
 
     `wish`: the assignor that the sender asks for. `newcomer`: whether the sender joins by this request. `is_alike`:
     whether Kafka treats all subscriptions as equal; None: `group.is_alike`. `since_ms`: see `AssignmentWanted`.

@@ -1,6 +1,6 @@
 """A classic group becomes a consumer group: its members stay, with the generation as their epoch.
 
-For this the members' metadata is decoded, in a thread if the group is large.
+For the change the members' metadata is decoded, in a thread if the group is large.
 """
 
 from __future__ import annotations

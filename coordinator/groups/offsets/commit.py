@@ -101,7 +101,7 @@ def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) 
 
 
 def rows_with(make: Callable[[int, int], Row], topic: Any, error: int) -> list[Row]:
-    """A row for each partition of a topic. Rows without an error get this one."""
+    """A row for each partition of a topic. Rows without an error get `error`."""
     return [make(one.partition_index, getattr(one, "error_code", 0) or error) for one in topic.partitions]
 
 

@@ -112,7 +112,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
 
 
 def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
-    """The patterns, the cheapest first: if a pattern uses up the budget, the cheaper ones have been matched."""
+    """The patterns, the cheapest first: if a pattern uses up the budget, the cheaper patterns have been matched."""
     if len(texts) == 1:
         return texts
     sizes: dict[str, int] = {}

@@ -44,8 +44,8 @@ _unpack_usual = Struct(">2xqi1xq3x16s").unpack
 _is_usual = re.compile(rb"\x00\x04.{12}\x01.{8}\x01\x00\x10.{16}", re.DOTALL).fullmatch
 """The layout of an OffsetCommitValue of version 4 without metadata and with a topic id.
 
-Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: the number of tagged
-fields, the tag and size of the first field, and the topic id. Such a value can always be read.
+The fields are version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: the number of
+tagged fields, the tag and size of the first field, and the topic id. Such a value can always be read.
 """
 
 
