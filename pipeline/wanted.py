@@ -1,4 +1,4 @@
-"""Which part of a log is analysed. It is a filter for rows of Spark, and for Arrow rows in workers."""
+"""The part of a log that is analysed, as a filter for rows of Spark and Arrow rows in workers."""
 
 from __future__ import annotations
 

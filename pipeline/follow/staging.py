@@ -190,7 +190,7 @@ def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
 
 
 def _raw(rows: DataFrame, kind: str, topic: str) -> DataFrame:
-    """The rows of a kind that was staged as bytes, as raw rows."""
+    """Raw rows, made again from the rows of a kind that was staged as bytes."""
     known = {
         "topic": F.lit(topic),
         "partition": F.col("log_partition"),

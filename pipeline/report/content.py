@@ -51,7 +51,7 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The content for one group and its picture."""
+    """The story of one group: the content of its section on the page, with its picture."""
 
     group: str
     shares: Sequence[Row]

@@ -5,7 +5,7 @@
     if (!name) return;
     let place = document.getElementById(name);
     if (!place) {
-      /* a group that is told on another page, or of which the oldest rebalances are only in the tables */
+      /* the group is on another page, or the rebalance is so old that only the tables have it */
       const links = [...document.querySelectorAll('.index a')].map(a => a.getAttribute('href').split('#'));
       const groups = [...links, ...[...document.querySelectorAll('[id^=group-]')].map(e => ['', e.id])]
         .filter(([, to]) => to === name || name.startsWith(to.replace('group-', 'rebalance-') + '-'))

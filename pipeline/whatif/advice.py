@@ -45,13 +45,13 @@ class Advice(NamedTuple):
     sentence: str
 
 
-def advice(history: History, found: Comparison) -> Advice | None:
+def advice(history: History, comparison: Comparison) -> Advice | None:
     """The setting that would have helped most. It is None if no gain is sure, or each gain is too small."""
-    if found.fidelity.withheld or _is_at_rest(history):
+    if comparison.fidelity.withheld or _is_at_rest(history):
         return None
-    uncertainty_ms = _uncertainty_ms(found)
-    gains = _gains(history, found)
-    possible = [sentence for one in gains if (sentence := _helps(one, history, found.actual, uncertainty_ms))]
+    uncertainty_ms = _uncertainty_ms(comparison)
+    gains = _gains(history, comparison)
+    possible = [sentence for one in gains if (sentence := _helps(one, history, comparison.actual, uncertainty_ms))]
     if not possible:
         return None
     most_ms = max(one.gain_ms for one in possible)
@@ -99,12 +99,12 @@ class _Gain(NamedTuple):
         return self.spared >= self.least and self.gain_ms > -self.most_ms
 
 
-def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int) -> _Gain | None:
-    figures, setting, actual = row.figures, row.setting, found.actual
+def _gain(row: WhatIf, history: History, comparison: Comparison, uncertainty_ms: int) -> _Gain | None:
+    figures, setting, actual = row.figures, row.setting, comparison.actual
     if figures is None or not _changes(setting) or not _may_be_advised(setting, history):
         return None
     # a setting does not gain what the replay of the real settings already spares
-    base, unfaithful = found.played or actual, 1 - found.fidelity.share
+    base, unfaithful = comparison.played or actual, 1 - comparison.fidelity.share
     # in epochs of the consumer protocol and in short cooperative rounds, work does not stop. So these are not compared
     is_alike = setting.protocol is None and (setting.assignor is None or not is_cooperative(setting.assignor))
     spared = min(actual.rebalances, base.rebalances) - figures.rebalances
@@ -131,13 +131,13 @@ def _helps(one: _Gain, history: History, actual: Figures, uncertainty_ms: int) -
     return Advice(one.setting, one.spared, one.gain_ms, one.unread_ms, uncertainty_ms, sentence)
 
 
-def unadvised(history: History, found: Comparison) -> str:
+def unadvised(history: History, comparison: Comparison) -> str:
     """Why no advice is given for a group, in words that follow *nothing is advised:*."""
-    if found.fidelity.withheld:
-        return found.fidelity.why or "its history cannot be played again"
+    if comparison.fidelity.withheld:
+        return comparison.fidelity.why or "its history cannot be played again"
     if _is_at_rest(history):
         return "but for forming, and stopping with all members, it hardly rebalanced"
-    some = [one for one in _gains(history, found) if one.setting.initial_delay_ms is None]
+    some = [one for one in _gains(history, comparison) if one.setting.initial_delay_ms is None]
     if not some and _is_slow(history):
         return "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"
     if not some:
@@ -147,7 +147,7 @@ def unadvised(history: History, found: Comparison) -> str:
         # of the settings that spare equally many rebalances, the one that costs least is named
         return (
             f"{_change(calmest.setting, history)} would have spared {calmest.spared:,} of "
-            f"{plural(found.actual.rebalances, 'rebalance')}, but left partitions unread for "
+            f"{plural(comparison.actual.rebalances, 'rebalance')}, but left partitions unread for "
             f"{duration(-calmest.gain_ms)} longer (partitions added up)"
         )
     best = max(some, key=lambda one: one.gain_ms, default=None)
@@ -159,15 +159,15 @@ def unadvised(history: History, found: Comparison) -> str:
     return "no setting that was played would have spared anything"
 
 
-def _gains(history: History, found: Comparison) -> list[_Gain]:
-    uncertainty_ms = _uncertainty_ms(found)
-    rows = [row for row in found.whatif if row.setting.initial_delay_ms is not None or not _only_formed(history)]
-    return [one for row in rows if (one := _gain(row, history, found, uncertainty_ms)) is not None]
+def _gains(history: History, comparison: Comparison) -> list[_Gain]:
+    uncertainty_ms = _uncertainty_ms(comparison)
+    rows = [row for row in comparison.whatif if row.setting.initial_delay_ms is not None or not _only_formed(history)]
+    return [one for row in rows if (one := _gain(row, history, comparison, uncertainty_ms)) is not None]
 
 
-def _uncertainty_ms(found: Comparison) -> int:
-    unsure = UNSURE[found.fidelity.source] + (1 - found.fidelity.share)
-    return round(unsure * _unread_ms(found.actual, Setting()))
+def _uncertainty_ms(comparison: Comparison) -> int:
+    unsure = UNSURE[comparison.fidelity.source] + (1 - comparison.fidelity.share)
+    return round(unsure * _unread_ms(comparison.actual, Setting()))
 
 
 def _may_be_advised(setting: Setting, history: History) -> bool:

@@ -90,12 +90,12 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
     try:
         history = _read(group, source, rows)
         add_last_commits(history, _last_commits_of(rows))
-        found = compare(history, settings)
+        comparison = compare(history, settings)
     except Exception as error:  # noqa: BLE001 - what is odd about one group costs no other its what-if
         history = History(group, source)
         what = f"its history cannot be replayed: {type(error).__name__}: {error}"
-        found = Comparison(withheld(history, what), Figures())
-    yield from rows_of(history, found)
+        comparison = Comparison(withheld(history, what), Figures())
+    yield from rows_of(history, comparison)
 
 
 def _read(group: str, source: str, rows: pa.Table) -> History:
@@ -159,18 +159,18 @@ def _last_commits_of(rows: pa.Table) -> dict[str, list[int]]:
     return heard
 
 
-def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
-    """The rows of the tables for a comparison."""
-    fidelity, advised = found.fidelity, advice(history, found)
+def rows_of(history: History, comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """The rows of the tables for one group's comparison."""
+    fidelity, advised = comparison.fidelity, advice(history, comparison)
     yield {
         "table": "fidelity",
         "group": history.group,
         **asdict(fidelity),
         "share": fidelity.share if fidelity.generations else None,
-        "unadvised": unadvised(history, found) if advised is None else None,
+        "unadvised": unadvised(history, comparison) if advised is None else None,
     }
-    actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
-    for row in found.whatif:
+    actual = {f"actual_{name}": value for name, value in _figures(comparison.actual).items()}
+    for row in comparison.whatif:
         yield {
             "table": "whatif",
             "group": history.group,
@@ -188,7 +188,7 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
             "setting": advised.setting.name,
             "settings_json": advised.setting.to_json(),
             "spared": advised.spared,
-            "rebalances": found.actual.rebalances,
+            "rebalances": comparison.actual.rebalances,
             "gain_s": advised.gain_ms / 1000,
             "unread_s": advised.unread_ms / 1000,
             "uncertainty_s": advised.uncertainty_ms / 1000,
