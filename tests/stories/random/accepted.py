@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 FENCED = "A fenced producer that ends its transaction"
-ABORTABLE = "What clients hear of a partition that was not added"
+ABORTABLE = "A record for a partition that was not added"
 PARAGRAPHS = (FENCED, ABORTABLE)
 """The paragraphs of docs/conformance.md."""
 

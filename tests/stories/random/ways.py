@@ -32,11 +32,11 @@ from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 
 LEADER = "Which member leads after a leader is lost"
 TIES = "Ties of the protocol vote"
-PARKED = "Nothing stays parked for ever"
+PARKED = "No request stays parked for ever"
 UNSYNCED = "A static member that restarts before it synced"
 REFUSED = "A commit refused only for its metadata"
 DELAY = "The initial delay"
-ALIKE = "Which way `uniform` goes"
+ALIKE = "Which algorithm `uniform` uses"
 RENAMED = "A member that joins again under another instance id"
 FORGOTTEN = "An empty consumer group that an unknown member joins"
 PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, ALIKE, RENAMED, FORGOTTEN)
