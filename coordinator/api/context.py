@@ -87,9 +87,7 @@ class Channel:
         self._end = end
 
     def end(self, reason: CloseConnection) -> None:
-        """End the connection, if a request cannot be refused otherwise (Produce with acks=0). `respond` must still be
-        called.
-        """
+        """End the connection, if a request cannot be refused otherwise (Produce with acks=0). Also call `respond`."""
         self._end(reason)
 
     def fault(self, error: Exception) -> None:

@@ -46,9 +46,7 @@ _MAX_AWAITED: Final = 1_024
 """The most equal requests that must arrive before the next attempt to cache one."""
 
 FEW_ELEMENTS: Final = 5_000
-"""The most elements of a request that is decoded without a thread, within some 5 ms. A larger request is decoded in a
-thread.
-"""
+"""The most elements of a request that is decoded without a thread, within some 5 ms."""
 
 
 class _Repeated:

@@ -173,9 +173,7 @@ class Exchange:
         return self._requests.open(other, self.correlation)
 
     def _encode_in_thread(self, response: Message) -> None:
-        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind other waiting
-        answers.
-        """
+        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind waiting answers."""
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.job_queue.worker
 
@@ -191,9 +189,7 @@ class Exchange:
             encode()
 
     def _large(self, response: Message) -> Answer | None:
-        """Encode a large answer in the thread, which also frees request and response, unless others keep their
-        parts.
-        """
+        """Encode a large answer in the thread, which also frees request and response, but no parts that others keep."""
         self._free_request()
         requests: Any = self._requests
         if requests.current is not self:

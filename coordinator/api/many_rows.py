@@ -238,8 +238,7 @@ def timed_out(timeout_ms: int) -> bool:
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
     """Wait until the changes are durable that the `rows` of an answer report. A row with an error reports no change.
 
-    When the disk fails, each row of a change gets KAFKA_STORAGE_ERROR. The change is in force, but a power cut might
-    undo it.
+    When the disk fails, rows of changes get KAFKA_STORAGE_ERROR. The change is in force, but a power cut may undo it.
     """
     changed = yield from _without_error(rows)
     if not changed:

@@ -1,5 +1,4 @@
-"""The objects that handlers may reach: clock, topics, shards of groups and transactions, configuration, and the node's
-identity.
+"""What handlers may reach: clock, topics, shards of groups and transactions, configuration, and the node's identity.
 
 The composition root (`coordinator.server`) fills this plain object. The object decides nothing.
 """

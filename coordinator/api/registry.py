@@ -174,9 +174,7 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, key: int, version: int, head: bytes, client_bytes: bytes, client_id: str) -> None:
-        """`head`: API key and version as in the header. `client_bytes`: the client id as in the header, with its
-        length.
-        """
+        """`head`: API key and version as in the header. `client_bytes`: the header's client id, with its length."""
         served = self.api = api(key)
         self.version = version
         self.head = head

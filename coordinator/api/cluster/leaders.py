@@ -48,9 +48,7 @@ UNCLEAN: Final = 1
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Elect the leaders of the named partitions, or of all. Without names, the answer has only partitions that needed
-    an election.
-    """
+    """Elect leaders of the named partitions, or of all; then the answer has only partitions that needed an election."""
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return (yield from _refuse_elections(context, request, code, error_message(code)))

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): the committed offsets of groups, for named partitions or for all partitions.
 
-The shard of each group is asked, one group after the other. Topic ids (v10) become names in the request and ids again
-in the answer.
+The shard of each group is asked, one group after the other. Topic ids (v10) become names in the request, ids in the
+answer.
 """
 
 from __future__ import annotations

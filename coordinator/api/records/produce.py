@@ -273,9 +273,7 @@ class _Produce:
     # ---- transactions
 
     def _verification(self) -> Verification | None:
-        """The question to the transaction coordinator; None if no partition needs it. Raises `ApiError` for batches of
-        two producers.
-        """
+        """The question to the transaction coordinator; None if not needed. Raises `ApiError` for two producers."""
         knows, now_ms = produce_knows(self._context.api_version), self._now.wall_ms
         producer: Producer | None = None
         wanted: list[Wanted] = []

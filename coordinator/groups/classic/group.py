@@ -1,5 +1,4 @@
-"""A classic group: its members, generation and state, kept consistent. This module decides nothing and answers no
-request.
+"""A classic group: members, generation and state, kept consistent. This module decides nothing and answers no request.
 
 The states are Kafka's ClassicGroupState; docs/ has diagrams of the table of transitions. An Empty group may be deleted.
 A group that becomes a consumer group is deleted too. The modules join, rebalance and sessions decide, and change a

@@ -96,8 +96,7 @@ class PendingOffsets:
         return -1 if transaction is None else transaction.newest_ms
 
     def end(self, producer_id: int) -> Iterator[tuple[Place, int, Packed]]:
-        """End the transaction of this producer. Yields each offset that no later commit has replaced, with the record's
-        number.
+        """End this producer's transaction. Yields each offset that no later commit replaced, with the record's number.
 
         A yielded offset leaves the transaction. So the caller may pause between two offsets.
         """
