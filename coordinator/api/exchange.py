@@ -173,7 +173,7 @@ class Exchange:
         return self._requests.open(other, self.correlation)
 
     def _encode_in_thread(self, response: Message) -> None:
-        """Encode a large answer in the thread. An answer whose memory is not counted yet waits behind waiting answers."""
+        """Encode a large answer in the thread. Answers whose memory is not counted yet wait behind other answers."""
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.job_queue.worker
 
