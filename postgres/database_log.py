@@ -1,10 +1,10 @@
-"""One log whose segments on this machine are a local replica. Its records are durable when the database has them.
+"""One log whose segments on this machine are a local replica. The log's records are durable when the database has them.
 
 An append writes to the local replica at once and gets its offset there. The next database write takes from the replica
 what the database does not have yet (`unsent_data`).
 
 The replica of a log may lack older segments (`segment_cache`). For such a log, the node also writes the facts of each
-full segment to the database. It also writes a checkpoint: the state of the log where the active segment begins.
+full segment to the database. The node also writes a checkpoint: the state of the log where the active segment begins.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class DatabaseLog:
         self._facts_under_way: list[Segment] = []
         """Segments whose facts are part of the present database write."""
         self._may_need_checkpoint = len(segments) > 1
-        """Whether a checkpoint may have to be written. It is nearly always False, and then no file is searched."""
+        """Whether a checkpoint may have to be written. Nearly always False: then no file is searched."""
         self._checkpoint = -1
         """The offset of the checkpoint that the database has from this leader, or gets in this write."""
         if cache is not None:

@@ -36,7 +36,7 @@ _logger = structlog.get_logger("muster.cluster")
 
 
 class DatabaseWriter:
-    """The writer of a registered node. Its owner awaits `run`. `pending`: what its logs have to write."""
+    """The writer of a registered node. The owner of the writer awaits `run`. `pending`: what its logs have to write."""
 
     def __init__(
         self,

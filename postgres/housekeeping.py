@@ -1,5 +1,5 @@
 """The work that the node with the lowest live id does from time to time for all nodes. The node removes logs of deleted
-topics that no node led. It writes snapshots of the metadata log, and removes the rows before them.
+topics that no node led. The node writes snapshots of the metadata log, and removes the rows before them.
 
 A snapshot is the content of the log up to an offset, so all nodes write the same snapshot. Two nodes that write a
 snapshot do no harm. A snapshot counts when the database has all its parts. Rows before its end are removed when every

@@ -5,9 +5,9 @@ A node counts its lease from the moment in which it *sent* the extension, by its
 later moment in which it stored the extension. So the lease ends first for the node, if both clocks are equally fast. No
 clock decides whether a write counts: the epoch decides that.
 
-A process may be suspended (SIGSTOP, a virtual machine that is moved). When it continues, it finds old requests in its
-sockets, and timers that are due. It would answer them before it learns that others lead its partitions. So each answer
-checks the clock when it is sent. After the end of the lease nothing is sent, and the connection is cut.
+A process may be suspended (SIGSTOP, a virtual machine that is moved). When the process continues, it finds old requests
+in its sockets, and timers that are due. The process would answer before it learns that others lead its partitions. So
+each answer checks the clock when it is sent. After the end of the lease nothing is sent, and the connection is cut.
 
 A row that can be read need not be durable. A database session may end while it waits for a synchronous standby. Then
 all readers see its rows, and the standby may never get them. A later write is durable only if all writes before it are.
@@ -39,8 +39,9 @@ def outcome(
     found: NodeRegistration | None, epoch: int, before: Container[int], sent: Container[int], barrier: int
 ) -> Outcome:
     """The state of a database write of `epoch`, by the registration that the database has. `sent`: the numbers of the
-    write and of the writes that were to prove it. `before`: the writes that it may follow. The write may still be under
-    way in the database: sent again, it counts once. `barrier`: the least number that the registration must have.
+    write and of the writes that were to prove it. `before`: the numbers that the write may follow. The write may still
+    be under way in the database: sent again, it counts once. `barrier`: the least number that the registration must
+    have.
     """
     if found is None or found.epoch != epoch or found.barrier < barrier:
         return Outcome.LOST
@@ -59,7 +60,7 @@ class Lease:
         """`since_ms`: when the registration was requested."""
         self.length_ms = length_ms
         self.ends_ms = since_ms + length_ms
-        """From this time on another process may hold the registration. It is a field because each answer reads it.
+        """From this time on another process may hold the registration. Each answer reads this field.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""The logs that this node leads. They load from the database when leadership begins.
+"""The logs that this node leads. Such logs load from the database when leadership begins.
 
 `DatabaseWriter` writes them as long as leadership lasts. The loaded records were written by earlier leaders, up to the
 end of the log. To know these leaders, this node follows the metadata log first.
@@ -96,7 +96,7 @@ class LedPartitions:
         self._figures = figures or ClusterFigures()
         self._fetching: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
-        """Partitions whose logs are damaged in the database. They are not fetched again in this term of leadership."""
+        """Partitions whose logs are damaged in the database. No fetch comes again in this term of leadership."""
         self._waiting: list[_Wanted] = []
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,7 +118,7 @@ class LedPartitions:
 
     def check(self) -> None:
         """Fetch the logs that this node leads and does not have. Coordinators load first, because their clients can do
-        nothing before. Then the histories load, which coordinators write.
+        nothing before. The histories load last: coordinators write the histories.
         """
         self._requests += 1
         if self._requests == self._seen + 1:  # otherwise a check is under way, and another follows
@@ -227,8 +227,8 @@ class LedPartitions:
                 self._remove(wanted)
                 continue
             if found.leader_epoch > wanted.leader_epoch:
-                # Others have led the log since, and this node does not know that yet. Without this step, the node would
-                # lead a part of the log in an epoch that belongs to another leader.
+                # Other nodes have led the log since, and this node does not know that yet. Without this step, the node
+                # would lead a part of the log in an epoch that belongs to another leader.
                 await self._follow()
             if self._writer.has_ended:
                 return False
@@ -240,7 +240,7 @@ class LedPartitions:
                 return False
             if now == wanted:
                 break
-            # Others may have led the log in between.
+            # Other nodes may have led the log in between.
             self._remove(wanted)
             wanted = now
         if found.row is not None:

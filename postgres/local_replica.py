@@ -1,8 +1,8 @@
 """The local replica: files on this machine with the database's records of the logs that this node leads. A node makes
 the replica anew whenever it registers, and adds each log when it becomes the leader.
 
-It has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is left as
-if it was not closed cleanly. The log manager then finds the damaged place, and logs it.
+A replica has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is
+left as if it was not closed cleanly. The log manager then finds the damaged place, and logs it.
 
 If a log has a checkpoint, only the segments behind it need be read. The segments before it are `absent`, and
 `segment_cache` fetches them when a reader needs them.
@@ -28,7 +28,7 @@ from muster.postgres.store import LIVE, BatchRow, Checkpoint, Identity, LogRow, 
 PART: Final = 256 * 1024
 """How many bytes are written and checked in one step."""
 MARK: Final = "muster-cluster-copy"
-"""A directory with this file is a local replica. It may be emptied, because the database has all of it."""
+"""A directory with this file is a local replica, and may be emptied, because the database has all of it."""
 
 
 _logger = structlog.get_logger("muster.cluster")

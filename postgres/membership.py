@@ -180,8 +180,8 @@ class Membership:
         self.led_partitions.check()
 
     def _give_up_soon(self) -> None:
-        """Give up soon, because this node was unregistered and leads nothing. The node then registers anew. Otherwise
-        it would hold its registration and be no part of the cluster. The request to unregister is answered first.
+        """Give up soon, because this node was unregistered and leads nothing. The node then registers anew. Else the
+        node would hold its registration and be no part of the cluster. The request to unregister is answered first.
         """
 
         def check() -> None:
@@ -269,7 +269,7 @@ class Membership:
 
     def _guard(self) -> None:
         """Give up when this node has not read other nodes' decisions for too long, although its database writes
-        succeed. Otherwise its answers would be out of date.
+        succeed. The answers of this node would be out of date.
         """
         max_ms = self._settings.broker_session_timeout_ms
 

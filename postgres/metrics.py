@@ -14,7 +14,7 @@ from muster.postgres.node_session import NodeSession
 
 
 class ClusterMetrics(MetricsServer):
-    """The metrics server of a process. It answers as long as the process runs, also without a registration."""
+    """The metrics server of a process. The server answers as long as the process runs, also without a registration."""
 
     def __init__(self, clock: Clock, host: str, port: int) -> None:
         super().__init__(clock, host, port, self._of_both)

@@ -1,5 +1,5 @@
-"""The messages that nodes send each other through the database. They carry transaction markers, and requests to verify
-that a partition is part of a transaction.
+"""The messages that nodes send each other through the database. Messages carry transaction markers, and requests to
+verify that a partition is part of a transaction.
 
 So nodes need no connections to each other, and no credentials: a node that reaches the database is a member. A question
 without an answer in time counts as lost, and its sender asks again. A question may be executed twice.

@@ -1,5 +1,5 @@
 """One node session: from a registration to its end. The node is an ordinary `Server` over local replicas of the logs
-that it leads. Its appends are durable when the database has them.
+that it leads. Appended records are durable when the database has them.
 """
 
 from __future__ import annotations

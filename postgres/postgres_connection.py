@@ -1,8 +1,8 @@
 """A connection to PostgreSQL by asyncpg, which does one thing at a time, and the hints that it carries.
 
-After any failure the connection is dropped. PostgreSQL may still execute its last statement. That is harmless: a
-database write has its number, and a row of the metadata log its offset. An answer with the warning that no standby may
-have the write counts as a failure.
+After any failure the connection is dropped. PostgreSQL may still execute its last statement. This execution is
+harmless: a database write has its number, and a row of the metadata log its offset. An answer with the warning that no
+standby may have the write counts as a failure.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PostgresConnection:
         self._one_at_a_time = asyncio.Lock()
         self._hinted: tuple[int, Callable[[], object]] | None = None
         self._can_hint = True
-        """Whether the database knows NOTIFY. Other servers with its protocol may not know it."""
+        """Whether the database knows NOTIFY. Other servers with PostgreSQL's protocol may not know NOTIFY."""
         self.hears = False
         """Whether this connection has received a hint. A server that accepts LISTEN may do nothing with it."""
         self._owed: dict[str, None] = {}
@@ -110,8 +110,8 @@ class PostgresConnection:
         self._is_listening = self.hears = False
 
     async def _listen(self, connection: Any) -> None:
-        """Receive the hints of other nodes on this connection. The node sends the first hint itself. It stands for all
-        rows that were written before the LISTEN.
+        """Receive the hints of other nodes on this connection. The node sends the first hint itself. This hint stands
+        for all rows that were written before the LISTEN.
         """
         self._is_listening = True
         if self._hinted is None or not self._can_hint:

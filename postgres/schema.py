@@ -72,7 +72,7 @@ MIGRATIONS: Final = (
         2,
         "seats of nodes in the place of the one office, the metadata log, and mail",
         (
-            # The numbers of sessions, from which the numbers of logs and segments are made. They begin above all
+            # The numbers of sessions, from which the numbers of logs and segments are made. The numbers begin above all
             # existing numbers.
             "ALTER TABLE muster_clusters ADD COLUMN terms bigint NOT NULL DEFAULT 0",
             "UPDATE muster_clusters SET terms = greatest("

@@ -1,5 +1,5 @@
-"""The segments whose files the local replica may lack. They are fetched from the database when a reader needs them.
-Some files are removed when all of them take more than the limit.
+"""The segments whose files the local replica may lack. Such segments are fetched from the database when a reader needs
+them. Some files are removed when all of them take more than the limit.
 
 The database has each removed segment, with its facts (`store.SegmentFacts`). A reader of an absent segment gets
 SegmentAbsent and has it fetched. Segments of compacted topics stay: the log cleaner reads all of them each time.
@@ -206,7 +206,7 @@ class SegmentCache:
             self.bytes += segment.size
 
     def kept(self, of: CachedLog, segment: Segment) -> None:
-        """`keep`, for a segment that this node has written. Other files may be removed for its file."""
+        """`keep`, for a segment that this node has written. Other files may be removed for the file of this segment."""
         self.keep(of, segment)
         self._shrink()
 

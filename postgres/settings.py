@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The settings. Their names are Kafka's with "." as "_"."""
+    """The settings, with Kafka's names and "_" for "."."""
 
     broker_session_timeout_ms: int = 9_000
     """How long the lease of a registration is. A node that has been silent for this time is taken for dead."""

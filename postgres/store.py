@@ -15,8 +15,9 @@ later write. A `lease.ReadBarrier` proves what a node has read.
 
 **The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
 seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
-their registrations *need* this row, in the same transaction. Their later writes count only once they know the row. So a
-node that reads such a row finds all records that the leader before has written. That leader writes no more.
+their registrations *need* this row, in the same transaction. Later writes of such a node count only once the node knows
+the row. So a node that reads such a row finds all records that the leader before has written. That leader writes no
+more.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ LIVE: Final = 0
 STAGED: Final = 1
 """The state of a segment that is being written, and will replace other segments."""
 DEAD: Final = 2
-"""The state of a segment that is not needed any more. Its batches are removed later."""
+"""The state of a segment that is not needed any more. The batches of the segment are removed later."""
 
 MAIL_COUNTS_MS: Final = 2_000
-"""A message that no node took in this time, by the database's clock, is dropped. Its sender waits little longer."""
+"""A message that no node took in this time, by the database's clock, is dropped. The sender waits little longer."""
 
 NUMBERS_OF_A_SESSION: Final = 1 << 24
 """New logs and segments of one node session have numbers from `epoch * NUMBERS_OF_A_SESSION` on."""
@@ -80,7 +81,7 @@ class LogRow(NamedTuple):
     topic_id: bytes
     start_offset: int
     clean_offset: int = 0
-    """The log cleaner has compacted the log up to this offset. It is 0 for a new log."""
+    """The log cleaner has compacted the log up to this offset. 0 for a new log."""
 
 
 class SegmentRow(NamedTuple):
@@ -100,7 +101,7 @@ class SegmentRow(NamedTuple):
 
 
 class SegmentFacts(NamedTuple):
-    """The facts of a segment. They are stored when nothing is appended to the segment any more."""
+    """The facts of a segment. The facts are stored when nothing is appended to the segment any more."""
 
     segment_no: int
     size: int
@@ -206,8 +207,8 @@ class Store(Protocol):
         """The ids of the cluster."""
 
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
-        """Call `wake` when a node has messages, or when the metadata log has grown. This holds from the next request
-        on. A hint may be missing: callers must not rely on it.
+        """Call `wake` when a node has messages, or when the metadata log has grown. Calls begin with the next request.
+        A hint may be missing: callers must not rely on it.
         """
 
     @property
@@ -291,8 +292,8 @@ class Store(Protocol):
         """
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
-        """Remove some rows before the end of the snapshot, and some parts of earlier snapshots. This needs a snapshot
-        that is current since `kept_ms`. Returns whether no such row or part is left.
+        """Remove some rows before the end of the snapshot, and some parts of earlier snapshots. The call needs a
+        snapshot that is current since `kept_ms`. Returns whether no such row or part is left.
         """
 
     # -- mail
@@ -307,7 +308,7 @@ class Store(Protocol):
 
     async def purge(self, segment_no: int) -> bool:
         """Remove some batches of a dead segment, and the segment when it has no batches. Returns whether nothing is
-        left. This needs no database write: no node reads a dead segment again.
+        left. A purge needs no database write: no node reads a dead segment again.
         """
 
     async def logs(self) -> Sequence[LogRow]:

@@ -1,4 +1,4 @@
-"""How the tasks of a node wait and end. They wait by the node's clock, which in the simulation is not the loop's."""
+"""How the tasks of a node wait and end. Tasks wait by the node's clock, which in the simulation is not the loop's."""
 
 from __future__ import annotations
 

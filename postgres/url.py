@@ -1,5 +1,5 @@
 """Checks before a start with `--cluster`: the database URL, and the packages that it needs. This module imports none of
-them. It reads PGTARGETSESSIONATTRS, as PostgreSQL's clients do.
+the packages. The checks read PGTARGETSESSIONATTRS, as PostgreSQL's clients do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verbs on groups: a test reads the groups of a running server, waits for them, and acts on them.
 
-They serve classic groups and groups of KIP-848. Call them from the server's event loop only. This module knows neither
-HTTP nor threads.
+The verbs serve classic groups and groups of KIP-848. Call them from the server's event loop only. This module knows
+neither HTTP nor threads.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Groups:
         topics: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true. It is called whenever something has happened to the group, or `topics`
-        have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
+        """Wait until `predicate(group)` is true. `predicate` is called whenever something has happened to the group, or
+        `topics` have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
         checks.function("predicate", predicate)
         condition = waits.Condition(checks.text("what", what), predicate, checks.texts("topics", topics))

@@ -3,7 +3,7 @@ While no join is held and no rule is in force, a node has its original intercept
 
 Held joins are such an interceptor. Requests of members that join a group wait here until a test releases them. A
 classic member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
-held request was read and is not handled yet. Its connection answers nothing meanwhile, as with a slow coordinator.
+held request was read and is not handled yet. The connection answers nothing meanwhile, as with a slow coordinator.
 """
 
 from __future__ import annotations

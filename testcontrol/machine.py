@@ -1,4 +1,4 @@
-"""The machine of a server under test. Its ids are drawn from a seed, and its clock can be moved. Its disk can be full
+"""The machine of a server under test. The ids are drawn from a seed, and the clock can be moved. The disk can be full
 or read-only for a while. Two runs with the same seed and the same requests get the same ids.
 """
 
@@ -72,7 +72,7 @@ def _guarded(disk: Disk, call: Any) -> Any:
 
 
 class ControlledMachine(Machine):
-    """The machine of a server under test. Its memory stays when the server is started on it again."""
+    """The machine of a server under test. The memory stays when the server is started on the machine again."""
 
     may_pause_one_node = True
     ports_of_before: ClassVar[Sequence[int]] = ()

@@ -72,7 +72,7 @@ class Nodes:
             await self._server.cluster.stop_node(node_id)
 
     def kill(self, node_id: int) -> None:
-        """Kill the node as SIGKILL does. Others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
+        """Kill a node as SIGKILL does. Other nodes take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
         with _refusals():
             self._server.cluster.kill_node(node_id)
 

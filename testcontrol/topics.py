@@ -193,8 +193,8 @@ class Topics:
         return appended.base_offset
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """The records of a topic, or of one of its partitions, from an offset on. They are in the order of partitions,
-        and at most `most` in all. Control records are left out. Raises CannotBeDone, and WrongValue.
+        """The records of a topic, or of one of its partitions, from an offset on. At most `most` records, in the order
+        of partitions. Control records are left out. Raises CannotBeDone, and WrongValue.
         """
         checks.whole_or_none("partition", partition, most=checks.MAX_COUNT)
         checks.whole("since", since)

@@ -66,8 +66,8 @@ class GroupView:
     """A group at one moment. A group that does not exist is `DEAD` and has no members.
 
     `kind`: "classic", "consumer" (KIP-848), or "" if the group does not exist. `generation`: the generation, or the
-    group epoch of a consumer group. `protocol`: the assignor. `end_offsets`: of the topics that the group has committed
-    to, owns or subscribes to. `starts`: the start offsets of these partitions.
+    group epoch of a consumer group. `protocol`: the assignor. `end_offsets`: the end offsets of topics that the group
+    has committed to, owns or subscribes to. `starts`: the start offsets of these partitions.
     """
 
     group_id: str

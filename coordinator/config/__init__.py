@@ -1,5 +1,5 @@
-"""The configuration: Kafka's property names from a file, the environment and options. It is checked before the server
-starts. `load` makes a `Config`, which gives each package its settings.
+"""The configuration: Kafka's property names from a file, the environment and options, checked before the server starts.
+`load` makes a `Config`, which gives each package its settings.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, MUSTER, O
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. Its text is one sentence: the value, what was expected, what to do."""
+    """The configuration cannot be used. The error's text is one sentence: the value, what was expected, what to do."""
 
 
 _LISTENER = "listener.name."
@@ -50,7 +50,7 @@ def _of_plug_in(name: str, given: Mapping[str, str]) -> bool:
 
 
 def name_hint(name: str) -> str:
-    """A suggestion for an unknown name, as the end of a sentence. It is empty when no known name is near."""
+    """A suggestion for an unknown name, as the end of a sentence; empty when no known name is near."""
     if name in TOPIC:
         synonyms = TOPIC_SYNONYMS.get(name)
         return (

@@ -63,7 +63,7 @@ class Given(NamedTuple):
 
 
 class Config:
-    """The server's configuration, made by `load`. It never changes. `data_dir` None: the log is in memory."""
+    """The server's configuration, made by `load`. A `Config` never changes. `data_dir` None: the log is in memory."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Config:
         return frozenset(self._effective)
 
     def unused(self) -> tuple[str, ...]:
-        """Properties that the user gave and that no package has asked for. They have no effect in Muster (yet)."""
+        """Properties that the user gave and that no package has asked for: without effect in Muster (yet)."""
         return tuple(sorted(name for name in self._given if self._effective.isdisjoint(_bases(name))))
 
 

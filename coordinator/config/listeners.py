@@ -140,7 +140,7 @@ def stride(listeners: Sequence[Listener]) -> int:
 
 
 def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
-    """The listeners of broker number `place`, from 0. Its ports follow the ports of the brokers before it."""
+    """The listeners of broker number `place`, from 0. The ports follow the ports of the broker before."""
     further = place * stride(listeners)
     return tuple(
         one._replace(
@@ -191,7 +191,7 @@ def _check_ports(addresses: Sequence[Address]) -> None:
 
 
 def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
-    """Check that inter.broker.listener.name names a listener. It has no other effect: the brokers share a process."""
+    """Check that inter.broker.listener.name names a listener. No other effect: the brokers share a process."""
     if not name:
         return
     if protocol:

@@ -42,7 +42,7 @@ _ONE: Final = 1 << 32
 
 
 def decoy_secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
-    """The secret that salts are derived from. It is drawn when it is first needed, and kept in the data directory."""
+    """The secret that salts are derived from: drawn when it is first needed, and kept in the data directory."""
     kept = storage.load(SECRET_FILE)
     if kept is not None and len(kept) == _BYTES:
         return kept

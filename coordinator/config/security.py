@@ -1,4 +1,4 @@
-"""The settings of TLS and SASL of each listener, and their checks. It is imported when a listener has TLS or SASL."""
+"""The settings of TLS and SASL of each listener, and their checks. Imported when a listener has TLS or SASL."""
 
 from __future__ import annotations
 

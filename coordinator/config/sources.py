@@ -14,7 +14,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file in UTF-8, or else in ISO 8859-1, which Java reads. Both encodings are the same for ASCII."""
+    """The text of a file in UTF-8, or else in ISO 8859-1, which Java reads. ASCII is the same in both encodings."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

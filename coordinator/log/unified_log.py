@@ -1,8 +1,8 @@
 """One partition's log (Kafka: UnifiedLog): appends, reads and removes records.
 
 A log has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits) and `Availability`
-(whether the log works). It is used from one thread, the event loop. Only `flush`, `close` and `truncate` wait for the
-disk. The log parses the headers of batches, not their records.
+(whether the log works). A log is used from one thread, the event loop. Only `flush`, `close` and `truncate` wait for
+the disk. The log parses the headers of batches, not their records.
 """
 
 from __future__ import annotations
@@ -195,12 +195,12 @@ class UnifiedLog:
     def append(
         self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append whole batches. They get the next offsets, the leader epoch and, if the topic wants it, the append
-        time.
+        """Append whole batches. The batches get the next offsets, the leader epoch and, if the topic wants it, the
+        append time.
 
-        Otherwise they are stored unchanged; a bytearray may be changed in place. Their CRC is not checked here: see
-        `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises FencedLeaderEpoch,
-        RecordListTooLarge, CorruptBatch or LogOffline.
+        Other fields are stored unchanged; a bytearray may be changed in place. The CRC of a batch is not checked here:
+        see `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises
+        FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
         """
         if self._availability.failure is not None:
             self._availability.raise_if_offline()
@@ -339,7 +339,7 @@ class UnifiedLog:
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
         """Return bytes of the log, from the batch with `offset` on, straight from the file.
 
-        They are at most `max_bytes`: as in every fetch of Kafka's, the last batch may be cut off. With
+        The result has at most `max_bytes`: as in every fetch of Kafka's, the last batch may be cut off. With
         `min_one_message` the first batch is always whole. Without it, nothing is returned when the first batch does not
         fit. `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline.
         """
@@ -442,7 +442,7 @@ class UnifiedLog:
         return len(names)
 
     def truncate(self, offset: int) -> None:
-        """Remove all batches with `offset` or later offsets (Kafka: truncateTo). It waits for the disk."""
+        """Remove all batches with `offset` or later offsets (Kafka: truncateTo). The call waits for the disk."""
         segments = self.segments
         if offset >= segments.end_offset:
             return

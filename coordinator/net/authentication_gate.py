@@ -30,7 +30,7 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 MAX_REQUESTS: Final = 10
 """The most requests until the authentication is complete. A Kafka client needs four."""
 MAX_AUTHENTICATION_MS: Final = 30_000
-"""The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
+"""The time limit of the authentication. The time begins with the connection, or after its TLS handshake."""
 
 
 class RequestsWithSink(Requests, Protocol):

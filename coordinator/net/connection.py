@@ -1,4 +1,4 @@
-"""One connection on an asyncio transport. Its `ConnectionCore` decides, and its `Requests` handle the frames.
+"""One connection on an asyncio transport. A `ConnectionCore` decides, and `Requests` handle the frames.
 
 The module is long because `Connection` gets the calls of the transport, of the limits and of the requests.
 """

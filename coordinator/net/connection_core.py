@@ -1,7 +1,7 @@
 """The rules of one connection: its states, what may happen in each state, and its limits. The module has no asyncio,
 socket or clock.
 
-Its input is bytes and events. Its output is requests, bytes to send, and whether to continue reading. As on Kafka, a
+The input is bytes and events. The output is requests, bytes to send, and whether to continue reading. As on Kafka, a
 request begins after the answer of the request before it. `connection.Connection` applies these rules to a transport.
 """
 

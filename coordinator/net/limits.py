@@ -62,7 +62,7 @@ class Share:
 
 
 class LimitedConnection(Holder, Reader, Protocol):
-    """A connection, as the limits see it. It sets `alive` at each sign of life; the limits reset `alive`."""
+    """A connection, as the limits see it. A connection sets `alive` at each sign of life; the limits reset `alive`."""
 
     host: str
     alive: bool

@@ -1,7 +1,6 @@
-"""One listener: a port, and the connections that it accepts. It knows sockets, but not the bytes on them.
-
-It accepts many connections in one iteration of the event loop; a server of uvloop accepts one. So a thousand members
-that connect together join together.
+"""One listener: a port, and the connections that it accepts. A listener knows sockets, but not the bytes on them. A
+listener accepts many connections in one iteration of the event loop; a server of uvloop accepts one. So a thousand
+members that connect together join together.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SYSTEM_CHOICE: Final = (-1, 102_400)
 _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
-"""The most connections that are accepted in one iteration of the event loop. They take some 10 ms."""
+"""The most connections that are accepted in one iteration of the event loop, in some 10 ms."""
 MAX_REFUSED: Final = 1_000
 """The most connections that wait to be closed because their address has exceeded connection_creation_rate."""
 PAUSE_MS: Final = 1_000
@@ -254,13 +253,13 @@ class Listener:
 
     @property
     def descriptor(self) -> int:
-        """The descriptor of the socket that accepts. It is negative while the listener does not accept."""
+        """The descriptor of the socket that accepts; negative while the listener does not accept."""
         is_reading = self._socket is not None and self._pause is None and not self._is_paused
         return self._socket.fileno() if is_reading and self._socket is not None else -1
 
     @property
     def bound_descriptor(self) -> int:
-        """The descriptor of the bound socket. It is negative when no socket is bound."""
+        """The descriptor of the bound socket; negative when no socket is bound."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def _connection(self) -> Connection:
@@ -304,7 +303,7 @@ class Listener:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A bound socket. It accepts IPv4 and IPv6 when `host` means all addresses."""
+    """A bound socket, which accepts IPv4 and IPv6 when `host` means all addresses."""
     if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

@@ -94,7 +94,7 @@ class RequestMemory:
         self._max_finishing = max_bytes // FINISHING_PART
         self._held = self._whole = 0
         self._oldest: _Account | None = None
-        """The account that has waited longest. Its request is being finished."""
+        """The account that has waited longest. The request of this account is being finished."""
         self._missing = 0
         """The missing bytes of the requests that are finished beside the oldest request."""
         self._accounts: dict[Holder, _Account] = {}
@@ -111,7 +111,7 @@ class RequestMemory:
 
     @property
     def left(self) -> int:
-        """The remaining bytes. They are negative when the memory is exceeded."""
+        """The remaining bytes; negative when the memory is exceeded."""
         return self._max - self._held
 
     def charge(self, holder: Holder, whole: int, received: int, missing: int) -> bool:

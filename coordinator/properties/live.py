@@ -122,7 +122,7 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """The broker property of a listener's own property: `y` for `listener.name.x.y`. Other names are unchanged."""
+    """The broker property of a listener's own property: `y` for `listener.name.x.y`. All other names are unchanged."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

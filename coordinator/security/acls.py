@@ -42,7 +42,7 @@ _IMPLIES: Final = {
 
 
 class Acl(NamedTuple):
-    """One entry (StandardAcl). It is not validated: a log may have entries that this server would have refused."""
+    """One entry (StandardAcl). Entries are not validated: a log may have entries that this server would refuse."""
 
     resource_type: int
     resource_name: str

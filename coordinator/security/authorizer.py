@@ -101,7 +101,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """The authorizer of a server that configures none: everything is allowed. It is also the set of all names."""
+    """The authorizer if none is configured: everything is allowed. `AllowAll` is also the set of all names."""
 
     __slots__ = ("version",)
 

@@ -1,6 +1,6 @@
 """The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253): the name of a client's principal.
 
-This module also reads the elements of DER in certificates and key stores. It raises ValueError and IndexError.
+This module also reads the elements of DER in certificates and key stores. Raises ValueError and IndexError.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class AclRules:
         self._of_type: dict[int, _OfType] = {}
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
-        """Add an entry. It replaces the entry that had this id."""
+        """Add an entry. The new entry replaces the entry that had this id."""
         self.remove(acl_id)
         self.by_id[acl_id] = acl
         ids = self.ids.setdefault(acl, {})
@@ -151,7 +151,7 @@ class AclRules:
         return MatchingRule(allowed, is_open)
 
     def candidates(self, wanted: AclFilter) -> Iterable[Acl]:
-        """All entries that a filter may select. They are few if the filter names one resource."""
+        """All entries that a filter may select: few entries if the filter names one resource."""
         kind, name, pattern = wanted.resource_type, wanted.resource_name, wanted.pattern_type
         if kind == ANY or name is None or pattern not in PATTERN_TYPES:
             return list(self.ids)
@@ -196,7 +196,7 @@ def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
 
 
 def _shortest(prefixes: Iterable[str]) -> list[str]:
-    """The prefixes that do not begin with another prefix, in order. They cover the same names as all prefixes."""
+    """The prefixes that do not begin with another prefix, in order. The result covers the same names as `prefixes`."""
     found: list[str] = []
     for one in sorted(prefixes):
         if not found or not one.startswith(found[-1]):

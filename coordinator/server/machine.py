@@ -48,11 +48,11 @@ class Machine:
         return None
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        """Threads for work that waits for the disk. They start with the first job."""
+        """Threads for work that waits for the disk. The threads start with the first job."""
         return SharedSync(post, threads=threads)
 
     def thread(self, post: Post) -> Worker:
-        """A thread for work that takes too long on the event loop. It starts with the first work."""
+        """A thread for work that takes too long on the event loop. The thread starts with the first work."""
         return Thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:

@@ -29,7 +29,7 @@ log = structlog.get_logger("muster.metrics")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COUNTER: Final = "counter"
-"""A counter only grows, from 0 at the start of the process. Its name ends in `_total`."""
+"""A counter only grows, from 0 at the start of the process. The name of a counter ends in `_total`."""
 GAUGE: Final = "gauge"
 
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

@@ -24,7 +24,7 @@ SWITCH_S: Final = 0.001
 
 
 class Beside(Protocol):
-    """A service beside a server. It runs from before the server is ready until the server stops."""
+    """A service beside a server. The service runs from before the server is ready until the server stops."""
 
     async def start(self) -> None:
         """Start, because the server listens. Raises OSError."""

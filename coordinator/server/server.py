@@ -162,7 +162,7 @@ class Server:
         return sum(node.connection_count() for node in self.nodes)
 
     async def _do(self, job: Job[T]) -> T:
-        """Run a job of the start to its end. It may wait for other jobs, or for the database. Raises `ApiError`."""
+        """Run a job of the start to its end. A job may wait for other jobs, or for the database. Raises `ApiError`."""
         return at_once(job) if self._membership is None else await to_its_end(self.job_queue, job)
 
     async def _join(self, histories: Histories) -> None:

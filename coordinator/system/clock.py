@@ -25,7 +25,7 @@ GRACE_MS: Final = 3_000
 MAX_READ_MS: Final = 1_000
 """The longest time that a late timer waits for input to be read: a busy server always has more input."""
 _TURNS, _TURNS_HELD_UP = 2, 6
-"""Iterations of the loop: one may only accept a connection, and the next but one reads its request."""
+"""Iterations of the loop before late timers: one may accept a connection, and the next but one reads a request."""
 AT_ONCE_MS: Final = 5
 """How long late timers run in one iteration of the loop. Each of 50 partitions may have a late timer."""
 _PAUSE_S: Final = 0.002
@@ -81,7 +81,7 @@ class LoopTimer:
 
 
 class LateTimers:
-    """The late timers. They wait until the loop has read and handled earlier input.
+    """The late timers, which wait until the loop has read and handled earlier input.
 
     Timers late by at most `HELD_UP_MS` let each socket be read once. Later timers wait until no input is left, at most
     `MAX_READ_MS`. Then no timer runs for as long as the loop was held up (at most `GRACE_MS`): packets may be lost.
@@ -177,7 +177,7 @@ class Timer(Protocol):
     """One call in the future."""
 
     def cancel(self) -> None:
-        """Cancel the call. This has no effect after the call."""
+        """Cancel the call. A cancel after the call has no effect."""
 
 
 class Clock(Protocol):
@@ -209,7 +209,7 @@ class Clock(Protocol):
 
     @property
     def machine(self) -> Clock:
-        """The machine's time, for waits for clients, the disk or the loop. It runs even if a test stops the clock."""
+        """The machine's time, for waits for clients, the disk or the loop. No test stops the machine's time."""
 
 
 class LoopClock:

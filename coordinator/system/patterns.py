@@ -125,7 +125,7 @@ def _read(pattern: str) -> Any:
 
 
 def _check_counts(pattern: str) -> None:
-    """Refuse too many repetitions: RE2 copies a part that has a count, also copies of copies. Raises BadPattern."""
+    """Refuse too many repetitions: RE2 copies a part that has a count, and copies the copies. Raises BadPattern."""
     around: list[_Part] = []
     here, last = _Part(), _Part()
     for token in _TOKEN.finditer(pattern):

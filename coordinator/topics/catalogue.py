@@ -259,7 +259,7 @@ class Catalogue:
             self.clock.call_soon(lambda: self._remove(folders[REMOVED_AT_ONCE:]))
 
     def _when_written(self, callback: Waiter) -> None:
-        """Call `callback` when folders and records of all changes so far are on the disk. One sync does both."""
+        """Call `callback` when folders and records of all changes so far are on the disk, after one sync."""
         log = self.metadata_log.log
         failures: list[LogOffline | None] = []
 

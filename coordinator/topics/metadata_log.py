@@ -210,7 +210,7 @@ class SharedMetadataLogWriter(Protocol):
 
     @property
     def snapshot(self) -> Sequence[bytes]:
-        """The state before the first record of this node's log, as batches. This is called once."""
+        """The state before the first record of this node's log, as batches. The start reads the state once."""
 
     def writing(self, records: Sequence[Message]) -> Job[bool]:
         """Add records that were decided on the present state, as one change.

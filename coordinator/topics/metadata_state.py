@@ -96,7 +96,7 @@ class TopicState:
         return partition.first_epoch + self._cluster.epochs_of_starts(partition.leader)
 
     def as_image(self) -> TopicImage:
-        """The topic as groups see it. This is the same object until the topic changes."""
+        """The topic as groups see it. The same object until the topic changes."""
         if self.image is None:
             epochs = tuple(self.leader_epoch(index) for index in range(len(self.partitions)))
             self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)

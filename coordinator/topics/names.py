@@ -13,11 +13,11 @@ PARTITIONS_PROPERTIES = {
 """The coordinators' topics, whose partitions may be copied from a Kafka, and the properties that set their number."""
 SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
-"""Muster's own topic: events of groups. It has a partition for each partition of __consumer_offsets."""
+"""Muster's own topic: events of groups. The topic has a partition for each partition of __consumer_offsets."""
 TRANSACTION_EVENTS_TOPIC = "__transaction_events"
-"""Muster's own topic: events of transactional ids. It has a partition for each partition of __transaction_state."""
+"""Muster's own topic: events of transactional ids, with a partition for each partition of __transaction_state."""
 EVENTS_OF = {GROUP_EVENTS_TOPIC: GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC: TRANSACTION_STATE_TOPIC}
-"""The histories, each with the topic whose events it has. Both have the same number of partitions."""
+"""The histories, each with the topic whose events it has. Both topics have the same number of partitions."""
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
 

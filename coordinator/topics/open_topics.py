@@ -63,7 +63,7 @@ NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 Failed = tuple[str, int, Callable[[], object]]
 """Topic, partition, and a function that opens the log again; it raises a LogError."""
 Found = Iterator[Failed | None]
-"""A search for failed logs. It yields None where it may be interrupted."""
+"""A search for failed logs. The search yields None where it may be interrupted."""
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
 """Topics whose logs are opened again by their shards and journals."""
@@ -188,7 +188,7 @@ class OpenTopics:
         return config
 
     def forget(self, topic: Topic) -> None:
-        """Remove a deleted topic from the topics that can be found. Its logs stay open."""
+        """Remove a deleted topic from the topics that can be found. The logs of the topic stay open."""
         del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
 
     def leaders_of(self, name: str) -> Sequence[Leader]:

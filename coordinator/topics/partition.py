@@ -1,7 +1,8 @@
 """One partition of a topic under one leader: appends records of producers, and reads them.
 
 Another leader, or a new epoch of the same leader, has another `Partition`. The old object then refuses everything. A
-partition checks batches, keeps the producers' state, and wakes waiting readers. It parses no request, and never waits.
+partition checks batches, keeps the producers' state, and wakes waiting readers. A partition parses no request and never
+waits.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ CHECKED_AT_ONCE: Final = 100
 
 
 class PartitionMaintenance:
-    """The regular work. It runs from `start` until the logs are closed."""
+    """The regular work, which runs from `start` until the logs are closed."""
 
     def __init__(self, catalogue: Catalogue, settings: Callable[[], TopicSettings]) -> None:
         self._catalogue = catalogue

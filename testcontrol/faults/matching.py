@@ -208,7 +208,7 @@ class Match:
         return shown
 
     def may_fit(self, context: RequestContext, node_id: int) -> bool:
-        """Whether requests of this kind, on this connection, can fit. It is called before they are decoded."""
+        """Whether requests of this kind, on this connection, can fit. Called before requests are decoded."""
         keys: frozenset[int] = self._keys  # type: ignore[attr-defined]  # set above: the class is frozen
         version = context.api_version
         return (

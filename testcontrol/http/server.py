@@ -1,7 +1,7 @@
-"""The HTTP server of the control, on the server's own event loop. It finds the verb of a request by method and path.
+"""The HTTP server of the control, on the server's own event loop. A request's verb is found by method and path.
 
-Without a token the control is only for programs on this machine. It then listens on loopback only, and refuses requests
-of web pages in a browser.
+Without a token the control is only for programs on this machine. Then the server listens on loopback only, and refuses
+requests of web pages in a browser.
 """
 
 from __future__ import annotations

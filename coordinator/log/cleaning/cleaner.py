@@ -40,7 +40,7 @@ class Cleaner:
         self._stuck: set[Partition] = set()
         """Logs whose compaction failed, which are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction, and the planned end of the last compaction. They wait until this end moves."""
+        """Logs with an open transaction, and the planned end of the last compaction. Logs wait until this end moves."""
         self._due: list[tuple[float, int, Partition]] = []
         """A heap of the due logs of the last survey, the dirtiest first."""
         self._is_checking = self._check_again = False

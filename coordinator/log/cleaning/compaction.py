@@ -1,4 +1,4 @@
-"""One compaction of one log, in a thread (Kafka: Cleaner). It keeps the latest record of each key, with pauses."""
+"""One compaction of one log, in a thread (Kafka: Cleaner). A compaction keeps the latest record of each key."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_records(records: Sequence[LogRecord], header: BatchHeader) -> bytes:
-    """Return the records of a batch with this header, one after the other. Their attributes are 0, as on Kafka."""
+    """Return the records of a batch with this header, one after the other, with the attributes 0, as on Kafka."""
     parts: list[bytes] = []
     for record in records:
         body = [

@@ -80,8 +80,8 @@ class BatchHeader(NamedTuple):
     """The header of one record batch, with the offsets and the timestamps (ms) of its fields.
 
     Of an old message, `base_offset` is the offset of the message. A compressed message has the offset of its last
-    record. Its timestamp is the base and the max timestamp (-1 in magic 0). Its other fields are as in a batch without
-    producer.
+    record. The message's timestamp is the base and the max timestamp (-1 in magic 0). The other fields are as in a
+    batch without producer.
     """
 
     base_offset: int
@@ -281,7 +281,7 @@ def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
 
 
 def set_crc(buffer: bytearray, position: int, size: int, rest: Buffer = b"") -> None:
-    """Compute the CRC of the batch of `size` bytes at `position` again. Its last bytes may be in `rest`."""
+    """Compute the CRC of the batch of `size` bytes at `position` again. The batch's last bytes may be in `rest`."""
     crc = crc32c(bytes(buffer[position + CRC_START : position + size]))
     if rest:
         crc = crc32c_extend(crc, bytes(rest))

@@ -1,1 +1,1 @@
-"""Opens a log after a stop: repairs what a crash left, and checks segments. Checks and repairs by operators use it."""
+"""Opens a log after a stop: repairs what a crash left, and checks segments. Operators' checks use this package."""

@@ -1,6 +1,7 @@
 """Repairs what a crash leaves beside the segments of a log: interrupted writes, deletions and compactions.
 
-It runs before a log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and completeSwapOperations).
+The repair comes before a log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and
+completeSwapOperations).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. `offset` is relative. Both values are greater than in all entries before."""
+        """Add an entry. `offset` is relative. Both arguments are greater than in all entries before."""
         self.offsets.append(offset)
         self.positions.append(position)
 

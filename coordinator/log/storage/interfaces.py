@@ -1,8 +1,8 @@
 """The interface of the place where a log's bytes are: one data directory with files in it.
 
-It has three implementations: `files.FileStorage`, `memory.MemoryStorage` (`--in-memory`) and a faulty storage in the
-tests. Paths are relative to the data directory, with "/" between their parts; "" is the data directory itself. Every
-failure is an OSError.
+The interface has three implementations: `files.FileStorage`, `memory.MemoryStorage` (`--in-memory`) and a faulty
+storage in the tests. Paths are relative to the data directory, with "/" between their parts; "" is the data directory
+itself. Every failure is an OSError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. It is opened at its first use, and at the next use after `close`. The first write creates it."""
+    """One file. A file is opened at its first use, and at the next use after `close`. The first write creates it."""
 
     @property
     def path(self) -> str:

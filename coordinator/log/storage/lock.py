@@ -11,7 +11,7 @@ from muster.coordinator.log.errors import DirectoryLocked
 
 LOCK_FILE = ".lock"
 
-# POSIX record locks belong to a process. They do not stop a second holder in the same process. They end when the
+# POSIX record locks belong to a process, and do not stop a second holder in the same process. The locks end when the
 # process closes any descriptor of the file.
 _locked_here: set[str] = set()
 
@@ -40,7 +40,7 @@ class DirectoryLock:
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """Release the directory. It does nothing when called again."""
+        """Release the directory. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -22,7 +22,7 @@ class Open(Protocol):
 class OpenFiles:
     """The open files of this process, and their `limit()`; None when no limit exists.
 
-    They are opened in any thread, and closed only in the event loop's thread, which created this object.
+    Files are opened in any thread, and closed only in the event loop's thread, which created this object.
     """
 
     def __init__(self, limit: Callable[[], int] | None = None) -> None:
@@ -46,7 +46,7 @@ class OpenFiles:
                     self._close_one(file)
 
     def closed(self, file: Open) -> None:
-        """Note that a file was closed. It does nothing when the file was not open."""
+        """Note that a file was closed. The call does nothing when the file was not open."""
         with self._guard:
             self._open.pop(file, None)
 

@@ -1,7 +1,7 @@
 """Syncs that run in threads, never on the event loop; each serves all waiting callers.
 
-Logs make one of two promises. Page cache: bytes are durable once they are written. They survive a killed process, but
-not a power cut. Disk: bytes are durable once they are synced. A log makes the second promise only with a `SharedSync`.
+Logs make one of two promises. Page cache: bytes are durable once they are written. The bytes survive a killed process,
+but no power cut. Disk: bytes are durable once they are synced. A log makes the second promise only with a `SharedSync`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Waiter = Callable[[LogOffline | None], object]
 
 
 class Waiters:
-    """Callbacks by the position for which they wait. They are called in the order of positions, then of arrival."""
+    """Callbacks by the position for which they wait. Calls come in the order of positions, then of arrival."""
 
     __slots__ = ("_queue",)
 
@@ -40,7 +40,7 @@ class Waiters:
         """Keep `callback` until `position` is durable."""
         queue = self._queue
         later: list[tuple[int, Waiter]] = []
-        while queue and queue[-1][0] > position:  # rare: nearly all wait for the newest position
+        while queue and queue[-1][0] > position:  # rare: nearly all callers wait for the newest position
             later.append(queue.pop())
         queue.append((position, callback))
         queue.extend(reversed(later))

@@ -87,7 +87,7 @@ class Handshakes:
 
 
 class PlainSocket:
-    """The transport of a connection until its TLS handshake is complete. It is a `HandshakeInProgress`."""
+    """The transport of a connection until its TLS handshake is complete: a `HandshakeInProgress`."""
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
@@ -182,7 +182,7 @@ class PlainSocket:
         connection.connection_lost(None)
 
     async def _speaks_tls(self, clock: Clock) -> bool:
-        """Wait for the first byte, which stays in the socket. Other protocols get no answer."""
+        """Wait for the first byte, which stays in the socket. Protocols other than TLS get no answer."""
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
         loop.add_reader(self.socket, _set_done, readable)

@@ -95,7 +95,7 @@ class JwkSet:
         return fit[0]
 
     def _key(self, at: int, algorithm: str) -> PyJWK:
-        """One key for one algorithm. It is cached, because making it takes longer than using it."""
+        """One key for one algorithm, cached: to make a key takes longer than to use it."""
         made = self._made.get((at, algorithm))
         if made is None:
             made = self._made[at, algorithm] = PyJWK(self.keys[at].data, algorithm)

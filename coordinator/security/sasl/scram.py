@@ -49,7 +49,7 @@ class ScramMechanism(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """The stored credential of a user. It can verify a password, but nobody can authenticate with it."""
+    """The stored credential of a user, which can verify a password. Nobody can authenticate with this credential."""
 
     salt: bytes
     stored_key: bytes
@@ -107,13 +107,13 @@ class Credentials(NamedTuple):
     draw_iterations: Callable[[int, int], int] | None = None
 
     def token(self, token_id: str) -> TokenCredential | None:
-        """The credential of a delegation token. Its salt is the same as for an unknown id."""
+        """The credential of a delegation token. The salt is the same as for an unknown id."""
         if self.find_token is None:
             return None
         return self.find_token(self.mechanism, token_id, self.salt(token_id), MIN_ITERATIONS)
 
     def salt(self, user: str) -> bytes:
-        """The salt of an unknown user. It never changes, and has the form of kafka-configs."""
+        """The salt of an unknown user. The salt never changes, and has the form of kafka-configs."""
         drawn = self.mechanism.hmac(self.secret, user.encode())
         return base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
 

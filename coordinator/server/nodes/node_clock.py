@@ -89,7 +89,7 @@ class NodeTimer:
             self._callback()
 
     def put_off(self) -> None:
-        """Fire when the grace time is over. This happens only once."""
+        """Fire when the grace time is over. A timer is put off only once."""
         self._had_grace = True
         self._timer = self._node.clock.call_at(self._node.grace_until_ms, self._ring)
 

@@ -99,7 +99,7 @@ class JobQueue:
             self._schedule()
 
     def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
-        """Run a job for which no client waits. It gets `SHARE_MS` of each iteration, also when it is alone.
+        """Run a job for which no client waits. Such a job gets `SHARE_MS` of each iteration, also when it is alone.
 
         Every exception is passed to the owner.
         """

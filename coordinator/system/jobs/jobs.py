@@ -1,7 +1,7 @@
 """Jobs: generators that do large work step by step, and the values that they may yield. Workers do what no job can.
 
-A job yields None where it may be interrupted: after at most a millisecond, with nothing half done. It yields an
-`OffloadedWork` for work in a thread, and a `PendingResult` for a result that a later call delivers.
+A job yields None where it may be interrupted: after at most a millisecond, with nothing half done. A job yields an
+`OffloadedWork` for work in a thread. For a result that a later call delivers, a job yields a `PendingResult`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PendingResult:
         self._resume: Callable[[], object] | None = None
 
     def __call__(self, value: Any) -> None:
-        """Deliver the result. This is called once."""
+        """Deliver the result, once."""
         self.is_there = True
         self.value = value
         resume, self._resume = self._resume, None
@@ -131,7 +131,7 @@ class Worker(Protocol):
 
 
 class Thread:
-    """A `Worker` of one thread, so that only one large request takes memory. It starts with the first work."""
+    """A `Worker` of one thread, so that only one large request takes memory. The thread starts with the first work."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`)."""

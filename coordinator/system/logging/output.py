@@ -64,7 +64,7 @@ class Levels:
         self._hierarchy = root.manager = logging.Manager(root)
 
     def logger(self, name: str) -> logging.Logger:
-        """The logger of Python that says whether lines are enabled. That logger gets no line."""
+        """The logger of Python that says whether lines are enabled. No line is written to that logger."""
         return self._hierarchy.root if name == ROOT else self._hierarchy.getLogger(name)
 
     def name(self, logger: str) -> str:

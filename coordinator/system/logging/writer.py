@@ -1,7 +1,7 @@
 """Writes lines to a pipe or a terminal that may not be read.
 
-A thread writes the waiting lines, whose number is limited. Further lines are only counted. Their number is logged when
-lines flow again. A closed stream does not stop the server.
+A thread writes the waiting lines, whose number is limited. Further lines are only counted. The number of lost lines is
+logged when lines flow again. A closed stream does not stop the server.
 """
 
 from __future__ import annotations
