@@ -189,9 +189,7 @@ class DatabaseLog:
         return not self._is_closed and self._uploads.get(upload.segment) is upload
 
     def uploaded(self, upload: Upload, changes: Changes) -> None:
-        """Note that this database write has the last part of the upload. From now on the new segment counts, and the
-        old segments do not.
-        """
+        """Note that this database write has the last part of the upload. Only the new segment counts from now on."""
         del self._uploads[upload.segment]
         numbers = self._numbers[upload.segment]
         self._numbers[upload.segment] = [upload.number]

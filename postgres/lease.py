@@ -40,8 +40,7 @@ def outcome(
 ) -> Outcome:
     """The state of a database write of `epoch`, by the registration that the database has. `sent`: the numbers of the
     write and of the writes that were to prove it. `before`: the numbers that the write may follow. The write may still
-    be under way in the database: sent again, it counts once. `barrier`: the least number that the registration must
-    have.
+    be under way in the database: sent again, it counts once. `barrier`: the registration's least number.
     """
     if found is None or found.epoch != epoch or found.barrier < barrier:
         return Outcome.LOST

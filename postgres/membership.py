@@ -1,6 +1,6 @@
 """One node among the nodes that share a database, in the place of `nodes.cluster.Cluster` (the brokers of one process).
-The node registers and follows the decisions of other nodes. `leader_decisions` has what the node with the lowest live
-id decides.
+The node registers, and follows other nodes' decisions. `leader_decisions`: what the node with the lowest live id
+decides.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ class Membership:
         *,
         others_until_ms: int = 0,
     ) -> None:
-        """`store`: another connection than that of the database writes. `others_until_ms`: before this time no node is
-        taken for dead.
-        """
+        """`store`: not the connection of database writes. `others_until_ms`: until this time no node counts as dead."""
         self._storage = storage
         self._writer = writer
         self.registration = registration
@@ -298,9 +296,7 @@ class Membership:
     # -- leaving
 
     async def leave(self) -> None:
-        """Controlled shutdown: other nodes lead what this node led, which is fenced. If this fails, others lead after
-        the end of the lease.
-        """
+        """Controlled shutdown: other nodes lead what this node led, at the latest after the end of the lease."""
         self._is_leaving = True
         try:
             for _ in range(TRIES):

@@ -44,9 +44,7 @@ class NodeLifecycle:
         stop: asyncio.Event,
         serves: Callable[[Any], object] = lambda _: None,
     ) -> None:
-        """Run until `stop` is set. `serves(server)` is called each time the node serves. Raises errors that a new
-        attempt would not mend.
-        """
+        """Run until `stop` is set. `serves(server)`: the node serves. Raises errors that no new attempt would mend."""
         while True:
             taken = await self._register(stop)
             if taken is None:
@@ -75,9 +73,7 @@ class NodeLifecycle:
             await self._pause(stop)
 
     async def _register(self, stop: asyncio.Event) -> tuple[NodeRegistration, int] | None:
-        """Wait for a registration; return it with the monotonic time at which it was requested. None: `stop` is set.
-        Raises StoreRefused.
-        """
+        """Return a registration, and the monotonic time of the request. None: `stop` is set. Raises StoreRefused."""
         logged = ""
         while not stop.is_set():
             asked_ms = self._clock.mono_ms()

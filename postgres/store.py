@@ -16,8 +16,7 @@ later write. A `lease.ReadBarrier` proves what a node has read.
 **The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
 seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
 their registrations *need* this row, in the same transaction. Later writes of such a node count only once the node knows
-the row. So a node that reads such a row finds all records that the leader before has written. That leader writes no
-more.
+the row. So a node that reads such a row finds all records of the leader before, which writes no more.
 """
 
 from __future__ import annotations

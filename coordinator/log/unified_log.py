@@ -195,8 +195,7 @@ class UnifiedLog:
     def append(
         self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append whole batches. The batches get the next offsets, the leader epoch and, if the topic wants it, the
-        append time.
+        """Append whole batches. The batches get the next offsets, the leader epoch and maybe the append time.
 
         Other fields are stored unchanged; a bytearray may be changed in place. The CRC of a batch is not checked here:
         see `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises

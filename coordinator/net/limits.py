@@ -115,8 +115,7 @@ class Limits:
         unsent: Unsent | None = None,
         resolve_host: ResolveHost | None = None,
     ) -> None:
-        """`max_files`: for how many connections the process has file descriptors. `resolve_host` finds the address of a
-        host.
+        """`max_files`: for how many connections the process has descriptors. `resolve_host` finds a host's address.
 
         Raises ValueError for a malformed `max.connections.per.ip.overrides`.
         """

@@ -1,8 +1,7 @@
 """The memory of requests (queued.max.request.bytes): which connections may send more, and which end.
 
 Only received bytes count, so that nobody waits for bytes that another client has not sent. The bytes of a request count
-until it is decoded; then `api.decoded_requests` counts the request. `api.unsent` limits answers. This module reads no
-socket.
+until it is decoded; then `api.decoded_requests` counts the request. `api.unsent` limits answers.
 """
 
 from __future__ import annotations

@@ -55,8 +55,7 @@ class Defaults:
 
 
 class Live:
-    """A `Static` with the settings of all brokers (`cluster_wide`) and, with precedence, of this broker (`own`), as
-    texts.
+    """A `Static` with the texts of all brokers (`cluster_wide`) and, with precedence, of this broker (`own`).
 
     A value that cannot be read is ignored: another program may have written the log with it.
     """

@@ -89,8 +89,7 @@ class ClusterImage(NamedTuple):
     def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
         """Return the brokers that clients of the requester's listener reach, and their addresses.
 
-        This node is in the list: after an empty answer librdkafka 2.x never asks again. `also_fenced`: fenced brokers
-        too.
+        This node is listed: after an empty answer librdkafka 2.x never asks again. `also_fenced`: fenced brokers too.
         """
         found = []
         for broker in self.brokers.values():

@@ -1,8 +1,7 @@
 """One partition of a topic under one leader: appends records of producers, and reads them.
 
 Another leader, or a new epoch of the same leader, has another `Partition`. The old object then refuses everything. A
-partition checks batches, keeps the producers' state, and wakes waiting readers. A partition parses no request and never
-waits.
+partition checks batches, keeps the producers' state, and wakes waiting readers, but never waits and parses no request.
 """
 
 from __future__ import annotations

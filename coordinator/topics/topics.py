@@ -308,8 +308,7 @@ class Topics:
         """Write records of brokers, and of partitions with other leaders or replicas, as one change.
 
         The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns the partitions of
-        earlier leaders; see `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again. Raises
-        `ApiError`.
+        earlier leaders (`OpenTopics.hand_over`). `anew`: the old leader died: read logs again. Raises `ApiError`.
         """
         touched = leadership.places(self.state, records)
         before = {place: place.topic.leader_epoch(place.partition) for place in touched}

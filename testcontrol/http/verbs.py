@@ -1,6 +1,4 @@
-"""The verbs of the control: each is the operation of the same name in `openapi.json`, which says what it does. This
-module knows no socket.
-"""
+"""The verbs of the control: each is the operation of the same name in `openapi.json`, which says what it does."""
 
 from __future__ import annotations
 

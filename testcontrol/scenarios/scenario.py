@@ -1,7 +1,6 @@
 """Scenarios, failures of real clusters by name: what a scenario consists of, and how it is started and ended.
 
-A scenario puts rules in force, records its steps, acts later, and undoes its actions at its end. `kinds` has the
-scenarios.
+A scenario puts rules in force, records its steps, acts later, and undoes its actions at its end. See `kinds`.
 """
 
 from __future__ import annotations

@@ -55,8 +55,7 @@ class ProducersInLog:
         self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int, last_record_of: LastRecordOf | None = None
     ) -> None:
         """`read`: yields all batches with a producer id. `last_record_of`: returns the last record of a producer in the
-        log. The default looks only in the part, and forgets a producer without a batch since `newest_before_ms` (wall
-        time).
+        log. The default looks only in the part, and forgets a producer without a batch since `newest_before_ms`.
         """
         self._read = read
         self._newest_before_ms = newest_before_ms

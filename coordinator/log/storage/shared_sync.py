@@ -86,8 +86,7 @@ class SharedSync:
         self._sync_all, self._clock = sync_all, clock
 
     def sync(self, begin: Callable[[], Sync], files: Callable[[], int] = lambda: 1) -> None:
-        """Sync files in a thread; one `sync_all` may serve many callers or many `files`. `begin`: returns the arguments
-        of `run`.
+        """Sync files in a thread; one `sync_all` may serve many callers. `begin` returns the arguments for `run`.
 
         A request during a round belongs to the next round, which first waits for more requests.
         """

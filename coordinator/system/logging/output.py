@@ -198,8 +198,7 @@ def _filtered_logger() -> type[Any]:
 def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
     """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
 
-    `terminal`: whether lines are coloured and readable; None: if the stream is a terminal. The caller closes the
-    result.
+    `terminal`: whether lines are coloured; None: if the stream is a terminal. The caller closes the result.
     """
     out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without stderr
     readable = (out is not None and out.isatty()) if terminal is None else terminal
