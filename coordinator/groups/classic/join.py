@@ -238,7 +238,8 @@ def _is_too_large(step: Step, group: ClassicGroup, join: CheckedJoin, member_id:
     if record.value.leader == old_id:
         record.value.leader = member_id
     shares = sum(len(one.assignment) for one in group.members.values())
-    return is_too_large(step, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
+    texts = records.texts(group) + len(member_id) + len(chosen) + shares
+    return is_too_large(step, [record], texts, least=records.least_bytes(record))
 
 
 def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Member:

@@ -339,7 +339,8 @@ def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
 
 def _assign(step: Step, group: ClassicGroup, command: Command, assignments: dict[str, bytes]) -> None:
     record = records.group_metadata(group, assignments)
-    if is_too_large(step, [record], records.texts(group) + sum(map(len, assignments.values()))):
+    texts = records.texts(group) + sum(map(len, assignments.values()))
+    if is_too_large(step, [record], texts, least=records.least_bytes(record)):
         leader = group.members[group.leader_id or ""]
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         step.refused(command, group.group_id, error, leader.member_id, leader.instance_id)

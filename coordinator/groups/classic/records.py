@@ -54,6 +54,12 @@ def texts(group: ClassicGroup) -> int:
     )  # fmt: skip
 
 
+def least_bytes(record: Record) -> int:
+    """For `is_too_large`: a lower bound for the bytes of a group's record."""
+    assert isinstance(record.value, GroupMetadataValue)
+    return sum([len(one.subscription) + len(one.assignment) for one in record.value.members])
+
+
 # ---- replay
 
 

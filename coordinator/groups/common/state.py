@@ -278,16 +278,18 @@ RECORD_BYTES: Final = 120
 
 
 def is_too_large(
-    step: Step, records: Sequence[Record], texts: int, made: Sequence[Record] = (), times: int = 1
+    step: Step, records: Sequence[Record], texts: int, made: Sequence[Record] = (), times: int = 1, least: int = 0
 ) -> bool:
     """Whether the `records` of one command, and `made` repeated `times` times, exceed the step's `max_bytes`.
 
-    `texts`: an upper bound for the characters and bytes in `records`, or in `made` if given. The exact size is computed
-    only near the limit.
+    `texts`: an upper bound for the characters and bytes in `records`, or in `made` if given. `least`: a lower bound for
+    the bytes. The exact size is computed only near the limit: 31 MB take 30 ms.
     """
     most, count = step.max_bytes, len(records) + times * len(made)
     if HEADER + count * RECORD_BYTES + 4 * times * texts <= most:
         return False
+    if least > most:
+        return True
     # A repeated record is packed once.
     return size_of([*map(pack, records), *[pack(one) for one in made] * times]) > most
 

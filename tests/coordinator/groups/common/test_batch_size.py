@@ -104,6 +104,23 @@ def test_an_assignment_that_is_too_large_refuses_all_waiting_syncs_and_begins_a_
     assert harness.sync(a, {a: b"x" * 1_500, b: b"y"}).error_code == 0
 
 
+def test_an_assignment_that_alone_is_too_large_is_refused_without_packing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assignment of 31 MB was copied three times in one piece before it was refused."""
+    harness = GroupHarness()
+    a, _ = harness.completing()
+    harness.max_bytes = 2_000
+    packed: list[Any] = []
+
+    def counted(record: Any) -> bytes:
+        packed.append(record)
+        return pack(record)
+
+    monkeypatch.setattr(offset_records, "pack", counted)
+    assert harness.sync(a, {a: b"x" * 2_001}).error_code == TOO_LARGE
+    assert packed == []
+    harness.join(a)
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_static_member_whose_return_does_not_fit_into_a_batch_keeps_its_old_id(leads: bool) -> None:
     harness = GroupHarness()
