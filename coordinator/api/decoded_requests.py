@@ -1,10 +1,10 @@
 """One memory limit for the large requests of all connections, from decoding to the answer. A decoded request takes many
 times its bytes, because each of 250,000 elements is an object.
 
-Requests above the limit wait until others are answered. Clients' addresses are served in turn. Small requests are
-neither counted nor delayed. No request waits for a request that itself waits for other clients. JoinGroup and SyncGroup
-are counted until the group has their content. A Fetch with many partitions ends early when others need its memory.
-(Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+Requests above the limit wait until other requests are answered. Clients' addresses are served in turn. Small requests
+are neither counted nor delayed. No request waits for a request that itself waits for other clients. JoinGroup and
+SyncGroup are counted until the group has their content. A Fetch with many partitions ends early when others need its
+memory. (Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations

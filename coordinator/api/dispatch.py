@@ -271,7 +271,7 @@ class ConnectionRequests:
         self._routes.clear()
 
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
-        """Decode a large request in the thread. The event loop runs its handler; the next request waits meanwhile.
+        """Decode a large request in the thread. The event loop runs the handler; the next request waits meanwhile.
 
         `max_elements` 0 means `FEW_ELEMENTS` for a request with records: if too few, a second attempt follows.
         """
@@ -441,7 +441,7 @@ class Dispatcher:
         return requests if self.node.quotas is None else self.throttled(requests, sink)
 
     def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
-        """The requests of a connection. While quotas exist, they are wrapped in `ThrottledRequests`."""
+        """The requests of a connection. While quotas exist, the requests are wrapped in `ThrottledRequests`."""
         # imported late, because most servers have no quotas
         from muster.coordinator.api.throttled import ThrottledRequests
 

@@ -50,7 +50,7 @@ class Requests(Protocol):
 
     @property
     def is_reading(self) -> bool:
-        """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports their release."""
+        """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports the release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle the request in data[start:end]. Returns the answer, or None if `Sink.answer` gets it, now or later.

@@ -65,8 +65,8 @@ def in_steps(*, changes: bool = ..., forwarded: bool = ...) -> Callable[[JobOfRe
 def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = False) -> Any:
     """A handler that answers with the result of a job (`coordinator.system.jobs`).
 
-    `changes`: the job changes shared state, and is completed even after its client has disconnected. `forwarded`: the
-    same for requests that Kafka's brokers forward to the controller; all earlier decisions are applied before.
+    `changes`: the job changes shared state, and is completed even after its client has disconnected. `forwarded`: as
+    `changes`, for requests that Kafka's brokers forward to the controller; all earlier decisions are applied before.
     """
     if job is None:
         return partial(in_steps, changes=changes, forwarded=forwarded)
@@ -167,7 +167,7 @@ class Node:
     ) -> None:
         """`job_queue`: None means a queue without a thread. `unsent`: the memory limit of answers; None means no limit.
         `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of 16
-        bytes. `draw_uuid_text`: returns the end of a member id. Tests may replace these two.
+        bytes. `draw_uuid_text`: returns the end of a member id. Tests may replace both functions.
         """
         self.clock = clock
         self.topics = topics

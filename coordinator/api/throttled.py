@@ -183,7 +183,7 @@ class ThrottledRequests(Layer):
         self._used_us += self._clock.mono_us() - self._begun_us
 
     def _count(self, answer: Answer | None) -> int:
-        """Count the present request. Returns how many ms its client has to wait."""
+        """Count the present request. Returns how many ms the client has to wait."""
         if not self._is_counted:
             return 0
         self._is_counted = False

@@ -1,4 +1,4 @@
-"""Events that stand for several others: counts of one second, and reports of unstable members.
+"""Events that stand for several other events: counts of one second, and reports of unstable members.
 
 Without counts, clients could fill a disk. One event for each error and client counts refused requests. One event for
 each group, producer and outcome counts transactions, because a busy producer ends a hundred transactions a second. For

@@ -1,8 +1,8 @@
 """What state machines exchange with the runtime, and the contract between them.
 
 A state machine is the core of one coordinator shard: `groups.core.GroupCore` or `transactions.core.TransactionCore`. A
-core opens no socket, reads no clock, sets no timer, touches no file and draws no random number. Two threads must not
-call its methods at the same time. `runtime.interfaces.StateMachine` lists its methods, and `runtime.shard` calls them:
+core opens no socket, reads no clock, sets no timer, touches no file and draws no random number. Only one thread may
+call methods at a time. `runtime.interfaces.StateMachine` lists the methods, and `runtime.shard` calls them:
 
 1. `replay`, `replay_transactional` and `end_transaction` for all records of the log, in its order.
 2. `loaded`, once.

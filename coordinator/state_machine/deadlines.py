@@ -21,7 +21,7 @@ _SLACK: Final = 64
 
 
 class Due:
-    """A deadline at `due_ms` (NEVER: the deadline is off). `queued_ms`: the time of its entry in the heap, or NEVER."""
+    """A deadline at `due_ms` (NEVER: the deadline is off). `queued_ms`: the time of the entry in the heap, or NEVER."""
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
 

@@ -127,8 +127,8 @@ class TransactionCore:
     ) -> None:
         """`first_check_ms`: the time from loading to the first check for expired ids; None: the usual interval.
 
-        `next_producer_id`: returns a fresh, durable producer id, or -1. The core calls it when the transaction of a
-        producer without further epochs times out.
+        `next_producer_id`: returns a fresh, durable producer id, or -1. The core calls this function when the
+        transaction of a producer without further epochs times out.
         """
         interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._expiry = ExpiryCheck(EXPIRY, interval_ms)

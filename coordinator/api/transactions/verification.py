@@ -37,7 +37,7 @@ class Knows(NamedTuple):
     adds: bool
     """The server must add the partitions that the client writes to: from Produce 12, TxnOffsetCommit 5 on."""
     knows_abortable: bool
-    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Others get INVALID_TXN_STATE."""
+    """The client knows TRANSACTION_ABORTABLE (from Produce 11, TxnOffsetCommit 4 on), not only INVALID_TXN_STATE."""
 
 
 @cache

@@ -235,5 +235,5 @@ def _departs(group: ClassicGroup, member: Member) -> None:
 
 
 def _rebalance(group: ClassicGroup) -> RebalanceFacts:
-    assert group.rebalance is not None  # `rebalance_started` has set it
+    assert group.rebalance is not None  # `rebalance_started` has set this field
     return group.rebalance

@@ -1,8 +1,8 @@
 """The rebalance of a classic group: the parked requests, the join phase, and the sync phase with SyncGroup.
 
 Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase lasts `group.initial.rebalance.delay.ms`,
-longer while members join, at most the rebalance timeout (KIP-134). From any other state it ends when all members have
-joined and no member id is pending (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
+longer while members join, at most the rebalance timeout (KIP-134). From any other state the phase ends when all members
+have joined and no member id is pending (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
 slowest member. Members that have not joined by then are removed, except static members (KIP-345).
 
 Kafka never answers a parked request if its member sends a new request, nor the SyncGroup of a removed member. The
@@ -195,7 +195,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
         for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
-        # All members are static, and none of them has joined. So the phase continues until their sessions end. A
+        # All members are static, and none of them has joined. So the phase continues until the members' sessions end. A
         # deadline in 0 ms would be an endless loop.
         deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
         return

@@ -45,7 +45,7 @@ class TopicsImage:
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
-        """The topics of `before` that were deleted since then: name by id. The result is cached, as all shards ask."""
+        """The topics of `before` that were deleted since then: name by id. The result is cached for all shards."""
         if self._before() is not before:
             ids = self.by_id
             self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}

@@ -258,8 +258,8 @@ class ConsumerGroup:
     # ---- questions of other modules
 
     def counts_alike(self) -> bool:
-        """Whether Kafka treats the subscriptions as equal, if the group has patterns. Kafka treats them so when all
-        members have the same pattern, and no member names a topic.
+        """Whether Kafka treats the subscriptions as equal, if the group has patterns. Kafka treats subscriptions so
+        when all members have the same pattern, and no member names a topic.
         """
         patterns, names = self.patterns, self.names
         if not patterns:

@@ -133,7 +133,7 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether Java iterates over ascending partitions in ascending order. Nearly always it does: for one partition,
+    """Whether Java iterates over ascending partitions in ascending order. Nearly always Java does: for one partition,
     with a bucket for each partition, or if no number is left out.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)

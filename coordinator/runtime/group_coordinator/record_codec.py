@@ -101,7 +101,7 @@ class RecordReader:
         """The records up to the next batch that is compressed or belongs to a transaction.
 
         Most records are commits. In a run of commits only two of each key are yielded. The first may create the group,
-        the newest is in force. An unreadable commit replaces no other.
+        the newest is in force. An unreadable commit replaces no other commit.
         """
         at, stop = self._at, len(chunk)
         newest, keys, decode = self._newest, self._keys, self._decode

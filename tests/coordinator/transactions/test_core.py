@@ -115,7 +115,7 @@ def test_the_core_knows_the_producer_ids_of_its_transactions() -> None:
 def test_a_resigned_core_has_no_deadlines() -> None:
     harness = TransactionHarness()
     assert harness.core.next_deadline_ms() is not None
-    assert harness.core.resign(16).replies == ()
+    assert not harness.core.resign(16).replies
     assert harness.core.next_deadline_ms() is None
 
 
