@@ -67,10 +67,7 @@ def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Arr
 
 
 def _keys(keys: Binary) -> tuple[Mask, Ints, tuple[Ints, Ints], tuple[Ints, Ints], Ints]:
-    """Find the complete keys of offset commits.
-
-    For each, read its type, the bounds of group and topic, and the partition.
-    """
+    """Find the complete keys of offset commits. For each, read type, bounds of group and topic, and partition."""
     data, start, end = keys.data, keys.starts, keys.ends
     key_type = integers(data, start, 2)
     taken = keys.valid & (end - start >= 10) & (key_type >= 0) & (key_type <= MAX_TYPE)

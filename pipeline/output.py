@@ -184,7 +184,6 @@ def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: 
 
 
 def _names(spark: SparkSession, folder: str) -> list[str]:
-    """The names of files in a folder."""
     system, where = file_system(spark, folder)
     return [str(one.getPath().getName()) for one in system.listStatus(where)]
 

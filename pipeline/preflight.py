@@ -61,10 +61,7 @@ def check_master(url: str | None) -> None:
 
 
 def check_out(out: str) -> None:
-    """Check that a folder on this machine can be created and written into. Nothing is left in the folder.
-
-    Raises NotUsable.
-    """
+    """Check that a folder on this machine can be created and written into. Nothing is left in it. Raises NotUsable."""
     if "://" in out and not out.startswith("file://"):
         return
     place = Path(out.removeprefix("file://") if out.startswith("file://") else out.removeprefix("file:")).absolute()

@@ -1,7 +1,4 @@
-"""The progress of an analysis: a bar on stderr.
-
-The bar is only shown on a terminal, so that a pipe gets plain text.
-"""
+"""The progress of an analysis: a bar on stderr. The bar is only shown on a terminal, so that a pipe gets plain text."""
 
 from __future__ import annotations
 

@@ -45,10 +45,7 @@ _OF_SPARK: Final = "org.apache.spark.sql.parquet.row.metadata"
 
 
 def published(rows: DataFrame, table: str) -> DataFrame:
-    """The rows of a table, with the columns for users after its own columns.
-
-    The schema says which columns are never null.
-    """
+    """The rows of a table, with the columns for users at the end. The schema says which columns are never null."""
     kinds = {field.name: field.dataType for field in rows.schema.fields}
     own = {name: _sure(F.col(name), table, name, kinds[name]) for name in rows.columns}
     also = {MOMENTS[name]: F.timestamp_millis(own[name]) for name in rows.columns if name in MOMENTS}

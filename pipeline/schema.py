@@ -54,9 +54,7 @@ RAW: Final = pa.schema(
         "producer_id long, producer_epoch short, is_transactional boolean, damage string"
     )
 )
-"""A row of a source. Only rows of segment files have the producer. `damage` says what could not be read; it is null
-otherwise.
-"""
+"""A row of a source. Only rows of segment files have the producer. `damage` says what could not be read, or is null."""
 
 MEMBER: Final = pa.struct(
     columns(
@@ -65,9 +63,7 @@ MEMBER: Final = pa.struct(
         "rack string, assigned partitions"
     )
 )
-"""A member of a classic group. The last four fields come from the consumer's embedded metadata; null: it cannot be
-read.
-"""
+"""A member of a classic group. The last four fields come from a consumer's embedded metadata; null: unreadable."""
 
 LOGGED: Final = columns(
     "log_partition int, log_offset long, log_timestamp_ms long, producer_id long, producer_epoch short, "

@@ -131,9 +131,7 @@ class Source(NamedTuple):
     """Where the log is. Exactly one of the fields has a value."""
 
     path: str | None = None
-    """A data directory, a folder with folders of partitions, one such folder, or a table of raw rows. A URL is
-    possible.
-    """
+    """A data directory, a folder with folders of partitions, one such folder, or a table of raw rows (also URLs)."""
     kafka: Mapping[str, str] | None = None
     """The options of the client of a live cluster, with `bootstrap.servers`."""
     rows: DataFrame | None = None
@@ -173,10 +171,7 @@ def check(source: Source) -> None:
 
 
 def bytes_of(source: Source) -> int | None:
-    """The size of the topics about groups in bytes.
-
-    It is None, not known, for a live cluster and for a table of rows.
-    """
+    """The size of the topics about groups in bytes. None: not known, of a live cluster or a table of rows."""
     if source.path is None or table_kind(source.path) is not None:
         return None
     return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTION_TOPICS)))

@@ -31,7 +31,7 @@ left join (select group_id, max_by(kind, `from`) as last_episode, max(`from`) as
 def register(spark: SparkSession, out: str, *, prefix: str = "") -> list[str]:
     """Make a temporary view of each table in the folder of `muster analyze --out`, and OVERVIEW.
 
-    Returns the views' names.
+    Returns their names.
     """
     names = []
     for name in TABLES:

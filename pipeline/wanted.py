@@ -38,8 +38,7 @@ ALL: Final = Wanted()
 """No filter: everything is wanted."""
 
 _OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
-"""The kinds of rows with the state of a group. From before the wanted time, the last record of each key is wanted too.
-"""
+"""The kinds of rows with the state of a group. Of each key, the last record before the wanted time is wanted too."""
 
 
 def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:

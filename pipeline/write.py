@@ -54,10 +54,7 @@ def work_of_rows(raw: DataFrame) -> Work:
 
 
 def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
-    """The work for a reader that gives decoded rows.
-
-    The rows of the work are numbers of partitions, which the workers read.
-    """
+    """The work for a reader that gives decoded rows. A row is the number of a partition to read."""
     partitions = reader.partitions()
     numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
 
@@ -113,10 +110,7 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
 
 
 def write_kinds(batches: Batches, folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write decoded rows into files with new names, one file for each kind.
-
-    The report (WRITTEN) is yielded at the end.
-    """
+    """Write decoded rows into files with new names, one file for each kind. The report (WRITTEN) comes at the end."""
     files: dict[str, _File] = {}
     try:
         for batch in batches:

@@ -91,10 +91,7 @@ class Consumer(Actor):
         raise NotImplementedError
 
     def work(self) -> Step:
-        """Work as a member.
-
-        The result is False when the group rebalances, and True when the consumer has left the group.
-        """
+        """Work as a member. The result is False when the group rebalances, and True when the consumer has left."""
         raise NotImplementedError
 
     def told_id(self) -> Script:

@@ -90,10 +90,7 @@ class Process(VirtualProcess):
     # ---- events
 
     def suspend(self, for_ms: int) -> None:
-        """Suspend the process (see `VirtualProcess`).
-
-        The call has no effect before the process listens, or while it stops.
-        """
+        """Suspend the process (see `VirtualProcess`). This has no effect before it listens, or while it stops."""
         if self.up and not self.stopping:
             super().suspend(for_ms)
 

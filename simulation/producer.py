@@ -175,10 +175,7 @@ class TransactionalProducer(Actor):
         self.book.owns(self)
 
     def transaction(self) -> Step:
-        """Run one transaction: records, perhaps offsets, and its end.
-
-        The result 0 means that another transaction can follow.
-        """
+        """Run one transaction: records, perhaps offsets, and its end. Result 0: another one can follow."""
         random = self.world.random
         transaction = self.book.begins(self)
         added: set[int] = set()
@@ -223,10 +220,7 @@ class TransactionalProducer(Actor):
             answer.responses).partition_responses).error_code))  # fmt: skip
 
     def commit_offset(self, transaction: Any) -> Step:
-        """Commit the offset of partition 0 of the group.
-
-        Before version 2 the group is added to the transaction first.
-        """
+        """Commit the offset of partition 0 of the group. Before version 2 the group is added first."""
         if self.version < 2:
             added = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, self.group_id)
             error = yield from self.insist(added, lambda answer: answer.error_code)

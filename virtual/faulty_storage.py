@@ -30,8 +30,7 @@ class Contents:
         self.held = held
         self.synced = bytearray(synced)
         self.unsynced: list[tuple[int, bytes | None]] = []
-        """The writes and truncations since the last sync. A write has position and bytes; a truncation has size and
-        None.
+        """The writes and truncations since the last sync. A write has position and bytes, a truncation size and None.
         """
 
     def sync(self) -> None:

@@ -86,10 +86,7 @@ class VirtualProcess:
         return self._held is not None
 
     def suspend(self, for_ms: int) -> None:
-        """Suspend the process, as SIGSTOP or a sleeping laptop does.
-
-        Arriving data waits in the sockets, and timers are late.
-        """
+        """Suspend the process, as SIGSTOP or a sleeping laptop does. Data waits in the sockets, and timers are late."""
         if self._held is None and self.alive:
             self._held = []
             self.world.later(for_ms, self._resume)

@@ -1,6 +1,6 @@
 """Connections without sockets.
 
-Bytes arrive in pieces and in order, in each direction independently. A cut can be anywhere.
+Bytes arrive in pieces and in order, independently in each direction. A cut can be anywhere.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ class Wire:
     """The address of the client."""
 
     def __init__(self, process: VirtualProcess, client: Any, slow_ms: int, port: int = PORT) -> None:
-        """`client`: its methods `received(wire, data)` and `hung_up(wire)` are called.
-
-        `port`: the port of the listener.
-        """
+        """`client`: its `received(wire, data)` and `hung_up(wire)` are called. `port`: the port of the listener."""
         self.process = process
         self.world = process.world
         self.client = client

@@ -52,10 +52,7 @@ class World:
         self.at_us(self.us + ms * 1_000, act, what)
 
     def at_us(self, us: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` at the time `us`.
-
-        Calls with the same time are made in the order in which they were planned.
-        """
+        """Call `act(what)` at the time `us`. Calls with the same time are made in the order of planning."""
         self._order += 1
         heapq.heappush(self._queue, (us, self._order, act, what))
 

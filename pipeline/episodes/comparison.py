@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 
 LIKELY: Final = 0.05
-"""The significance level. A p-value is significant if it is below this level, divided by the number of tested groups.
-"""
+"""The significance level. A p-value is significant below this level, divided by the number of tested groups."""
 LEAST: Final = 5
 """A group that has fewer incidents than this in both spans together is not judged."""
 LONG: Final = 0.5

@@ -102,10 +102,7 @@ class History:
 
     @staticmethod
     def chains(some: Sequence[Change], most_ms: int, *, distinct: bool = False) -> Iterator[list[Change]]:
-        """Groups of changes that follow each other within `most_ms`.
-
-        `distinct`: a group has each place at most once.
-        """
+        """Groups of changes that follow each other within `most_ms`. `distinct`: a group has each place only once."""
         chain: list[Change] = []
         for one in some:
             last_ms = max((each.until_ms for each in chain), default=0)

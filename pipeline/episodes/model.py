@@ -58,7 +58,7 @@ class Who(NamedTuple):
 
 
 def is_slow(silent_ms: int, patience_ms: int) -> bool:
-    """Was the member silent so long that it may not have polled in time?
+    """Was the member silent so long that it perhaps did not poll in time?
 
     `silent_ms`: the time since its last commit.
     """
@@ -142,8 +142,7 @@ class Episode(NamedTuple):
     any_died: bool = False
     """Whether the coordinator removed at least one member."""
     by_instance: bool = False
-    """Whether the members that left were static. Static members send no LeaveGroup, so nobody knows whether they died.
-    """
+    """Whether the members that left were static. These send no LeaveGroup, so nobody knows whether they died."""
     size: int = 0
     """The number of members. It is larger than the length of `members` if several members have one name."""
     is_midst: bool = False

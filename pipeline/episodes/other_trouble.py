@@ -98,10 +98,7 @@ def _stalled_before(some: Sequence[Stall], when: When) -> str:
 
 
 def _places(some: Sequence[Stall]) -> str:
-    """The names of the partitions, as in `orders-3 and orders-5`.
-
-    Of many partitions it gives the number, and some names.
-    """
+    """The names of the partitions, as in `orders-3 and orders-5`. If there are many, their number and some names."""
     names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
     if len(names) > _NAMED:
         return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"

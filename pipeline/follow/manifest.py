@@ -56,9 +56,7 @@ class Manifest(NamedTuple):
     built: int = -1
     """The last batch that the tables include."""
     judged: int = -1
-    """The last batch that the tables of lag include. It is older while groups commit between two requests to the
-    cluster.
-    """
+    """The last batch that the tables of lag include. It is older while groups commit between two requests."""
     dirty: Mapping[int, int] = {}
     """The buckets whose tables are older than their log, each with the last batch that has rows of the bucket."""
     tables: Mapping[str, Mapping[str, str]] = {}
@@ -140,10 +138,7 @@ def rebuilt(
 
 
 def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
-    """The chunks to merge into one: all of the lowest level that has at least RUN chunks.
-
-    It is empty if no level has RUN.
-    """
+    """The chunks to merge into one: all of the lowest level with at least RUN chunks. Empty: no such level exists."""
     for level in sorted({chunk.level for chunk in manifest.chunks}):
         found = tuple(chunk for chunk in manifest.chunks if chunk.level == level)
         if len(found) >= RUN:

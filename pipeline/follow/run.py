@@ -63,7 +63,7 @@ class Following(NamedTuple):
     page_every: int = 6
     """After this many versions of the tables a new page is written; 0 means no page."""
     delta: bool = False
-    """Whether the tables are Delta Lake tables instead of Parquet files. The session must be ready for that
+    """Whether the tables are Delta Lake tables instead of Parquet files. The session must be prepared
     (`output.prepare`).
     """
     max_rows: int = 1_000_000
@@ -173,7 +173,7 @@ class Follower:
             return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
 
     def _finish_batch(self, query: StreamingQuery) -> None:
-        """Wait until the running batch is done, or for about 10 s.
+        """Wait for the end of the running batch, at most about 10 s.
 
         A batch that is not done is repeated after a restart.
         """

@@ -18,8 +18,7 @@ from muster.pipeline.infer.evidence import Habits, Member, State
 _SWIFT_MS: Final = 300
 """A join phase ends within this time after the coordinator removed the last missing member."""
 _SOON_MS: Final = 10_000
-"""If each member itself checks for new partitions, the other members see them within this time after the first member.
-"""
+"""If each member itself checks for new partitions, the others see them within this time after the first member."""
 _GUESS: Final = 0.6
 """An inference with a certainty below this is hardly more than a guess."""
 _FAR: Final = 3
@@ -249,10 +248,7 @@ def _partitions_lost(change: _Change) -> Inference | None:
 
 
 def _metadata_checked_again(change: _Change) -> Inference | None:
-    """The leader of a cooperative group withheld partitions.
-
-    Or a topic grew, and other members see that a little later.
-    """
+    """The leader of a cooperative group withheld partitions. Or a topic grew, and others see that a little later."""
     before, after = change.before, change.after
     if not before.is_cooperative:
         return None

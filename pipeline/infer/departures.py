@@ -29,9 +29,7 @@ _TWO_SLOW: Final = 0.2
 _AWAY: Final = 3
 """A silence of this many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05
-"""Of the missing static members, the share that left: an operator removed them, or their clients are configured to
-leave.
-"""
+"""Of the missing static members, the share that left: an operator removed them, or their clients are set to leave."""
 _OVERDUE: Final = 1.2
 """If no member commits for this many usual intervals, that is not by chance."""
 _AT_ONCE_MS: Final = 1_000
@@ -57,9 +55,7 @@ class Gone(NamedTuple):
     in_join_phase: bool = False
     """Whether the rebalance had already begun when the member's session expired."""
     while_away: bool = False
-    """Whether the session ended while the coordinator was away. The coordinator removed the member as soon as it was
-    back.
-    """
+    """Whether the session ended while the coordinator was away. When back, the coordinator removed the member."""
 
 
 def departures(before: State, after: State, habits: Habits) -> list[Gone]:
@@ -223,10 +219,7 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
 
 
 def _silent_without_cause(before: State, after: State, member: Member, beat_ms: int) -> bool:
-    """Was the member silent for longer than its death explains?
-
-    If so, it had nothing to commit, neither before nor at the end.
-    """
+    """Was the member silent for longer than its death explains? If so, it had nothing to commit at all."""
     rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
     longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
     return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms

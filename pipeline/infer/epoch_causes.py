@@ -31,9 +31,7 @@ AHEAD: Final = 64
 _LEAST_SESSION_MS: Final = 6_000
 """The shortest session timeout that is assumed."""
 _LEAST_SILENCE_MS: Final = 4_000
-"""A silence longer than this is longer than a third of the session. Heartbeats are sent at least each third of a
-session.
-"""
+"""A silence longer than this is longer than a third of the session. Heartbeats are sent at least that often."""
 _MANY: Final = 10
 """A silence longer than each of the last _MANY intervals between commits is not by chance."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
@@ -43,9 +41,7 @@ _ONCE_IN: Final = 20
 """A silence that occurs only once in this many intervals is not usual."""
 _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
-"""The certainty that a member left, if it was silent for a while before. Its session may have been as short as the
-silence.
-"""
+"""The certainty that a member left, if it was silent for a while before. Its session may have been that short."""
 _FAR: Final = 3
 
 

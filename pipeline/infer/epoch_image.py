@@ -141,9 +141,7 @@ class State(NamedTuple):
     """
     takes: tuple[Take, ...]
     change: Change | None
-    """The differences to the epoch before. None: the same epoch continues, for example with a new id of a static
-    member.
-    """
+    """The differences to the epoch before. None: the same epoch continues, perhaps with a static member's new id."""
 
 
 Place = tuple[str, int]

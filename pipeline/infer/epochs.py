@@ -246,10 +246,7 @@ class _Group:
     # ---- states
 
     def _is_settled(self) -> bool:
-        """Does each member have its whole assignment?
-
-        Static members that are away do not count: nobody waits for them.
-        """
+        """Does each member have its whole assignment? Absent static members do not count: nobody waits for them."""
         members = self._image.members.values()
         there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
         return all(there) and (not members or self._target == self._number)

@@ -151,10 +151,9 @@ def _of_empty(one: _Case) -> Start:
 
 
 def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
-    """The bounds that hold for any cause.
+    """The bounds that hold for any cause. The rebalance began after the last assignment.
 
-    The rebalance began after the last assignment. And it began so late that the members that stayed learned of it in
-    time.
+    And it began so late that the members that stayed learned of it in time.
     """
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
@@ -272,10 +271,7 @@ def _after_leaving(one: _Case, first: Gone, low: int, high: int, heartbeats: Hea
 
 
 def _farewell_ms(one: _Case, last_ms: int) -> int:
-    """The time from a member's last commit to its LeaveGroup.
-
-    If all members leave at once, the last one shows this time.
-    """
+    """The time from a member's last commit to its LeaveGroup. If all leave at once, the last one shows this time."""
     if survivors(one.before, one.after) or one.verdict.joined:
         return _FAREWELL_MS
     end_ms = one.after.joined_ms

@@ -16,8 +16,7 @@ from muster.pipeline.infer.transaction_records import ABORTED, COMMITTED, OFFSET
 OFFSETS: Final = "offsets"
 """A value of the column `source`: the transaction is known from the offsets log alone."""
 COUNTED_MS: Final = 5_000
-"""An event counts transactions that ended. The last of them was complete at the latest this long after the first ended.
-"""
+"""An event counts transactions that ended. The last one was complete at the latest this long after the first ended."""
 
 Part = dict[str, Any]
 """The part of a transaction in one partition of the offsets log (`sources.transactions.PARTS`), or one event of a

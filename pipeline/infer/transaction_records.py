@@ -126,10 +126,7 @@ class _StateReader:
 
 
 def _producer(one: _Open) -> tuple[int, int]:
-    """The producer that wrote the records of the transaction.
-
-    The record of the end may already have a raised epoch.
-    """
+    """The producer that wrote the records of the transaction. The record of the end may already have a raised epoch."""
     if one.began is not None:
         return one.began.producer_id, one.began.producer_epoch
     value = one.last

@@ -23,9 +23,7 @@ class About(NamedTuple):
     """Whether the ends of the topics are known, and therefore the lag."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """The analysis has only records logged before this time and from `since_ms` on (ms since 1970); None means no
-    limit.
-    """
+    """Only records logged before this time and from `since_ms` on are used (ms since 1970); None means no limit."""
     groups: tuple[str, ...] = ()
     """The analysis has only groups that match one of these patterns; empty: all groups."""
     what_if: tuple[str, ...] = ()
@@ -85,8 +83,7 @@ class Chosen:
     * advice; unadvised (why there is none, for a group whose rebalances are trouble)
     """
     causes: Sequence[Row]
-    """Rows about the causes of rebalances: cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean).
-    """
+    """The causes of rebalances: cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean)."""
     bucket_ms: int
     buckets: Sequence[Row]
     """Rows about rebalances over time: bucket_ms (its start), cause, is_planned, rebalances.
@@ -135,9 +132,7 @@ class Chosen:
     odd_times: Some = field(default_factory=Some)
     """The groups with commits at an impossible time: group, commits, stated_ms (one of the impossible times)."""
     transaction_ends: Sequence[Row] = ()
-    """How transactions ended: outcome, cause, transactions, took_ms (mean), longest_ms. Without transactions it is
-    empty.
-    """
+    """How transactions ended: outcome, cause, transactions, took_ms (mean), longest_ms. Empty: no transactions."""
     transactional_ids: Some = field(default_factory=Some)
     """The transactional ids: transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over,
     longest_ms.

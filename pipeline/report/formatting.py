@@ -171,7 +171,7 @@ def legend(causes: Iterable[str | None]) -> Html:
 def meter(value: float | None, actual: float | None) -> Html | None:
     """A bar that compares a figure with the real one.
 
-    A full bar means twice the real figure or more, half a bar the same.
+    A full bar means at least twice the real figure, half a bar the same.
     """
     if value is None or not actual:
         return None

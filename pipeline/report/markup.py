@@ -168,10 +168,9 @@ _DIGITS: Final = 8
 
 
 def slug(name: str) -> str:
-    """A name in the form for a link: `payments` is not changed.
+    """A name in the form for a link: `payments` is not changed. Characters that a link cannot have are replaced.
 
-    Characters that a link cannot have are replaced. If that could make two names equal, digits are added that
-    distinguish them.
+    If that could make two names equal, digits are added that distinguish them.
     """
     plain = _ODD.sub("_", name)
     if plain == name and 0 < len(plain) <= _LONGEST and not _MARKED.search(plain):

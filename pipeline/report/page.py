@@ -1,8 +1,7 @@
-"""The pages: HTML files that need no other files. Pure.
+"""The pages: HTML files that need no other files. Pure. The first page has all sections about all groups.
 
-The first page has all sections about all groups. If there are few groups, it is the only page. Otherwise each page has
-the table and the stories of a hundred groups. All content is visible without scripts. A small script helps to search
-and to sort.
+If there are few groups, it is the only page. Otherwise each page has the table and the stories of a hundred groups. All
+content is visible without scripts. A small script helps to search and to sort.
 """
 
 from __future__ import annotations

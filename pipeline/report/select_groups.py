@@ -59,10 +59,9 @@ def kept(kind: str, place: int, groups: int) -> int:
 
 
 def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
-    """Rows of `Chosen.groups`.
+    """Rows of `Chosen.groups`. `counted`: rebalances by group and cause.
 
-    `counted`: rebalances by group and cause. `committed`: the groups of all commits, including groups whose offsets
-    were all deleted or expired.
+    `committed`: the groups of all commits, including groups whose offsets were all deleted or expired.
     """
     members = _by_group(grouped(tables["generations"].batches("group", "member_count"), ["group"],
                                 members=("member_count", "max")), "members")  # fmt: skip
@@ -134,7 +133,6 @@ def _rows_by_group(table: ParquetTable, *columns: str) -> dict[str, Row]:
 
 
 def _top_causes(counted: pa.Table) -> dict[str, str | None]:
-    """The most frequent cause of each group."""
     found: dict[str, Counter[str | None]] = {}
     for row in plain_rows(counted.select(["group", "cause", "rebalances"])):
         found.setdefault(row["group"], Counter())[row["cause"]] += row["rebalances"]

@@ -1,7 +1,4 @@
-"""Selects rows of tables as plain values, in one pass over each table.
-
-The memory of a pass does not grow with the log.
-"""
+"""Selects rows of tables as plain values, in one pass over each table. No pass needs more memory for a larger log."""
 
 from __future__ import annotations
 

@@ -86,10 +86,7 @@ class Cluster:
             self._complaints[_PLACE.sub("", error.str())] = None
 
     def error(self, what: object) -> ClusterError | BadOption:
-        """The error for `what`, with all messages of the library.
-
-        It is BadOption if an option is unknown or impossible.
-        """
+        """The error for `what`, with all messages of the library. BadOption means an unknown or impossible option."""
         if isinstance(what, KafkaException):
             what = what.args[0]
         text = what.str() if isinstance(what, KafkaError) else str(what)
@@ -126,10 +123,7 @@ def admin_client(client: Mapping[str, str]) -> Iterator[AdminClient]:
 
 
 def check_reachable(client: Mapping[str, str]) -> None:
-    """Check that the cluster answers. The library itself would try for over half a minute.
-
-    Raises ClusterError, BadOption.
-    """
+    """Check that the cluster answers. The library would try for over half a minute. Raises ClusterError, BadOption."""
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)
@@ -175,10 +169,7 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
 
 
 def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offsets, Offsets]:
-    """The offsets of only those partitions that may have requested rows.
-
-    The hash of a group's name is its partition.
-    """
+    """Only the offsets of partitions that may have requested rows. The hash of a group's name is its partition."""
     count = len(first) if reading.topic == OFFSETS_TOPIC else None
     wanted = [partition for partition in last if reading.row_filter.has_partition(partition, count)]
     return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}

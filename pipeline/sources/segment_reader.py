@@ -36,10 +36,7 @@ UNREADABLE: Final = (
 
 
 def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
-    """The uncompressed bytes. `codec` is Kafka's number of the codec; 0 means not compressed.
-
-    Raises one of `UNREADABLE`.
-    """
+    """The uncompressed bytes. `codec` is Kafka's number; 0 means not compressed. Raises one of `UNREADABLE`."""
     if codec >= len(_CODECS):
         raise ValueError(f"unknown compression type {codec}")
     return bytes(_CODECS[codec](bytes(packed)))

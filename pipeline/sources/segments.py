@@ -38,8 +38,7 @@ class RowFilter(NamedTuple):
     until_ms: int | None = None
     """The row was logged before this time."""
     groups: tuple[str, ...] = ()
-    """Patterns for the name of the row's group. One of them must match the whole name. Empty: any group, or no group.
-    """
+    """Patterns for the name of the row's group. One of them must match the whole name. Empty: any or no group."""
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -49,10 +48,7 @@ class RowFilter(NamedTuple):
         return frozenset(self.groups)
 
     def has_partition(self, partition: int, count: int | None = None) -> bool:
-        """Whether a partition of the log may have such rows.
-
-        `count`: the number of partitions, if it is surely known.
-        """
+        """Whether a partition of the log may have such rows. `count`: the number of partitions, if surely known."""
         if self.partitions is not None and partition not in self.partitions:
             return False
         names = self.names
@@ -132,10 +128,7 @@ class Share(NamedTuple):
 
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows (schema.RAW) of a data directory, or of folders that were copied from one.
-
-    Raises NoSource, DamagedSegment.
-    """
+    """All rows (schema.RAW) of a data directory, or of folders copied from one. Raises NoSource, DamagedSegment."""
     for share in share_out(path, 1, reading):
         yield from read_share(share, reading or Reading())
 

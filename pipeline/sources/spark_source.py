@@ -89,10 +89,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition of Spark for each share. The shares are of about the same size.
-
-        Raises NoSource, ClusterError.
-        """
+        """One partition of Spark for each share. The shares have about the same size. Raises NoSource, ClusterError."""
         options = self._options
         if options.path is None:
             return [InputPartition(share) for share in _shares_of_cluster(options)]
@@ -127,7 +124,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A live cluster as a stream.
 
-    Spark keeps the position as JSON: from a partition's number (as text) to its next offset.
+    Spark keeps the position as JSON: the next offset by a partition's number (as text).
     """
 
     def __init__(self, options: Options) -> None:
@@ -149,10 +146,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """The end of the next batch.
-
-        Raises ClusterError if the log ends before rows that were already read.
-        """
+        """The end of the next batch. Raises ClusterError if the log ends before rows that were already read."""
         first, self._last = self._bounds()
         read = _of_json(start)
         if read and not first:

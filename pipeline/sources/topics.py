@@ -187,10 +187,7 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
 
 
 def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """The entries of a time index, as (end offset, time).
-
-    After the entries there are zeros, or values that do not rise.
-    """
+    """The entries of a time index, as (end offset, time). After them come zeros, or values that do not rise."""
     entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
     entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
     offsets = entries["offset"].astype(np.int64)

@@ -114,10 +114,7 @@ def partitions_of(path: str) -> list[tuple[SegmentFile, ...]]:
 
 
 def parts_of(path: str, segments: Sequence[SegmentFile]) -> Iterator[Part]:
-    """The transactions in one partition (rows of PARTS).
-
-    Damaged data is skipped, because the module `segments` reports it.
-    """
+    """The transactions in one partition (rows of PARTS). Damage is skipped: the module `segments` reports it."""
     system, _ = file_system(path)
     open_ones: dict[int, Part] = {}
     for segment in segments:

@@ -287,10 +287,7 @@ def packed_rows(commits: CommitRows) -> Iterator[bytes]:
 
 
 def _as_written(texts: Texts) -> pa.Array:
-    """The texts as numbers, unless there are more texts than rows.
-
-    Otherwise the texts of all other rows would be sent too.
-    """
+    """The texts as numbers, unless there are more texts than rows. Else the texts of all other rows would be sent."""
     coded = len(texts.words) <= len(texts.numbers.values)
     numbers = pa.array(texts.numbers.values, mask=~texts.numbers.valid)
     return pa.DictionaryArray.from_arrays(numbers, texts.words) if coded else texts.words.take(numbers)

@@ -122,7 +122,6 @@ def _stated_ms() -> Column:
 
 
 def _state_marks(inputs: Inputs) -> DataFrame:
-    """The marks from the states of groups."""
     return _marks(states(inputs), F.col("state"), F.col("generation"), F.size("members"))
 
 

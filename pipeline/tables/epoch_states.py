@@ -61,10 +61,7 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 
 
 def topic_names(decoded: DataFrame) -> dict[str, str]:
-    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records.
-
-    This runs a job of Spark.
-    """
+    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
     named = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
     groups = table(decoded, CONSUMER_GROUP).where(

@@ -1,7 +1,6 @@
-"""Rebalances inferred from the offsets log.
+"""Rebalances inferred from the offsets log. Spark makes small rows of states.
 
-Spark makes small rows of states. Then `infer.history` judges the generations of classic groups, and
-`infer.epoch_causes` the epochs of KIP-848 groups.
+Then `infer.history` judges the generations of classic groups, and `infer.epoch_causes` the epochs of KIP-848 groups.
 """
 
 from __future__ import annotations
@@ -219,10 +218,9 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> DataFrame:
-    """Rows of INFERRED_REBALANCE for KIP-848 groups.
+    """Rows of INFERRED_REBALANCE for KIP-848 groups. `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`.
 
-    `epochs`: rows of EPOCHS. `states`: rows of `inputs.states`. `walk`: rows of `commits.walked`, made from rows of
-    `commits.placed`.
+    `walk`: rows of `commits.walked`, made from rows of `commits.placed`.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
@@ -273,10 +271,7 @@ def _change(row: Mapping[str, Any]) -> Change:
 
 
 def epoch_row(group: str, one: Raised) -> dict[str, Any]:
-    """A row of INFERRED_REBALANCE.
-
-    It has no phases, and `is_cooperative` is null, because each member continues by itself.
-    """
+    """A row of INFERRED_REBALANCE. It has no phases, and `is_cooperative` is null: each member continues by itself."""
     epoch, change = one.epoch, one.change
     is_known = change.before is not None
     return {

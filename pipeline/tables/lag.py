@@ -43,10 +43,7 @@ def lag(walk: DataFrame) -> DataFrame:
 
 
 def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
-    """Rows of the table `lag`, made from the last commit of each partition.
-
-    Partitions with deleted offsets have no row.
-    """
+    """Rows of the table `lag`, made from the last commit of each partition. Those with deleted offsets have no row."""
     rows = commits.place.last[commits.place.starts]
     rows = rows[~commits.is_deleted[rows]]
     offset, time_ms = commits.offset.at(rows), commits.time_ms[rows]

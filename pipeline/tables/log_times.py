@@ -48,10 +48,7 @@ class Day(NamedTuple):
 
 
 def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
-    """The decoded rows (DECODED) with possible times, and the changed times (ODD).
-
-    ODD is None if all times are possible.
-    """
+    """The decoded rows (DECODED) with possible times, and the changed times (ODD). None: all times are possible."""
     partitions = _suspect(decoded, now_ms)
     if not partitions:
         return decoded, None
@@ -75,10 +72,7 @@ def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFr
 
 
 def _suspect(decoded: DataFrame, now_ms: int) -> list[int]:
-    """The partitions that may have impossible times.
-
-    If the log has more than MAX_DAYS days, these are all partitions.
-    """
+    """The partitions that may have impossible times. If the log has over MAX_DAYS days, these are all partitions."""
     at = F.col("log_timestamp_ms")
     rows = decoded.where(at.isNotNull()).groupBy("log_partition", F.floor(at / DAY_MS).alias("day"))
     counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).limit(MAX_DAYS + 1).collect()
@@ -137,10 +131,7 @@ def _latest_ms(times: Sequence[int], now_ms: int) -> int:
 
 
 def _cannot_be(time_ms: int, low: int | None, high: int | None) -> bool:
-    """Whether a time is impossible between records with the times `low` and `high`.
-
-    None means that no record is there.
-    """
+    """Whether a time is impossible between records with the times `low` and `high`. None means no record."""
     if low is None and high is not None and time_ms < high - YEARS_MS:
         return True
     too_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)

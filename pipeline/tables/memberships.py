@@ -65,10 +65,9 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
 
 
 def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
-    """The stays, with how each one ended.
+    """The stays, with how each one ended. A stay ended in the first rebalance after which the member was missing.
 
-    A stay ended in the first rebalance after which the member was missing. This rebalance began after the stay, and
-    before the member joined again.
+    This rebalance began after the stay, and before the member joined again.
     """
     gone = inferred.select("group", F.col("end_ms").alias("rebalance_end_ms"), F.explode("gone").alias("one")).select(
         F.col("group").alias("its_group"),
@@ -244,6 +243,5 @@ def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
 
 
 def _returns_of(group: str, stays: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The returns of one group."""
     found = pair_returns(Stay(**{name: row[name] for name in Stay._fields}) for row in stays)
     return ({"group": group, **one._asdict()} for one in found)

@@ -1,7 +1,6 @@
-"""The tables `rebalances` and `moves`.
+"""The tables `rebalances` and `moves`. If `__group_events` has a rebalance, the row is exact.
 
-If `__group_events` has a rebalance, the row is exact. Otherwise the rebalance is inferred from the offsets log. A move
-is a partition that got another owner in a rebalance.
+Otherwise the rebalance is inferred from the offsets log. A move is a partition that got another owner in a rebalance.
 """
 
 from __future__ import annotations

@@ -36,10 +36,7 @@ MIN_DISTANCE_MS: Final = 1_000
 
 
 class Thinned(NamedTuple):
-    """The commits that are checked.
-
-    A life is the time of a group's partition from one deletion of its offset to the next.
-    """
+    """The commits that are checked. A life is the time of a group's partition between two deletions of its offset."""
 
     rows: Ints
     """The indexes of the checked commits among all commits."""

@@ -73,10 +73,7 @@ NOTHING: Final = TransactionInputs()
 
 
 def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
-    """Rows of the table.
-
-    `none`: any DataFrame. Without inputs, its session makes a table without rows.
-    """
+    """Rows of the table. `none`: any DataFrame. Without inputs, its session makes a table without rows."""
     pieces = [one for one in (_of_ids(inputs), _tagged(inputs.parts, _PART), _tagged(inputs.counts, _COUNT))
               if one is not None]  # fmt: skip
     if not inputs.there:

@@ -69,10 +69,7 @@ def _is_at_rest(history: History) -> bool:
 
 
 def _only_formed(history: History) -> bool:
-    """Does all but one rebalance belong to formations and stops?
-
-    Here each join or departure may begin its own rebalance.
-    """
+    """Does all but one rebalance belong to formations and stops? Each join or departure may begin its own."""
     return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
 
 
@@ -236,10 +233,7 @@ def _rank(one: Advice) -> tuple[int, int, int, int, str]:
 
 
 def _waits_ms(setting: Setting) -> int:
-    """How long other members wait with this setting.
-
-    Of two settings with about the same gain, the shorter time is better.
-    """
+    """How long other members wait with this setting. Of two settings with about equal gains, the shorter time wins."""
     return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 

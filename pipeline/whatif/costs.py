@@ -50,8 +50,7 @@ class Figures:
     silent_partition_ms: int = 0
     detect_ms: float | None = None
     forming_partition_ms: int = 0
-    """The part of `paused_partition_ms` for formations of an empty group: the first formation, and those after stops.
-    """
+    """The part of `paused_partition_ms` for formations of an empty group: the first one, and those after stops."""
 
 
 class Costs:
@@ -116,10 +115,7 @@ class Costs:
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """The member shows signs of life again, or another process is in its place.
-
-        It was a member all the time.
-        """
+        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
         away = self._away.pop(who, None)
         # in a rebalance of an eager group, no member reads
         if away is not None and (self._began_ms is None or self._cooperative):
@@ -237,10 +233,7 @@ _NOTHING: Final[frozenset[Partition]] = frozenset()
 
 
 class EpochCosts:
-    """Adds up the costs of what happens in a KIP-848 group, in the order of time.
-
-    `who` is the name that an owner keeps.
-    """
+    """Adds up the costs of a KIP-848 group's incidents, in the order of time. `who` is the name that an owner keeps."""
 
     __slots__ = (
         "_away",
@@ -329,10 +322,7 @@ class EpochCosts:
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """The member shows signs of life again, or another process is in its place.
-
-        It was a member all the time.
-        """
+        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
         self._count_silence(who, ms)
         self._away.pop(who, None)
 

@@ -42,10 +42,7 @@ _ID_HELD_UP_MS: Final = 1_000
 
 
 def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
-    """The history of the group. Its `unusable` says why it cannot be replayed.
-
-    `end_ms`: the end of the log, if known.
-    """
+    """The history of the group. Its `unusable` says why it cannot be replayed. `end_ms`: the log's end, if known."""
     reader = _Reader(group)
     before: Value | None = None
     begun, time_ms = False, 0

@@ -186,8 +186,7 @@ class History:
     assignor: str | None = None
     """The strategy that most members of a KIP-848 group request; None: they request none, and the server decides."""
     overtaken: set[int] = field(default_factory=set)
-    """Epochs that another epoch followed before all members had reached them. In a replay all members may reach them.
-    """
+    """Epochs that another epoch followed before all members had reached them. In a replay, all may reach them."""
     beats: dict[str, list[int]] = field(default_factory=dict)
     """For each member id of a KIP-848 group: the times of those heartbeats that changed its partitions."""
     refusals: list[Refusal] = field(default_factory=list)
@@ -245,10 +244,7 @@ def planned(history: History) -> frozenset[int]:
 
 
 def _formations(history: History) -> Iterator[Period]:
-    """The times of formations.
-
-    A member joins an empty group, and others join soon after each other, while nobody leaves.
-    """
+    """The times of formations. A member joins an empty group, and others join soon after, while nobody leaves."""
     came = sorted(one.joined_ms for one in history.stays if one.joined_ms is not None)
     went = sorted(one.end_ms for one in history.stays if one.end_ms is not None)
     for ms in (*((history.start_ms,) if history.given is None else ()), *history.emptied):

@@ -74,8 +74,7 @@ class Process:
 
     index: int
     slot: str
-    """The group.instance.id that would be made of client id and host. Processes in the same place have the same slot.
-    """
+    """The group.instance.id that would be made of client id and host. Processes in one place have the same slot."""
     start_ms: int | None
     """When the process started; None: it was a member when the history began."""
     stays: list[Stay] = field(default_factory=list)
@@ -187,7 +186,7 @@ class Clients:
     def vanished_ms(self, stay: Stay) -> int | None:
         """Since when a member was silent that expired, or a static member that was replaced.
 
-        It is None for other members.
+        None: it is another member.
         """
         if stay.end not in (EXPIRED, REPLACED) or stay.heard_ms is None or stay.end_ms is None:
             return None

@@ -60,7 +60,7 @@ def gone(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> No
 def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> _Actor | None:
     """Handle the event that another process has a member's instance id. The owner stays the same.
 
-    Returns the old actor.
+    Returns the old one.
     """
     facts: dict[str, Any] = event.facts
     old = members.pop(facts["replaced"], None)

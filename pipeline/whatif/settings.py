@@ -38,9 +38,7 @@ class Setting:
 
     name: str = AS_IT_WAS
     assignor: str | None = None
-    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky. If the server assigns: uniform or
-    range.
-    """
+    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky. On servers: uniform or range."""
     static: bool = False
     """Every member has a group.instance.id, made of client id and host. It does not leave when it stops (KIP-345)."""
     session_timeout_ms: int | None = None
@@ -49,9 +47,7 @@ class Setting:
     initial_delay_ms: int | None = None
     """The setting group.initial.rebalance.delay.ms of the server."""
     heartbeat_interval_ms: int | None = None
-    """The new heartbeat interval. The time until a member notices a rebalance is scaled from `Clients.heartbeat_ms` to
-    it.
-    """
+    """The new heartbeat interval. The time to notice a rebalance is scaled from `Clients.heartbeat_ms` to it."""
     deploy: int | None = None
     """In a deploy, this many members are restarted at once; ALL_AT_ONCE: all of them."""
     protocol: str | None = None

@@ -293,10 +293,7 @@ class SampleConsumer(Consumer):
         self._send_commit(self.position.topics)
 
     def rewind(self, records: int) -> dict[str, dict[int, list[int]]]:
-        """Commit, seek back by `records` in each partition, and commit again.
-
-        Returns [from, to] by topic and partition.
-        """
+        """Commit, seek back by `records` in each partition, commit again. Returns [from, to] by topic and partition."""
         self.commit()
         if self.position is None:
             return {}

@@ -52,8 +52,7 @@ _CONCURRENT: Final = 51
 """The error code CONCURRENT_TRANSACTIONS."""
 
 Steps = Generator[Any, Any, Any]
-"""The script of a producer. It yields ms to wait, or a function. The function gets a callback for the answer of a
-request.
+"""The script of a producer. It yields ms to wait, or a function. The function gets a callback for a request's answer.
 """
 
 

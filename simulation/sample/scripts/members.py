@@ -94,10 +94,7 @@ def zombie(group: Group) -> Script:
 
 
 def deploys(group: Group) -> Script:
-    """Two rolling deploys.
-
-    Each process stops, and the group rebalances; it starts again, and the group rebalances again.
-    """
+    """Two rolling deploys. Each process stops and starts again, and the group rebalances both times."""
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.3)
@@ -198,10 +195,7 @@ def redeploy(group: Group) -> Script:
 
 
 def stop_all(group: Group, why: str) -> None:
-    """Stop all processes at one time.
-
-    The first one that leaves makes the group rebalance, and then the group is empty.
-    """
+    """Stop all processes at one time. The first one makes the group rebalance, and then the group is empty."""
     first, *others = group.living
     group.leave(first, why)
     for consumer in others:
