@@ -178,8 +178,8 @@ class GroupShard:
     def _abort_left_open(self, core: GroupCore) -> None:
         """Abort transactions that another cluster has left open in this log, when that cluster would have aborted them.
 
-        Without this, the transactions would stay open, and compaction would wait for ever. Until then no offset of
-        these is stable. If the transaction coordinator of this node knows the producer, it ends the transaction.
+        Otherwise the transactions would stay open with unstable offsets, and compaction would wait for ever. If the
+        transaction coordinator of this node knows the producer, the coordinator ends the transaction.
         """
         if core is not self.runtime.core:
             return
