@@ -2,8 +2,8 @@
 
 One integer decides when. A killed process leaves all that it wrote. A power cut leaves what was synced. Of the writes
 to a file after the last sync, it leaves some of the first ones. The last of these may be torn. Of the changes of names
-in a directory after the last sync, it leaves any, in any order. Data that a failed sync should have written is lost. It
-can still be read, because the operating system counts it as written.
+in a directory after the last sync, it leaves a random part. Data that a failed sync should have written is lost. It can
+still be read, because the operating system counts it as written.
 """
 
 from __future__ import annotations

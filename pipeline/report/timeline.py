@@ -2,9 +2,9 @@
 
 Each process is a lane. A process is identified by its instance id, or else by client id and host. So a consumer that
 returns under a new member id continues in its lane. Processes that have the same client id and host at the same time
-get a lane each. The picture's text is real text, so a phone can show it. If letters of rebalances would hide each
-other, one mark with their number replaces them. There are two rows of marks, for wide and narrow screens, and the
-screen shows one of them.
+get a lane each. The picture's text is HTML text of its own size, so it stays readable on a phone. If letters of
+rebalances would hide each other, one mark with their number replaces them. There are two rows of marks, for wide and
+narrow screens, and the screen shows one of them.
 """
 
 from __future__ import annotations
