@@ -172,8 +172,8 @@ class DatabaseLog:
             self._cache.forget(segment)
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """Note that a compacted segment has replaced others in the local replica. In the database it does so after its
-        last part is written.
+        """Note that a compacted segment has replaced others in the local replica. In the database the segment does so
+        after the last part is written.
         """
         numbers: list[int] = []
         for segment in old:

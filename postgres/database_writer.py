@@ -36,7 +36,7 @@ _logger = structlog.get_logger("muster.cluster")
 
 
 class DatabaseWriter:
-    """The writer of a registered node. The owner of the writer awaits `run`. `pending`: what its logs have to write."""
+    """The writer of a registered node. The owner awaits `run`. `pending`: what the node's logs have to write."""
 
     def __init__(
         self,
@@ -231,9 +231,9 @@ class DatabaseWriter:
         return self._newest_write_no
 
     async def _find_write(self, sent: Collection[int]) -> tuple[int, bool] | None:
-        """Look for a database write that was refused, or whose answer was lost. `sent`: the numbers that it was sent
-        with. Returns the last write in the registration, and whether that is one of `sent`. None: the registration is
-        lost. Raises StoreAway and StoreRefused.
+        """Look for a database write that was refused, or whose answer was lost. `sent`: the numbers with which the
+        write was sent. Returns the last write in the registration, and whether that is one of `sent`. None: the
+        registration is lost. Raises StoreAway and StoreRefused.
         """
         barrier = self.barrier.number  # read before the request, because the number may rise meanwhile
         registration = next((one for one in await self._store.registrations() if one.node_id == self.node_id), None)

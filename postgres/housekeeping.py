@@ -106,7 +106,7 @@ class Housekeeping:
     def _is_due(self) -> bool:
         topics, settings = self._metadata_log.topics, self._settings
         if topics.state.version <= self._end_offset or topics.metadata_log.unknown:
-            return False  # this node cannot write records that it does not know: a node of a newer version does
+            return False  # this node cannot write records of unknown types: a node of a newer version does
         if self._metadata_log.bytes_read - self._bytes_then >= settings.metadata_log_max_record_bytes_between_snapshots:
             return True
         every_ms = settings.metadata_log_max_snapshot_interval_ms

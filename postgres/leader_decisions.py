@@ -2,7 +2,7 @@
 
 The deciding node watches the leases of other nodes: a node whose lease is over leads nothing from then on. If two nodes
 think that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where
-only one of them writes.
+only one decision is written.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def outcome(
         return Outcome.LOST
     if found.write_no in sent:
         return Outcome.SEEN
-    # it is not in `before`: a process has written that this node does not know
+    # the number is not in `before`: a process has written that this node does not know
     return Outcome.AGAIN if found.write_no in before else Outcome.LOST
 
 

@@ -37,7 +37,7 @@ GATHER_MS: Final = 10
 CHECKED_AT_ONCE: Final = 1_000
 """The most partitions that are checked in one step."""
 AGAIN_MS: Final = 250
-"""After this time a fetch of a log is tried again that has failed at the database or the disk."""
+"""A fetch of a log that has failed at the database or the disk is tried again after this time."""
 _PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
 """The order in which topics are fetched. All other topics follow."""
 

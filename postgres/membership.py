@@ -267,7 +267,7 @@ class Membership:
 
     def _guard(self) -> None:
         """Give up when this node has not read other nodes' decisions for too long, although its database writes
-        succeed. The answers of this node would be out of date.
+        succeed. Answers of such a node would be out of date.
         """
         max_ms = self._settings.broker_session_timeout_ms
 

@@ -141,7 +141,7 @@ class NodeMessages:
 
     def hand_over(self, node_id: int, topic: str, index: int, rows: Sequence[Row]) -> None:
         """Send events that this node has not written to the node that leads the partition of the history now. This node
-        does not learn whether they arrive.
+        does not learn whether the events arrive.
         """
         some: list[list[str | None]] = []
         size = 0

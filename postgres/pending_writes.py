@@ -136,7 +136,7 @@ class PendingWrites:
             return DiskDurability(segments, availability, segments.end_offset, None, wait_for_sync=False)
         topic_id = folders.read_topic_id(self._storage, segments.directory)
         assert place is not None  # the log manager has made the folder
-        assert topic_id is not None  # the log manager has written the topic id into it
+        assert topic_id is not None  # the log manager has written the topic id into the folder
         row, is_new = self._logs.get((topic_id, place[1])), False
         if row is None:
             is_new = True
@@ -224,7 +224,7 @@ class PendingWrites:
             write.add(log, add_changes)
             del self._wanted[log]
             if left <= 0:
-                self._wanted[log] = None  # it goes behind the other logs: this log may have more to write
+                self._wanted[log] = None  # behind the other logs: this log may have more to write
         if self._uploads and left > WRITE_BYTES // 2:
             self._add_upload(write)
         self._under_way = write

@@ -1,4 +1,4 @@
-"""The `store.Store` in PostgreSQL: each request as its statements. `postgres_connection` executes them."""
+"""The `store.Store` in PostgreSQL: each request as its statements. `postgres_connection` executes the statements."""
 
 from __future__ import annotations
 

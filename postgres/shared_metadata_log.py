@@ -45,7 +45,7 @@ class SharedMetadataLog:
 
     def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
         """`store`: another connection than that of the database writes, because this log must not wait. `draw_text`:
-        returns a text that no other row has. `barrier`: rows are applied only after they have passed it.
+        returns a text that no other row has. `barrier`: rows are applied only after they have passed the barrier.
         """
         self._store = store
         self._barrier = barrier
@@ -182,8 +182,8 @@ class SharedMetadataLog:
             raise StoreAway(f"the metadata log cannot be read up to offset {offset}")
 
     def _give_up_behind_gap(self) -> None:
-        """Give up: this node did not follow for longer than a lease lasts, and rows were removed. The snapshot has
-        their content, or `read` finds that it is lost.
+        """Give up: this node did not follow for longer than a lease lasts, and rows were removed. The snapshot has the
+        content of the rows, or `read` finds that it is lost.
         """
         self._stopped = True
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")

@@ -141,7 +141,7 @@ class MetadataRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The content of the metadata log before an offset. The rows before it may still exist."""
+    """The content of the metadata log before an offset. The rows before the snapshot may still exist."""
 
     number: int
     """The number of this snapshot: greater than the numbers of all snapshots that were begun before."""
@@ -163,7 +163,7 @@ class Mail(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of one database write. The database does them in the order of the fields, all or none."""
+    """The changes of one database write. The database does the changes in the order of the fields, all or none."""
 
     new_logs: list[LogRow] = field(default_factory=list)
     new_segments: list[SegmentRow] = field(default_factory=list)
@@ -223,8 +223,8 @@ class Store(Protocol):
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> NodeRegistration | None:
-        """Register a process: under `node_id`, with a new epoch. Without `node_id`, it gets the id that this holder
-        had, else the first free id, else a new id. Returns None while another holder has the id, or was quicker.
+        """Register a process: under `node_id`, with a new epoch. Without `node_id`, the node gets the id that this
+        holder had, else the first free id, else a new id. Returns None while another holder has the id, or was quicker.
         """
 
     async def unregister_node(self, node_id: int, epoch: int) -> None:
@@ -277,7 +277,7 @@ class Store(Protocol):
         """The newest complete snapshot; `NO_SNAPSHOT` if the database has none."""
 
     async def snapshot_part(self, number: int, part: int) -> bytes | None:
-        """A part of a snapshot, from 0 on. None: it does not exist, because a newer snapshot does."""
+        """A part of a snapshot, from 0 on. None: the part does not exist, because a newer snapshot does."""
 
     async def begin_snapshot(self) -> int:
         """A number for a new snapshot."""
@@ -324,7 +324,7 @@ class Store(Protocol):
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
         """Transaction indexes of live segments of a log with aborted transactions, by base offset, from a base offset
-        on. A call returns some of them. Empty: the log has no more indexes.
+        on. A call returns some transactions. Empty: the log has no more indexes.
         """
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:

@@ -38,7 +38,7 @@ class _MovableTimer:
 
 
 class MovableClock:
-    """See the module. `machine`: the clock that it follows."""
+    """See the module. `machine`: the clock that a `MovableClock` follows."""
 
     def __init__(self, machine: Clock, order: random.Random | None = None) -> None:
         """`order`: the generator for the order of timers with the same deadline. None: the order of `call_at` stays."""
@@ -99,7 +99,7 @@ class MovableClock:
 
     @property
     def ahead_ms(self) -> int:
-        """How far this clock is ahead of the machine's. Negative: it is behind, for example after it was frozen."""
+        """How far this clock is ahead of the machine's. Negative: this clock is behind, as after a freeze."""
         return self.now().mono_ms - self.machine.mono_ms()
 
     def freeze(self) -> None:
@@ -211,7 +211,7 @@ class MovableClock:
                 timer = due.pop(0)[3]
                 callback, timer.callback = timer.callback, None
                 if callback is None:
-                    self._cancelled -= 1  # an earlier callback has cancelled it
+                    self._cancelled -= 1  # an earlier callback has cancelled this timer
                     continue
                 fired += 1
                 callback()

@@ -1,7 +1,7 @@
 """The verbs on groups: a test reads the groups of a running server, waits for them, and acts on them.
 
-The verbs serve classic groups and groups of KIP-848. Call them from the server's event loop only. This module knows
-neither HTTP nor threads.
+The verbs serve classic groups and groups of KIP-848. Call the verbs from the server's event loop only. This module
+knows neither HTTP nor threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Groups:
     """See the module."""
 
     def __init__(self, server: Server, joins: HeldJoins) -> None:
-        """`joins`: the server was given its interceptor."""
+        """`joins`: the server was given the interceptor of `joins`."""
         self._server = server
         self._joins = joins
         self.interventions: Callable[[], list[str]] = list

@@ -24,7 +24,7 @@ _CHANGES: Final = ("make_directory", "save", "rename", "remove", "remove_tree")
 
 
 class Disk:
-    """Whether the disk accepts writes. `error`: the errno of refused writes; None: it accepts them."""
+    """Whether the disk accepts writes. `error`: the errno of refused writes; None: the disk accepts writes."""
 
     FULL: Final = errno.ENOSPC
     READ_ONLY: Final = errno.EROFS

@@ -20,8 +20,8 @@ from muster.testcontrol.errors import CannotBeDone
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A broker as it is now. `state`: up, stopping, stopped, killed, returning or paused. `leads`: the number of its
-    partitions; `coordinates`: the number of partitions of `__consumer_offsets` among them.
+    """A broker as it is now. `state`: up, stopping, stopped, killed, returning or paused. `leads`: the number of the
+    broker's partitions; `coordinates`: how many partitions of `__consumer_offsets` are among them.
     """
 
     node_id: int

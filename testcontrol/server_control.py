@@ -22,7 +22,7 @@ from muster.testcontrol.waits import stable
 
 
 class ServerControl:
-    """One server and its verbs. `server` is started and stopped as any server. Call all methods from its event loop."""
+    """One server and its verbs. `server` starts and stops as any server. Call methods from the server's event loop."""
 
     def __init__(
         self,

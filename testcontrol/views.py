@@ -24,9 +24,9 @@ DEAD: Final = "Dead"
 class MemberView:
     """One member. `doing` says in words what the member has done of the present rebalance, or has to do next.
 
-    `epoch`: the member epoch, or the generation of a classic member. `target`: its target assignment (KIP-848), or the
-    `assignment` of a classic member. `revoking`: partitions that it has to give up, and may still have. `subscribed`:
-    topics by name; a classic member has them only if it is a consumer.
+    `epoch`: the member epoch, or the generation of a classic member. `target`: the member's target assignment
+    (KIP-848), or the `assignment` of a classic member. `revoking`: partitions that the member has to give up, and may
+    still have. `subscribed`: topics by name; a classic member has topics only if it is a consumer.
     """
 
     member_id: str
@@ -138,7 +138,7 @@ class GroupView:
         }
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields of the group, for JSON. `of_fields` reads it."""
+        """The fields of the group, for JSON. `of_fields` reads the result."""
         return asdict(self)
 
     @classmethod

@@ -22,7 +22,7 @@ from muster.testcontrol.views import GroupView
 
 
 class Condition(NamedTuple):
-    """`what`: the condition in words. `holds`: whether a group fulfils it. `topics`: their records may change that."""
+    """`what`: the condition in words. `holds`: whether a group fulfils it. `topics` have records that can change it."""
 
     what: str
     holds: Callable[[GroupView], object]
@@ -141,7 +141,7 @@ async def until(
     """What `check` returns, as soon as it is not None. Raises TimeIsOver, and what `check` raises.
 
     `topics`: records of these topics wake the wait. `also(wake)`: registers another source of events, and returns a
-    function that ends it.
+    function that ends the registration.
     """
     clock = server.clock.machine
     due_ms = clock.mono_ms() + round(timeout_s * 1000)

@@ -96,7 +96,7 @@ def _range(valid: str, limit: int | None = None) -> str:
 
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
-"""Kafka's minimum for `segment.bytes` of a topic. The broker properties that are its defaults may be smaller."""
+"""Kafka's minimum for `segment.bytes` of a topic. The defaults, which are broker properties, may be smaller."""
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LIMITED = {

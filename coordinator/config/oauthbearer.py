@@ -58,7 +58,7 @@ class BearerSettings(NamedTuple):
 
 
 def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) -> BearerSettings:
-    """The settings of a listener. `options`: the options of its login module. Raises ConfigError."""
+    """The settings of a listener. `options`: the options of the listener's login module. Raises ConfigError."""
     name = f"{LISTENER_PREFIX}{listener.name.lower()}.{oauthbearer.OAUTHBEARER.lower()}.{_HANDLER}"
     handler, url = live.value(name), _of(listener, live, _URL)
     if handler == UNSECURED:

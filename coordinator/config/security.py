@@ -195,7 +195,7 @@ def _find(find: Callable[[str, int], ScramCredential | None], kind: int, user: s
 
 
 _CLASSES = ("principal.builder.class", "ssl.engine.factory.class")
-"""These classes would decide who clients are and who may connect. Ignoring them might open the server."""
+"""These classes would decide who clients are and who may connect. A server that ignored these classes might be open."""
 CLIENT_AUTH = "ssl.client.auth"
 
 

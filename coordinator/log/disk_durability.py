@@ -222,7 +222,7 @@ class DiskDurability:
             self._start_sync()
 
     def _is_removed(self) -> bool:
-        """Whether the active file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks it."""
+        """Whether the active file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks the name."""
         self._syncs_until_check -= 1
         if self._syncs_until_check > 0:
             return False

@@ -1,8 +1,8 @@
 """Regular work on a data directory, by the clock: retention, checkpoints, syncs by age, and the check of the directory.
 
 The system accepts writes into removed files, so `DirectoryMonitor` checks each second, in a thread. While the directory
-is missing every log is offline. When it is back, the logs go on with their open files. A log whose own files were
-removed stays offline.
+is missing every log is offline. When the directory is back, the logs go on with their open files. A log whose own files
+were removed stays offline.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class DirectoryMonitor:
         self._sync.run(job, checked)
 
     def _some(self) -> list[UnifiedLog]:
-        """The next logs of a walk over all logs. Each walk copies their list once: to copy 60,000 took 12 ms."""
+        """The next logs of a walk over all logs. Each walk copies the list of logs once: to copy 60,000 took 12 ms."""
         some = list(islice(self._walk, LOGS_EACH))
         if not some:
             self._walk = iter(self._manager.logs())

@@ -34,7 +34,7 @@ MAX_AUTHENTICATION_MS: Final = 30_000
 
 
 class RequestsWithSink(Requests, Protocol):
-    """The requests behind the gate (`api.dispatch`). `sink`: where their answers go."""
+    """The requests behind the gate (`api.dispatch`). `sink`: where the answers go."""
 
     sink: Sink
 

@@ -179,7 +179,7 @@ class ConnectionCore:
         return False
 
     def receive_data(self, data: bytes) -> None:
-        """Receive the next bytes. Raises InvalidFrameSize if they cannot be parsed; requests before them are kept."""
+        """Receive the next bytes. Raises InvalidFrameSize if bytes cannot be parsed; requests before them are kept."""
         if self.has_ended:
             return
         self.waits_for |= INPUT

@@ -75,7 +75,7 @@ class ConnectionRates:
         return max(self._server.record(now_ms), self._of_listener(listener).record(now_ms))
 
     def refusal_ms(self, listener: str, address: str) -> int:
-        """Count a connection that is about to be served. Returns after how many ms to refuse it, or 0."""
+        """Count a connection that is about to be served. Returns after how many ms to refuse the connection, or 0."""
         max_rate = self._addresses.get(address, self._any_address)
         if max_rate == NO_LIMIT:
             return 0

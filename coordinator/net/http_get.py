@@ -1,4 +1,4 @@
-"""Fetches one document by HTTP, by GET or by sending a form, with limits of size and time. Call it in a thread."""
+"""Fetches one document by HTTP, by GET or by sending a form, with limits of size and time. Use a thread for this."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class Limits:
         return (*self._idle_steps, *self._waiting)
 
     def refusal(self, host: str, listener: str = "") -> str | None:
-        """Why a connection from `host` to a listener cannot be admitted now. None means that it can be."""
+        """Why a connection from `host` to a listener cannot be admitted now. None means that admission is possible."""
         if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         if self._is_full(listener):
@@ -203,7 +203,7 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: it must be closed."""
+        """Let a connection wait, as in Kafka's backlog, until a call of `admit_or_wait`. False: end the connection."""
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False

@@ -215,7 +215,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     def _hold(self, accepted: socket.socket, wait_ms: int) -> None:
-        """Let a connection wait, because connections arrive too fast. All behind it in the backlog wait too."""
+        """Let a connection wait, because connections arrive too fast. Later connections wait in the backlog."""
         assert self._socket is not None
         self._held = accepted
         self._loop.remove_reader(self._socket)
@@ -223,7 +223,7 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether the connection's address has exceeded its limit. If so, it is closed later: the client reconnects."""
+        """Whether the connection's address exceeds its limit. If so, a close comes later: the client reconnects."""
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:

@@ -59,7 +59,7 @@ class _Address:
         self.accounts: dict[_Account, None] = {}
         self.number_waiting = 0
         self.waiting: list[tuple[int, int, _Account]] = []
-        """A heap of (missing bytes, number, account). An entry is void if its number differs from its account's."""
+        """A heap of (missing bytes, number, account). An entry is void if its number is not the account's number."""
 
 
 class _Account:
@@ -165,7 +165,7 @@ class RequestMemory:
 
     def _set(self, account: _Account, whole: int, received: int, missing: int) -> int:
         """Set the bytes of an account. Returns the change of the counted bytes."""
-        if not missing or missing > account.missing:  # its request is finished, or another request has begun
+        if not missing or missing > account.missing:  # the account's request is finished, or another request has begun
             self._stop_waiting(account)
             self._stop_finishing(account)
         change = whole + received - account.whole - account.received

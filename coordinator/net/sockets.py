@@ -41,7 +41,7 @@ def with_port(host: str, port: int) -> str:
 
 
 def numeric(host: str) -> str | None:
-    """The address that a user has written, as Java writes it. None means that it is a host name."""
+    """The address that a user has written, as Java writes it. None means that the text is a host name."""
     try:
         found = ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:

@@ -81,7 +81,7 @@ def _by_name(rows: Iterable[Sequence[Any]]) -> Mapping[str, Property]:
 BROKER: Final = _by_name(_TABLE["BROKER"])
 """Kafka's broker properties (AbstractKafkaConfig.CONFIG_DEF), by name, in the order of names."""
 DYNAMIC_ONLY: Final = _by_name(_TABLE["BROKER_DYNAMIC_ONLY"])
-"""Broker properties that are only set while the broker runs. In a file they have no effect (DynamicConfig.Broker)."""
+"""Broker properties that are only set while the broker runs, without effect in a file (DynamicConfig.Broker)."""
 TOPIC: Final = _by_name(_TABLE["TOPIC"])
 """Kafka's topic properties (LogConfig)."""
 GROUP: Final = _by_name(_TABLE["GROUP"])

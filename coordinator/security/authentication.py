@@ -68,7 +68,7 @@ class Authentication:
         self.takes_raw = False
         """Whether tokens arrive without a request around them, as after SaslHandshake 0."""
         self.by_token = False
-        """Whether the client has authenticated with a delegation token. If so, it may not create another token."""
+        """Whether the client has authenticated with a delegation token, and so may not create another token."""
         self.lifetime_ms: int | None = None
         """After how many ms the client has to re-authenticate. None means never."""
         self.began_ms: int | None = None

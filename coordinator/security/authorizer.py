@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 
 class KafkaPrincipal(NamedTuple):
-    """Kafka's KafkaPrincipal. ACLs and super.users contain its text."""
+    """Kafka's KafkaPrincipal. ACLs and super.users contain the text of a principal."""
 
     type: str
     name: str

@@ -28,7 +28,7 @@ from muster.protocol.messages.metadata_records.access_control_entry_record impor
 from muster.protocol.messages.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
 MAX_KEPT: Final = 100_000
-"""The most answers that are kept, some 30 MB: clients choose the names. Beyond this, all answers are dropped."""
+"""The most answers that are kept, some 30 MB: clients choose the names. Beyond this number, all answers are dropped."""
 _ANY_NAME: Final = "hardcode"
 """The resource name that Kafka uses to find out whether a client may do everything."""
 

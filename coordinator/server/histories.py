@@ -106,7 +106,7 @@ _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]]
 
 
 def warn_unstable(event: Event) -> None:
-    """Log that members of a group leave and join in a loop. `Journal` calls it."""
+    """Log that members of a group leave and join in a loop. `Journal` calls this function."""
     log.warning("a group has unstable members", group=event.group_id, what=event.facts["text"])
 
 

@@ -33,7 +33,7 @@ _PAUSE_S: Final = 0.002
 
 
 class LoopTimer:
-    """A timer of the event loop. By the clock's count it is never early. A late timer runs after all input was read."""
+    """A timer of the event loop. By the clock no timer is early. A late timer runs after all input is read."""
 
     __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 
@@ -353,7 +353,7 @@ async def pause_s(seconds: float) -> None:
 
 
 async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
-    """Return the awaited result. After `seconds`, cancel the work and raise TimeoutError. Commands use this."""
+    """Return the awaited result. After `seconds`, cancel the work and raise TimeoutError. For commands."""
     return await asyncio.wait_for(awaited, seconds)
 
 

@@ -1,7 +1,7 @@
 """Patterns for names, as clients give them: of transactional ids (ListTransactions) and topics (KIP-848).
 
 The patterns are RE2's, as on Kafka (RE2/J). Python's own `re` may need hours for 30 characters of a hostile client.
-Groups do not capture here: RE2 would follow each of them, a thousand times as long.
+Groups do not capture here: RE2 would follow each group, and take a thousand times as long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_CLASSES: Final = 50
 MAX_COPIES: Final = 50_000
 """The most parts of a pattern. Each part counts as often as the counts around it repeat it."""
 MAX_OPTIONAL: Final = 2_000
-"""The most optional parts of a pattern. RE2 needs some 4 ms for them, and 300 ms for ten times as many."""
+"""The most optional parts of a pattern. RE2 needs some 4 ms for this number, and 300 ms for ten times as many."""
 MAX_NESTED: Final = 1_000
 """The largest product of nested counts, as in RE2."""
 MAX_STEPS: Final = 10_000_000

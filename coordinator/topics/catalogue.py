@@ -207,7 +207,7 @@ class Catalogue:
         for state in touched:
             if state is not None:
                 self.open.open(state, made)
-                state.as_image()  # this is done now: many topics may change before the next complete image
+                state.as_image()  # the call is made now: many topics may change before the next complete image
         self.pending.changed(topics=touched != {None: None})
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:

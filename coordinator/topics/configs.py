@@ -35,7 +35,7 @@ class TopicConfigs:
         self._made: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def set_broker(self, cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """Use these configs of all brokers and of this broker. Returns whether they differ from the configs before."""
+        """Use these configs of all brokers and of this broker. Returns whether the configs before were different."""
         if (cluster_wide, own) == (self.broker.cluster_wide, self.broker.own):
             return False
         self.broker.set(cluster_wide, own)

@@ -205,7 +205,7 @@ def internal_topic(
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     elif name == names.GROUP_EVENTS_TOPIC:
-        # it gets as many partitions as the offsets topic really has, whatever the setting is now
+        # the topic gets as many partitions as the offsets topic really has, whatever the setting is now
         partitions = source_partitions or settings.offsets_topic_num_partitions
         configs = _history(settings.muster_group_events_retention_ms, settings.muster_group_events_retention_bytes)
     elif name == names.TRANSACTION_EVENTS_TOPIC:

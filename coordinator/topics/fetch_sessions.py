@@ -15,7 +15,7 @@ EVICTION_MS = 120_000
 """The age at which a larger session may get a session's slot (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 MAX_BYTES = 64 << 20
-"""The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
+"""The limit of memory for all sessions. Kafka limits only the number of sessions; each may name 250,000 partitions."""
 MAX_SESSION_BYTES = MAX_BYTES // 4
 ROW_BYTES = 400
 

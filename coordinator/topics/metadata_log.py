@@ -73,7 +73,7 @@ class MetadataLog:
             self.write(first_records(min_insync_replicas), now)
 
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
-        """Write that the nodes of `racks` were started. Each partition that they lead gets a new leader epoch.
+        """Write that the nodes of `racks` were started. Each partition that the nodes lead gets a new leader epoch.
 
         Where a power cut lost records, the new epoch separates the new records from the lost records (KIP-101,
         KIP-320). A broker's epoch is the offset of its record. `racks`: the rack of each node.
@@ -88,7 +88,7 @@ class MetadataLog:
         self.write(records, now)
 
     def use_log(self, log: UnifiedLog) -> None:
-        """Use the log that was opened again. Raises LogOffline when it cannot get all records of the state."""
+        """Use the log that was opened again. Raises LogOffline when the log cannot get all records of the state."""
         known = self.state.version
         log.truncate(known)  # the records after this record were refused
         for base_offset, batch in self._unsynced:

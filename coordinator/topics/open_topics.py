@@ -114,7 +114,7 @@ class OpenTopics:
     def hand_over(self, state: TopicState, indexes: Iterable[int], *, anew: bool = False) -> list[Partition]:
         """Replace partitions whose leaders have new epochs; return the old objects, which refuse appends.
 
-        The caller wakes their readers later. `anew`: read the log again, because the old leader died.
+        The caller wakes the readers of the partitions later. `anew`: read the log again, because the old leader died.
         """
         topic = self.by_id[state.topic_id]
         left: list[Partition] = []

@@ -4,7 +4,7 @@ A start reads the metadata log, and makes the metadata log and the folders on th
 
 * **Adopt.** Somebody may have copied partitions of __consumer_offsets or __transaction_state into the data directory.
   Such partitions are from a Kafka broker or from another Muster. This node serves them, with the topic id and the
-  leader epochs that they have. The node never gives out a producer id that they use.
+  leader epochs that they have. The node never gives out a producer id that the partitions use.
 * **Rebuild.** If the metadata log has lost records, topics are created again from the folders of their partitions. A
   folder has the topic's name, its id and one partition. The configs are lost. Such a topic keeps all its records until
   it is configured again, so that no retention deletes them.

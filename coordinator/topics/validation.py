@@ -78,7 +78,7 @@ def first_batch(data: Buffer) -> BatchHeader | None:
 def only_batch(data: Buffer, header: BatchHeader | None, *, allow_zstd: bool = True) -> BatchHeader:
     """Return the header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords).
 
-    `header`: of `first_batch`. `allow_zstd`: Produce v7+. Raises a BatchError. A part of a batch may follow.
+    `header`: the result of `first_batch`. `allow_zstd`: Produce v7+. Raises a BatchError. A part of a batch may follow.
     """
     if header is None:
         raise _no_batch(data)

@@ -1,7 +1,7 @@
 """The rules in force on a running server, and the log of their hits. Without rules, no request is intercepted.
 
-If several rules hit the same request, all of them act, in the order in which they were added. First they act before the
-handler, then after it. The first rule with an action for the sending of the answer sends it.
+If several rules hit the same request, all rules act, in the order in which they were added. First the rules act before
+the handler, then after it. The first rule with an action for the sending of the answer sends it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _TEXTS: Final = ("api", "group", "member", "instance", "topic", "transactional_i
 
 
 class Request:
-    """A request as a rule and a predicate in Python see it. `message` is in its newest shape."""
+    """A request as a rule and a predicate in Python see it. `message`: in the newest shape of the API."""
 
     __slots__ = ("api_key", "client_id", "context", "message", "node", "node_id", "version")
 
@@ -221,7 +221,7 @@ class Match:
         )
 
     def fits(self, request: Request) -> bool:
-        """Whether a request fits. `may_fit` has returned True for it."""
+        """Whether a request fits. `may_fit` has returned True for the request."""
         return (
             (self.group == () or _any_fits(self.group, request.groups))
             and (self.member == () or _any_fits(self.member, request.members))

@@ -198,7 +198,7 @@ class Rule:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it can hit no more requests."""
+        """Whether the rule can hit no more requests."""
         return self.turns.is_over
 
     # ---- held requests

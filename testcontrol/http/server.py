@@ -128,7 +128,7 @@ class ControlServer:
     """See the module. `http`: the HTTP server."""
 
     def __init__(self, control: ServerControl, host: str, port: int, token: str | None = None) -> None:
-        """`port` 0: any free port. `token`: clients must send it. Raises ValueError: off loopback without a token."""
+        """`port` 0: any free port. `token`: clients must send this. Raises ValueError: off loopback without a token."""
         if token is None and host not in LOOPBACK:
             raise ValueError(f"{host} can be reached from other machines: that needs a token")
         self._control = control

@@ -128,7 +128,7 @@ class ProducersInLog:
 
 
 BYTES_PER_KEY = 200
-"""The approximate bytes of a key and its dictionary entry. The number of keys that fit is computed from it."""
+"""The approximate bytes of a key and its dictionary entry. The number of keys that fit is computed from this value."""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 

@@ -77,7 +77,7 @@ class ProducerFiles:
         except InsaneIndex as error:
             _logger.warning("a transaction index was damaged, and is made anew", path=file.path, reason=str(error))
             self._drop_index(base_offset)
-            # the records that they describe are lost
+            # the records that the entries describe are lost
             for offset in [offset for offset in self.snapshots if offset > base_offset]:
                 self._remove_snapshot(offset)
 

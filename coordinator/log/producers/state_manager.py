@@ -73,7 +73,7 @@ class ProducerStateManager:
         self._durable_offset = durable_offset
         self._max_ended = MAX_ENDED
         self.is_loaded = False
-        """Whether the state is loaded up to the end of the log. From then on each append updates it."""
+        """Whether the state is loaded up to the end of the log. From then on each append updates the state."""
         self.verifications = Verifications()
         self._producers = Producers()
         self._files = ProducerFiles(segments, in_background, keeps_batches=keeps_batches)

@@ -92,7 +92,7 @@ def records_of(batch: bytes, base_offset: int) -> list[LogRecord]:
 
 
 def varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position after it. Raises ValueError when it is too long."""
+    """Return a zigzag varint and the position after it. Raises ValueError when the varint is too long."""
     value = data[at]
     at += 1
     if value < 128:

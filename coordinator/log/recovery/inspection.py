@@ -306,7 +306,7 @@ class _IndexCheck:
     def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str] = ()) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
-        """Suffix and fault of a file that cannot be an index. A power cut leaves such files; they are not used."""
+        """Suffix and fault of a file that cannot be an index. A power cut leaves such files, which are not used."""
         self._problems: dict[str, str] = {}
         self._index = OffsetIndex()
         self._times = TimeIndex()

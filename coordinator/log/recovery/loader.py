@@ -263,7 +263,7 @@ class LogLoader:
         return max(next_offset, segments[-1].base_offset)
 
     def _cut_tail(self, index: int, size: int, checked: Checked) -> None:
-        """Cut off the bytes after the last whole batch. Raises DamagedLog when they may be acknowledged records."""
+        """Cut off the bytes after the last whole batch. Raises DamagedLog when bytes may be acknowledged records."""
         segment, reason = self._segments[index], checked.reason
         position = size - checked.left
         later = [one for one in self._segments[index + 1 :] if not only_zeros(one.file, 0, min(one.size, HEADER_SIZE))]

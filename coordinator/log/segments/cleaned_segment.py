@@ -1,6 +1,6 @@
 """The segment that a compaction writes, and how it replaces the segments that it was made from.
 
-`CleanedFile` has the kept batches of some segments, in their order, with its indexes. As on Kafka, it is named
+`CleanedFile` has the kept batches of some segments, in their order, with its indexes. As on Kafka, the file is named
 `.cleaned` while it is written, and `.swap` once it is complete and synced. Then the file gets its own name. A crash at
 any moment leaves either the old segments or the new segment.
 

@@ -82,7 +82,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
-        """Decode the bytes of a file. Raises InsaneIndex when a segment of `segment_size` bytes cannot have them."""
+        """Decode the bytes of a file. Raises InsaneIndex when entries do not fit a segment of `segment_size` bytes."""
         if len(data) % OFFSET_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY}")
         pairs = _from_big_endian("i", data)
@@ -143,7 +143,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes) -> TimeIndex:
-        """Decode the bytes of a file. Raises InsaneIndex when they cannot be an index."""
+        """Decode the bytes of a file. Raises InsaneIndex when the bytes cannot be an index."""
         if len(data) % TIME_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {TIME_ENTRY}")
         count = len(data) // TIME_ENTRY
@@ -172,7 +172,7 @@ def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: T
 def load_indexes(
     storage: Storage, name: str, segment: File, base_offset: int, segment_size: int
 ) -> tuple[OffsetIndex, TimeIndex]:
-    """Load both indexes of a segment. Raises InsaneIndex when an index is missing or cannot belong to it."""
+    """Load both indexes of a segment. Raises InsaneIndex when an index is missing or cannot belong to the segment."""
     offsets = storage.load(name + INDEX_SUFFIX)
     times = storage.load(name + TIME_INDEX_SUFFIX)
     if offsets is None or times is None:

@@ -128,7 +128,7 @@ class Segment:
         )
 
     def evict(self) -> str:
-        """Make the segment absent. Returns the new name of its file, to be removed later. Raises LogError, OSError."""
+        """Make the segment absent. Returns the new name of the file, to be removed later. Raises LogError, OSError."""
         figures = self.figures()
         self.file.close()
         name = self.name + LOG_SUFFIX + DELETED_SUFFIX

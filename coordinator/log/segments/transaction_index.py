@@ -61,7 +61,7 @@ class TransactionIndex:
         """Whether no entry was written since the file was last synced."""
 
     def check(self, base_offset: int) -> Iterator[None]:
-        """Read all entries, a part in each step. Raises InsaneIndex when they cannot belong to the segment."""
+        """Read all entries, a part in each step. Raises InsaneIndex when the entries cannot belong to the segment."""
         last = base_offset - 1
         kept: deque[AbortedTransaction] = deque(maxlen=_KEPT)
         for first in range(0, self.count, ENTRIES_AT_ONCE):

@@ -147,7 +147,7 @@ class DiskFile:
         return self._open(os.O_CREAT)
 
     def close_until_used(self) -> bool:
-        """Close the file until its next use. False while it is in use, or when it may be renamed."""
+        """Close the file until its next use. False while the file is in use, or when it may be renamed."""
         if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
             return False
         try:

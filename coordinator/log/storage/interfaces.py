@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. A file is opened at its first use, and at the next use after `close`. The first write creates it."""
+    """One file. A file is opened at its first use, and at the next use after `close`. The first write creates one."""
 
     @property
     def path(self) -> str:
@@ -106,4 +106,4 @@ class Storage(Protocol):
         """Wait until the names in a directory are on the disk. Any thread may call this."""
 
     def lock(self) -> Lock:
-        """Take the data directory for this server alone. Raises DirectoryLocked when another server has it."""
+        """Take the data directory for this server. Raises DirectoryLocked when another server has the directory."""

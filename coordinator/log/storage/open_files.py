@@ -1,4 +1,4 @@
-"""A limit for the open files of logs. Beyond it, files that were not used lately are closed until their next use."""
+"""A limit for the open files of logs. Above the limit, files that were not used lately are closed until a next use."""
 
 from __future__ import annotations
 

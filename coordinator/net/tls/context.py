@@ -27,7 +27,7 @@ from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipal
 log = structlog.get_logger("muster.net")
 
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-"""The suites of TLS 1.3 that OpenSSL offers. Java has the same names for them."""
+"""The suites of TLS 1.3 that OpenSSL offers. Java has the same names for these suites."""
 _SUITE_NAME: Final = re.compile(
     r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|DHE_DSS|RSA)_WITH_"
     r"(?:(AES)_(128|256)_(GCM|CBC|CCM_8|CCM)(?:_(SHA|SHA256|SHA384))?|(CHACHA20_POLY1305)_SHA256)",

@@ -69,7 +69,7 @@ class Handshakes:
             await allowed
 
     def may_step(self, allowed: Callable[[], object]) -> bool:
-        """Whether a step may be done now. If not, `allowed` is called when it may be done."""
+        """Whether a step may be done now. If not, `allowed` is called when the step may be done."""
         if self._done >= MAX_STEPS_AT_ONCE:
             self._waiting.append(allowed)
             return False

@@ -55,7 +55,7 @@ class _Reader:
 
 
 def load_jks(data: bytes, password: str | None) -> JavaKeyStore:
-    """Read a store. Without a password its integrity is not checked, as in Java. Raises BadStore."""
+    """Read a store. Without a password the integrity of the store is not checked, as in Java. Raises BadStore."""
     if password is not None:
         digest = hashlib.sha1(_bytes(password) + _WHITENER + data[:-_SHA1_BYTES], usedforsecurity=False).digest()
         if not hmac.compare_digest(digest, data[-_SHA1_BYTES:]):

@@ -1,6 +1,7 @@
 """Values of `sasl.jaas.config`: `org.example.Module required name="value" other=value;` (Kafka's JaasConfig).
 
-Also files of Java's login configuration: `KafkaServer { ... };`. Messages never contain a value: it may be a password.
+Also files of Java's login configuration: `KafkaServer { ... };`. Messages never contain a value: a value may be a
+password.
 """
 
 from __future__ import annotations

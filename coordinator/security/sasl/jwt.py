@@ -40,7 +40,7 @@ class BadKeys(ValueError):
 
 
 class UnknownKey(InvalidToken):
-    """No key has the id that a token names. `kid`: this id."""
+    """No key has the id that a token names. `kid`: the named id."""
 
     def __init__(self, why: str, kid: str) -> None:
         super().__init__(why)

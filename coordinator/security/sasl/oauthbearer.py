@@ -84,7 +84,7 @@ class OAuthBearerExchange:
 
 
 def _is_text(name: str) -> bool:
-    """Whether the text has no halves of surrogate pairs. JSON may have them, but no answer and no log may."""
+    """Whether the text has no halves of surrogate pairs. JSON may have such halves, but no answer and no log may."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -61,7 +61,7 @@ class ScramCredential(NamedTuple):
 
 
 class TokenCredential(NamedTuple):
-    """The credential of a delegation token. `owner`: its principal. `expires_ms`: in wall ms."""
+    """The credential of a delegation token. `owner`: the principal of the owner. `expires_ms`: in wall ms."""
 
     credential: ScramCredential
     owner: str

@@ -1,4 +1,4 @@
-"""One broker of the process: its listeners, connections and shards. The image says which partitions it leads."""
+"""One broker of the process: its listeners, connections and shards. The image says which partitions a broker leads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Bound(NamedTuple):
 
 
 class RunningNode:
-    """See the module. `node`: the node as its handlers see it. `bound`: where it listens."""
+    """See the module. `node`: the node as its handlers see it. `bound`: where the node listens."""
 
     def __init__(self, config: Config, live: Live, common: SharedByNodes) -> None:
         self.node_id = config.node_id

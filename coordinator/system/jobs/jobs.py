@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 class OffloadedWork:
-    """Work for the thread: a pure function of objects that do not change. The job gets its result or error."""
+    """Work for the thread: a pure function of objects that do not change. The job gets the work's result or error."""
 
     __slots__ = ("work",)
 
@@ -124,7 +124,7 @@ class Worker(Protocol):
     """Does work that would take too long on the event loop."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """Do `work`, then call `done(result, error)` on the event loop. One of the two is None, or both are."""
+        """Do `work`, then call `done(result, error)` on the event loop. At least one argument of `done` is None."""
 
     def close(self) -> None:
         """Finish the running work, and begin no further work."""

@@ -53,7 +53,7 @@ class Budget:
 
 
 def matching(pattern: Matcher, things: Collection[T], name: Callable[[T], str], budget: Budget) -> Job[list[T]]:
-    """Return the things whose `name` matches, in order. Raises ValueError first if this would take too long."""
+    """Return the things whose `name` matches, in order. Raises ValueError first if the matches would take too long."""
     rest = iter(things)
     while part := [*islice(rest, NAMES_AT_ONCE)]:
         budget.spend(sum([pattern.steps(name(thing)) for thing in part]))

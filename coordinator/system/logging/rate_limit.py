@@ -93,7 +93,7 @@ class Limiter:
         return lines, None if next_ms is None else (next_ms - now_ms) / 1000
 
     def _may_log(self, event: Event) -> bool:
-        """Whether a line may be logged. If not, it is counted."""
+        """Whether a line may be logged. If not, the line is counted."""
         kind = self._kind(event)
         cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
         count = kind.causes.get(cause)
