@@ -63,7 +63,7 @@ class ConnectionRoute:
     """A route on one connection, with its cached requests.
 
     A request is cached when an equal one has arrived before. Each cached request that was not repeated doubles the
-    number of requests before the next attempt. So clients that never repeat themselves cost next to nothing.
+    number of requests before the next attempt. So clients that never repeat themselves cost very little.
     """
 
     __slots__ = ("_bytes", "_cache", "_repeated", "cached", "caches", "context", "route")

@@ -44,7 +44,7 @@ def _describe(state: State, group_id: str) -> DescribedGroup:
 
 
 def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
-    """Answer a ListGroups with the groups that match the filters, in any letter case. An empty filter matches all."""
+    """Answer a ListGroups: groups that match both filters, in any letter case. An empty filter matches all groups."""
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [

@@ -148,7 +148,7 @@ class TransactionCounts:
 GROUP_RESTLESS: Final = "group_restless"
 """This event has the facts what, members, times, since and text."""
 MAX_PLACES: Final = 1_000
-"""How many processes that have left are remembered for one partition. The oldest are forgotten first."""
+"""How many processes that have left are remembered for one partition. The oldest process is forgotten first."""
 _LEAVING: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 MEMBER_KINDS: Final = _LEAVING | {events.MEMBER_JOINED}
 """The kinds of events that `UnstableMembers` takes."""

@@ -44,7 +44,7 @@ _AUTHORIZED_AS: Final = {
     Kind.TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     Kind.GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
 }
-"""The type of resource whose permissions count, and the error without permission. Other kinds count as the cluster."""
+"""The type of resource whose permissions count, and the error without permission. Other kinds use the cluster's."""
 
 
 def check_authorized(node: Node, context: RequestContext, operation: int, kind: int, name: str) -> None:

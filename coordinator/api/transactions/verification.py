@@ -95,7 +95,7 @@ class Verification:
         wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
     ) -> None:  # fmt: skip
         """`waits`: whether the coordinator is asked again for a while, if the former transaction is still ending. Only
-        clients whose partitions are added may wait so. Other clients get the error at once.
+        clients whose partitions the server adds wait. Other clients get the error at once.
         """
         self._node = node
         self._context = context

@@ -151,7 +151,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
 def replay_partition_metadata(
     state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """Note whether this record of older Kafkas exists. Its tombstone is written together with the group's hash."""
+    """Note whether this record of older Kafkas exists. The record's tombstone follows with the group's hash."""
     if value is not None:
         _present(state, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:

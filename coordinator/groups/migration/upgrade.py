@@ -240,7 +240,7 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
 def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[MemberData, Read]) -> _Row:
     # a member that has joined since the protocol was chosen; Kafka throws an exception
     if group.protocol_name not in dict(member.protocols):
-        reader.member_target(member.assignment)  # Kafka checks this first
+        reader.member_target(member.assignment)  # Kafka makes this check first
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     data = member.member_id, member.metadata(group.protocol_name), member.assignment
     read = ready.get(data) or reader.read(data)

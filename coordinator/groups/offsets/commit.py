@@ -176,8 +176,8 @@ class CommitTemplate:
 def prepare_commit(
     state: State, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None when only `handle` can answer. Then the member is refused,
-    offsets have a retention time, metadata is too long, or the batch too large.
+    """The template of a request whose topics exist. None when only `handle` can answer: for a refused member, retention
+    times, too long metadata, or a too large batch.
     """
     if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None

@@ -203,7 +203,7 @@ def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))
         while some := [*islice(places, CHUNK)]:
-            yield _Some(group_id, "")  # counts as work, checks nothing
+            yield _Some(group_id, "")  # an item that counts as work, but checks nothing
             of_topic: dict[str, list[int]] = {}
             for topic, partition in some:
                 if topic in touched:

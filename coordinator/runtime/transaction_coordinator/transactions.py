@@ -165,7 +165,7 @@ class Transactions:
             yield from self._durable()
 
     def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
-        """The producer ids among these that a transactional id has. While ids are loading, all count as such."""
+        """The producer ids among these that belong to transactional ids. While ids are loading: all of these."""
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
         cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
