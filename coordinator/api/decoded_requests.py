@@ -3,8 +3,8 @@ times its bytes, because each of 250,000 elements is an object.
 
 Requests above the limit wait until other requests are answered. Clients' addresses are served in turn. Small requests
 are neither counted nor delayed. No request waits for a request that itself waits for other clients. JoinGroup and
-SyncGroup are counted until the group has their content. A Fetch with many partitions ends early when others need its
-memory. (Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+SyncGroup are counted until the group has their content. A Fetch with many partitions ends early when other requests
+need its memory. (Requests of `registry.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations

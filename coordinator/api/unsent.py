@@ -30,7 +30,7 @@ for memory, the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections,
 KEPT_BYTES: Final = 32 << 20
 """Unread answers leave this many bytes, but at most half of the limit, to the next waiting answer."""
 WAITED_MS: Final = 15_000
-"""If other answers have waited longer than this, each check closes the connection that reads most slowly."""
+"""If other answers have waited longer than this time, each check closes the connection that reads most slowly."""
 GIVEN_UP_AT_ONCE: Final = 1_000
 """The most answers without a waiting client that are skipped in one iteration of the event loop."""
 PAUSE_MS: Final = 20

@@ -94,7 +94,7 @@ COUNTED: Final = frozenset((events.FENCED, events.REQUEST_REFUSED))
 
 LATEST_MS: Final = 1_000
 MAX_WAITING: Final = 500
-"""Waiting events are appended at once when their number, plus that of the partitions they name, reaches this."""
+"""Waiting events are appended at once when the events and their partitions together reach this number."""
 SHARD_LOADED: Final = "shard_loaded"
 """partition, transactional_ids, records, took_ms. The event belongs to no id."""
 REQUESTS_REFUSED: Final = "requests_refused"

@@ -143,7 +143,7 @@ class PendingReplies:
         return [reply for one in parked for reply in one.replies]
 
     def send(self, replies: Sequence[Reply]) -> None:
-        """Send replies. More than `ANSWERS_AT_ONCE` leave in several iterations of the loop, which serve others too."""
+        """Send replies, up to `ANSWERS_AT_ONCE` in one iteration of the loop, which also serves other clients."""
         if len(replies) > ANSWERS_AT_ONCE:
             if not self._leaving:
                 self._clock.call_soon(self._send_some)

@@ -22,7 +22,7 @@ MAX_DECODED_BYTES: Final = 64 * 1024
 
 
 def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
-    """Why a member that joins again starts a rebalance. Call this before the member gets the new `protocols`.
+    """Why a member that joins again starts a rebalance. Call this function before the member gets the new `protocols`.
 
     A leader joins again when partition counts have changed. The JoinGroup does not name this reason, so the counts are
     compared with those of the last generation.

@@ -74,7 +74,7 @@ class Ranges:
 
 
 def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
-    """Prepare a computed target. Call this in a thread."""
+    """Prepare a computed target. Call this function in a thread."""
     topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
     member_targets: dict[str, TargetAssignment] = {}

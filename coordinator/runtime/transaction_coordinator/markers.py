@@ -1,7 +1,7 @@
 """Writes the end of a transaction to all of its partitions.
 
-`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. The latter also ends
-the transaction's offsets. The writer reports the errors of Kafka's WriteTxnMarkers, and never tries again.
+`MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. A marker there also
+ends the transaction's offsets. The writer reports the errors of Kafka's WriteTxnMarkers, and never tries again.
 
 `MarkerSender` sends markers until each is durable, and then informs the core. The core requests the markers once the
 record of the decision is durable. After a load the core requests missing markers again, from a new sender. So the

@@ -25,7 +25,7 @@ from muster.coordinator.transactions.core import TransactionCore
 WHAT: Final = "transactions"
 
 COMPLETE_WAITS_MS: Final = 100
-"""How long the record of a transaction's completion is gathered with others: no client waits for this record."""
+"""How long the record of a transaction's completion is gathered with other records: no client waits for this record."""
 
 SendMarkers = Callable[[str], Respond]
 """A function of a transactional id: returns the function that takes the WriteTxnMarkersRequest of this id."""
