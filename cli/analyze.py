@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from muster.pipeline.analyze import analyze
     except ImportError as error:
-        return fail(PROG, f"it needs Spark, and {error.name or error} is not there: {EXTRA}")
+        return fail(PROG, f"it needs Spark, and {error.name or error} is not installed: {EXTRA}")
     return analyze(options, PROG)
 
 
@@ -43,7 +43,7 @@ def _speaks_another(options: argparse.Namespace) -> str | None:
     if any(hints.speaks_plainly(one) for one in addresses):
         return None
     hint = next(((one, hint) for one in addresses if (hint := hints.of_silence(one, "SASL_PLAINTEXT", None))), None)
-    return None if hint is None else f"{show(*hint[0])} cannot be asked: {hint[1]}"
+    return None if hint is None else f"{show(*hint[0])} cannot be read: {hint[1]}"
 
 
 def _add_security(options: argparse.Namespace) -> None:

@@ -68,7 +68,7 @@ async def _init(options: argparse.Namespace) -> int:
     for migration in done:
         print(f"tables of version {migration.version}: {migration.about}")
     if options.cluster_id is not None and found != options.cluster_id:
-        return fail(COMMAND, f"the cluster {options.name} is there, and has the id {found}, not {options.cluster_id}")
+        return fail(COMMAND, f"the cluster {options.name} exists, and has the id {found}, not {options.cluster_id}")
     print(f"the cluster {options.name} is {'made' if is_new else 'there'}, with the id {found}")
     return 0
 

@@ -210,7 +210,7 @@ def options_of_cluster() -> argparse.ArgumentParser:
 
 
 _OF_CLUSTER: Final = """
---bootstrap-server HOST:PORT[,…]  servers of the cluster, the first that answers is asked (default: %(default)s)
+--bootstrap-server HOST:PORT[,…]  servers of the cluster, the first that answers is used (default: %(default)s)
 --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
 --json  JSON lines instead of text for people
 """

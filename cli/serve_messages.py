@@ -86,10 +86,10 @@ def _in_the_clear(listener: Listener, live: Live) -> list[str]:
 def _authorization(config: Config) -> str:
     given = config.authorization
     if given is None:
-        return "Who is connected may do everything: there is no authorizer.class.name."
+        return "Every connected client may do everything: there is no authorizer.class.name."
     users = f"{', '.join(given.super_users)} may do everything" if given.super_users else "There are no super.users"
     others = "for everybody" if given.allows_when_open else "for nobody else"
-    return f"{users}; others what access control entries allow. What has no entries is {others}."
+    return f"{users}; others may do what access control entries allow. A resource without entries is {others}."
 
 
 def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:

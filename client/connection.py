@@ -129,7 +129,7 @@ class Connection:
             raise RequestFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
         if answer.error_code:
             raise RequestFailed(
-                f"{self.address} asks no client who it is ({error_name(answer.error_code)}): give security.protocol="
+                f"{self.address} authenticates no client ({error_name(answer.error_code)}): give security.protocol="
                 f"{self._security.protocol.removeprefix('SASL_')} in the file of --command-config"
             )
         exchange = login(user)

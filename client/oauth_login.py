@@ -248,7 +248,7 @@ def _claim(name: str, kind: str, value: str) -> Any:
 def _checked(token: str) -> str:
     found = token.strip()
     if not found or not found.isascii() or any(character <= " " for character in found):
-        raise NoToken("what is there is no token: one word was expected")
+        raise NoToken("this is no token: one word was expected")
     return found
 
 

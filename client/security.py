@@ -156,7 +156,7 @@ def _user(properties: Mapping[str, str]) -> User | Bearer:
     mechanism = properties.get(_MECHANISM, "GSSAPI").strip()
     if mechanism not in SPOKEN:
         default = "" if _MECHANISM in properties else ", Kafka's default,"
-        raise ConfigError(f"{_MECHANISM}={mechanism}{default} is not spoken here; expected one of {', '.join(SPOKEN)}")
+        raise ConfigError(f"{_MECHANISM}={mechanism}{default} is not supported; expected one of {', '.join(SPOKEN)}")
     text = properties.get(_JAAS)
     if text is None:
         options = "" if mechanism == OAUTHBEARER else ' username="NAME" password="PASSWORD"'

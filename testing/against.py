@@ -94,7 +94,7 @@ class Against:
 
     def kill(self) -> None:
         """Raises OnlyMuster: a test cannot kill a cluster that it has not started."""
-        raise OnlyMuster("a cluster that is there is not killed")
+        raise OnlyMuster("a test cannot kill a cluster that it has not started")
 
     def take_failure(self) -> None:
         """See `Runner`. Returns None, because no test code runs in the cluster."""

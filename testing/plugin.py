@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--muster-against",
         metavar="HOST:PORT",
-        help="run the tests on the Kafka cluster there; what only Muster can do is skipped",
+        help="run the tests on the Kafka cluster there; tests of what only Muster can do are skipped",
     )
 
 
@@ -128,7 +128,7 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     wanted = _wanted(request.node)
     if wanted.needs_own:
         if request.config.getoption("--muster-against"):
-            pytest.skip("this test needs a server of its own, and runs on a cluster that is there (--muster-against)")
+            pytest.skip("this test needs a server of its own, and runs on an existing cluster (--muster-against)")
         yield from _own(request, wanted)
     else:
         yield from _of_session(request, wanted)

@@ -379,7 +379,7 @@ def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
         "Listener SSL is at [::1]:3 and speaks SSL. Clients get the address [::1]:3.",
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
-        "Who is connected may do everything: there is no authorizer.class.name.",
+        "Every connected client may do everything: there is no authorizer.class.name.",
         "warning: listener OUT: it is open to all who reach it, and all they send can be read on the way; use TLS, or "
         "listen on 127.0.0.1",
         "warning: listener SSL: without ssl.truststore clients are trusted whose certificates come from an authority of "
@@ -487,7 +487,7 @@ def test_check_reports_who_can_log_in(tmp_path: Path) -> None:
         "  Clients say who they are by PLAIN, SCRAM-SHA-512.",
         "  PLAIN knows 1 user.",
         "  They say so again after 5 ms at most.",
-        "Who is connected may do everything: there is no authorizer.class.name.",
+        "Every connected client may do everything: there is no authorizer.class.name.",
     ]
     # such a server starts, as Kafka does; who asks is told that it is a mistake
     assert (said.returncode, said.stderr) == (

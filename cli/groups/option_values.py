@@ -122,7 +122,7 @@ def read_plan(file: Path) -> list[Planned]:
             continue
         one = _planned(cells, f"{where}, line {number}")
         if one[:3] in found:
-            raise ConfigError(f"{where}, line {number}: {one.topic}-{one.partition} is there twice")
+            raise ConfigError(f"{where}, line {number}: {one.topic}-{one.partition} stands there twice")
         found[one[:3]] = one
     if not found:
         raise ConfigError(f"{where} is empty: lines of topic,partition,offset were expected")

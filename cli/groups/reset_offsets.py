@@ -124,7 +124,7 @@ def _at(client: KafkaClient, partitions: Sequence[Partition], timestamp: int) ->
     found = offsets_at(client, partitions, timestamp)
     for topic, number in partitions:
         if (topic, number) not in found:
-            raise RequestFailed(f"{topic}-{number} is not there, or has no leader: its offsets are not known")
+            raise RequestFailed(f"{topic}-{number} does not exist, or has no leader: its offsets are not known")
     return {one: found[one] for one in partitions}
 
 

@@ -111,8 +111,8 @@ def pending_revocations(found: Description) -> list[str]:
     lines = []
     if found.assignment_epoch < found.epoch:
         heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
-        when = f"the next {heartbeat} brings them, or one a second later"
-        lines.append(f"the targets of epoch {found.epoch} are not there yet: {when}")
+        when = f"the next {heartbeat} starts that, or one a second later"
+        lines.append(f"the target assignment of epoch {found.epoch} is not computed yet: {when}")
     members = sorted(found.members, key=lambda one: one.member)
     holders = {
         (topic, number): one

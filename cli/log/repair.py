@@ -71,7 +71,7 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
     for gone in done.gone:
         yield (
             f"{name}: offsets {gone.start} to {gone.stop - 1} were synced and are in no file any more: lost for good "
-            f"unless a backup has them; the log goes on at offset {gone.start}"
+            f"unless a backup has them; the log continues at offset {gone.start}"
         )
     for identity in done.identities:
         yield f"{identity} was written anew, with the id that the topic has"

@@ -47,7 +47,7 @@ def sample(
         with Steps(f"playing {groups} groups") as progress:
             written = write(directory, wanted, progress.reach)
     except NotEmpty:
-        return fail(COMMAND, f"{directory} is not empty: give a directory that is, or that is not there yet", 2)
+        return fail(COMMAND, f"{directory} is not empty: give an empty directory, or a new one", 2)
     except (OSError, LogError) as error:
         return fail(COMMAND, f"{directory} cannot be written: {error}")
     span = f"{_shown(written.start_ms)} to {_shown(written.end_ms)}"

@@ -22,7 +22,7 @@ examples:
 _NODES_VERBS: Final = {
     "list": "show the brokers",
     "stop": "stop a broker in order: others take over at once",
-    "kill": "kill a broker: its connections are cut, and what it held is gone",
+    "kill": "kill a broker: its connections are cut, and its state is lost",
     "pause": "pause a broker: its connections stay, and it answers nothing",
     "resume": "resume a paused broker",
     "return": "start a broker again that was stopped or killed",

@@ -170,7 +170,7 @@ class PlayLoop(VirtualLoop):
         times_us = [one for one in (timer_us, event_us) if one is not None]
         if not times_us:
             self.until_s = math.inf
-            raise TimeIsUp("nothing will happen any more: what is waited for cannot come")
+            raise TimeIsUp("no timer and no event is left: the story would wait for ever")
         next_us = min(times_us)
         if next_us > self.until_s * 1_000_000:
             passed_s, self.until_s = self.until_s - BEGAN_MS / 1_000, math.inf

@@ -22,7 +22,7 @@ def test_analyze_without_spark_names_the_package_to_install(
     assert main(["analyze", "muster-data"]) == 1
     output = capsys.readouterr().err
     assert output.startswith("muster analyze: it needs Spark, and pyspark")
-    assert output.endswith("is not there: pip install 'muster-kafka[spark]'\n")
+    assert output.endswith("is not installed: pip install 'muster-kafka[spark]'\n")
 
 
 def test_a_wrong_option_is_refused_before_spark_is_imported(
@@ -58,7 +58,7 @@ def test_a_listener_with_tls_is_named_before_spark_starts(
     with alerting(2) as where:
         assert main(["analyze", "--bootstrap-server", where]) == 1
     assert capsys.readouterr().err == (
-        f"muster analyze: {where} cannot be asked: it speaks TLS: give security.protocol=SSL or SASL_SSL in the file "
+        f"muster analyze: {where} cannot be read: it speaks TLS: give security.protocol=SSL or SASL_SSL in the file "
         "of --command-config\n"
     )
 

@@ -96,7 +96,7 @@ def test_the_token_file_is_read_for_each_login(tmp_path: Path) -> None:
         assert found.message() == f"n,,\1auth=Bearer {token}\1\1".encode()
     for text in ("", "two words", "ümlaut"):
         file.write_text(text)
-        with pytest.raises(NoToken, match="what is there is no token"):
+        with pytest.raises(NoToken, match="this is no token"):
             found.message()
 
 

@@ -31,8 +31,8 @@ def written(folder: Path, text: str) -> Path:
     ("text", "sentence"),
     [
         ("security.protocol=TLS", "security.protocol=TLS is not known; expected one of PLAINTEXT, SSL,"),
-        (SASL, "sasl.mechanism=GSSAPI, Kafka's default, is not spoken here; expected one of PLAIN, SCRAM-SHA-256,"),
-        (f"{SASL}\nsasl.mechanism=SCRAM", "sasl.mechanism=SCRAM is not spoken here; expected"),
+        (SASL, "sasl.mechanism=GSSAPI, Kafka's default, is not supported; expected one of PLAIN, SCRAM-SHA-256,"),
+        (f"{SASL}\nsasl.mechanism=SCRAM", "sasl.mechanism=SCRAM is not supported; expected"),
         (f"{SASL}\nsasl.mechanism=PLAIN", f"sasl.jaas.config is missing: {PLAIN} required username="),
         (
             f"{SASL}\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN} required username=a password={SECRET}",

@@ -114,7 +114,7 @@ def test_an_offset_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> No
         ("orders,0\n", ", line 1: 'orders,0': topic,partition,offset or group,topic,partition,offset was expected"),
         ("a,0,1\na,b,0,1,2\n", ", line 2: 'a,b,0,1,2': topic,partition,offset or"),
         ("a,0,-1\n", ", line 1: 'a,0,-1': topic,partition,offset or"),
-        ("a,0,1\na,0,2\n", ", line 2: a-0 is there twice"),
+        ("a,0,1\na,0,2\n", ", line 2: a-0 stands there twice"),
         ('a,"0\n', " is no CSV: unexpected end of data"),
     ],
 )

@@ -19,7 +19,7 @@ def test_log_sample_writes_a_readable_data_directory(tmp_path: Path, capsys: pyt
     assert "all sound" in capsys.readouterr().out
     assert main(["log", "sample", str(where)]) == 2
     assert capsys.readouterr().err == (
-        f"muster log sample: {where} is not empty: give a directory that is, or that is not there yet\n"
+        f"muster log sample: {where} is not empty: give an empty directory, or a new one\n"
     )
 
 

@@ -45,7 +45,9 @@ def test_pending_revocations_name_the_waiting_and_the_owning_member() -> None:
 def test_a_missing_target_assignment_is_reported() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
     (told,) = pending_revocations(found)
-    assert told.startswith("the targets of epoch 5 are not there yet: the next ConsumerGroupHeartbeat brings them")
+    assert told.startswith(
+        "the target assignment of epoch 5 is not computed yet: the next ConsumerGroupHeartbeat starts"
+    )
 
 
 def test_a_classic_group_has_no_targets() -> None:

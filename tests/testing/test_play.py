@@ -169,7 +169,7 @@ def test_a_play_that_never_ends_fails_with_its_position() -> None:
     assert "await asyncio.Event().wait()  # here" in str(failure.value)
 
     loop = PlayLoop(0)
-    with pytest.raises(TimeIsUp, match="nothing will happen any more"):
+    with pytest.raises(TimeIsUp, match="no timer and no event is left"):
         loop.run_until_complete(asyncio.Event().wait())
     for task in asyncio.all_tasks(loop):
         task.cancel()
