@@ -117,17 +117,18 @@ pipeline: $(VENV)/.spark ## explain each rebalance in a group log (SOURCE=muster
 score: venv ## how much of what the pipeline reports is true, of kept logs with a known truth (ARGS='one --misses')
 	@$(BIN)/python -m tests.pipeline.scores $(ARGS)
 
-bench: venv ## measure, beside a real Kafka if Java is there: bench/results.md; bench-PART: assignors nodes cluster pipeline substitutes
+bench: venv ## measure, beside a real Kafka if Java is there: bench/results.md; bench-PART: assignors growth nodes cluster pipeline substitutes
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m bench.run
 
 BENCH_assignors := bench.assignors
+BENCH_growth := bench.growth
 BENCH_nodes := bench.nodes
 BENCH_cluster := bench.over_database
 BENCH_pipeline := bench.pipeline
 BENCH_substitutes := bench.substitutes
 bench-%: venv
-	$(if $(BENCH_$*),,$(error there is no part $* of bench: assignors, nodes, cluster, pipeline or substitutes))
+	$(if $(BENCH_$*),,$(error there is no part $* of bench: assignors, growth, nodes, cluster, pipeline or substitutes))
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 

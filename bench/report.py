@@ -54,6 +54,8 @@ RATIOS = {
     f"{SETTLE}, wall ms": 0.6,
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
+    f"{MORE}, CPU ms": 1.5,
+    f"{LESS}, CPU ms": 1.5,
 }
 """Goals as shares of Kafka's figures."""
 SETTLING = (
@@ -69,8 +71,6 @@ LIMITS = {
     "memory of a member, one of 100,000, bytes": 600.0,
     consumer_memory.ALONE: 900.0,
     "memory of a committed offset, one of 1,000,000, bytes": 260.0,
-    MORE: 60.0,
-    LESS: 60.0,
     "what events add to a rebalance, % of its CPU": 10.0,
     "load of 100,000 transactional ids, CPU ms": 2_000.0,
     "memory of a transactional id, one of 100,000, bytes": 600.0,

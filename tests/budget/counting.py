@@ -19,6 +19,8 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from muster.coordinator.system import jobs
+from muster.simulation import process
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyFile
 from muster.virtual.wires import Wire
@@ -71,11 +73,12 @@ class Counter:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count the work of callbacks of the event loop and of jobs of threads."""
-        run, job = asyncio.Handle._run, Process.run_job
+        run, job, work = asyncio.Handle._run, Process.run_job, jobs.outcome
         with ExitStack() as stack:
             traced = stack.enter_context(_monitoring(self) if sys.version_info >= (3, 12) else _tracing(self))
             stack.enter_context(patch.object(asyncio.Handle, "_run", traced(run)))
             stack.enter_context(patch.object(Process, "run_job", traced(job)))
+            stack.enter_context(patch.object(process, "outcome", traced(work)))
             for kind, name, figure in _OUTSIDE:
                 stack.enter_context(patch.object(kind, name, self._counted(getattr(kind, name), figure)))
             yield
@@ -93,7 +96,7 @@ class Counter:
         return Cost._make([*(round(count / requests, 2) for count in counts), round(peak_bytes / 1024, 1)])
 
 
-Wrap = Callable[[Callable[..., object]], Callable[..., None]]
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes a function whose instructions are counted."""
 
 
@@ -126,12 +129,12 @@ def _tracing(counter: Counter) -> Iterator[Wrap]:
 
         return trace
 
-    def traced(work: Callable[..., object]) -> Callable[..., None]:
-        def measured(*arguments: Any) -> None:
+    def traced(work: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*arguments: Any) -> Any:
             before = sys.gettrace()
             sys.settrace(call)
             try:
-                work(*arguments)
+                return work(*arguments)
             finally:
                 sys.settrace(before)
 
@@ -166,12 +169,12 @@ def _monitoring(counter: Counter) -> Iterator[Wrap]:
             counter._started(code)
         return None
 
-    def traced(work: Callable[..., object]) -> Callable[..., None]:
-        def measured(*arguments: Any) -> None:
+    def traced(work: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*arguments: Any) -> Any:
             nonlocal is_on
             was_on, is_on = is_on, True
             try:
-                work(*arguments)
+                return work(*arguments)
             finally:
                 is_on = was_on
 

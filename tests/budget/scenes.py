@@ -204,9 +204,9 @@ def sync(group: str, member: str, generation: int) -> SyncGroupRequest:
     return SyncGroupRequest(group, generation, member, None, "consumer", "range", given)
 
 
-def commit(group: str, topic_id: bytes, offset: int, partitions: int = 1) -> Message:
+def commit(group: str, topic_id: bytes, offset: int, partitions: int = 1, first: int = 0) -> Message:
     """Return a commit without a member."""
-    rows = [offset_commit.OffsetCommitRequestPartition(i, offset, -1, "") for i in range(partitions)]
+    rows = [offset_commit.OffsetCommitRequestPartition(first + i, offset, -1, "") for i in range(partitions)]
     return offset_commit.OffsetCommitRequest(group, topics=[offset_commit.OffsetCommitRequestTopic("", topic_id, rows)])
 
 
@@ -235,7 +235,8 @@ def ending(name: str, producer: Any) -> Message:
 def beat(group: str, member: str = "member", epoch: int = 0, **more: Any) -> ConsumerGroupHeartbeatRequest:
     """Return a heartbeat of a member of a consumer group; with epoch 0 it joins."""
     if not epoch:
-        more = {"rebalance_timeout_ms": SESSION_MS, "subscribed_topic_names": [TOPIC], "topic_partitions": []} | more
+        more = {"rebalance_timeout_ms": SESSION_MS, "subscribed_topic_names": [TOPIC]} | more
+        more["topic_partitions"] = []
     return ConsumerGroupHeartbeatRequest(group, member, epoch, **more)
 
 

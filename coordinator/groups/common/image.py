@@ -48,7 +48,9 @@ class TopicsImage:
         """The topics of `before` that were deleted since then: name by id. The result is cached for all shards."""
         if self._before() is not before:
             ids = self.by_id
-            self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
+            self._gone = {}
+            if not ids.keys() >= before.by_id.keys():  # most changes delete no topic
+                self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
             self._before = ref(before)
         return self._gone
 

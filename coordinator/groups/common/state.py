@@ -8,6 +8,8 @@ batch is refused, before anything has changed. Records without a request are not
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.groups.common import events
@@ -31,7 +33,7 @@ from muster.coordinator.state_machine.interface import (
 )
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from muster.protocol.records import OFFSETS, pack_record
+from muster.protocol.records import OFFSETS, encode_record, pack_record
 from muster.protocol.wire import uv
 
 _Value = TypeVar("_Value", bound=Hashable)
@@ -261,11 +263,35 @@ def offset_commit(
 ) -> Record:
     """The record of a committed offset; with an expire timestamp (OffsetCommit v2-4) without epoch and topic id."""
     key = OffsetCommitKey(group_id, topic, partition)
-    if expire_timestamp_ms == -1:
-        value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
+    if expire_timestamp_ms != -1:
+        value = OffsetCommitValue(offset, -1, metadata, commit_timestamp_ms, expire_timestamp_ms, ZERO_UUID)
+        return Record(key, value, _EXPIRING_OFFSET_VERSION)
+    value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
+    if metadata or len(topic) > MAX_SHARED_LENGTH or len(group_id) > MAX_SHARED_LENGTH:
         return Record(key, value, _OFFSET_VERSION)
-    value = OffsetCommitValue(offset, -1, metadata, commit_timestamp_ms, expire_timestamp_ms, ZERO_UUID)
-    return Record(key, value, _EXPIRING_OFFSET_VERSION)
+    record = PackedRecord(key, value, _OFFSET_VERSION)
+    pack_row, before, between, after = _offsets_of(group_id, topic, topic_id)
+    record.row = pack_row(before, partition, between, offset, leader_epoch, _NO_METADATA, commit_timestamp_ms, after)
+    return record
+
+
+_NO_METADATA: Final = b"\1"
+_TIME_END: Final = 23
+"""Where the commit timestamp of a value without metadata ends. Tags follow."""
+
+
+@lru_cache(1_000)
+def _offsets_of(group_id: str, topic: str, topic_id: bytes) -> tuple[Callable[..., bytes], bytes, bytes, bytes]:
+    """A function that packs the records of a topic's offsets without metadata, and the three parts that they share.
+
+    To encode each record by itself takes ten times as many instructions.
+    """
+    first = OffsetCommitKey(group_id, topic), OffsetCommitValue(topic_id=topic_id), _OFFSET_VERSION
+    key, value = encode_record(OFFSETS, first)
+    assert value is not None
+    before, between = uv(2 * len(key)) + key[:-4], uv(2 * len(value)) + value[:2]
+    after = value[_TIME_END:] + b"\0"
+    return Struct(f">{len(before)}si{len(between)}sqi1sq{len(after)}s").pack, before, between, after
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:

@@ -82,7 +82,7 @@ class AssignmentWanted(Message):
                 if topics is None:  # for the first member with these names and this pattern
                     topics = known[key] = tuple(topics_of(description, self.resolved))
                 owned = {
-                    topic.name: list(partitions)
+                    topic.name: partitions
                     for topic_id, partitions in targets.get(member_id, NOTHING)
                     if (topic := by_id.get(topic_id)) is not None
                 }

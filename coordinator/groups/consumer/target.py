@@ -80,11 +80,17 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
     member_targets: dict[str, TargetAssignment] = {}
     made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, wanted.resolved)
-    for (member_id, description), member in zip(wanted.descriptions, wanted.members, strict=True):
+    by_id = wanted.image.by_id
+    for member_id, description in wanted.descriptions:
         given, before = assignment.get(member_id, nothing), targets.get(member_id)
-        if before is not None and given == member.owned and len(given) == len(before):
-            member_targets[member_id] = before  # most members: nothing has changed
-            continue
+        if before is not None and len(given) == len(before):
+            for topic_id, partitions in before:
+                topic = by_id.get(topic_id)
+                if topic is None or tuple(given.get(topic.name, ())) != partitions:
+                    break
+            else:  # most members: nothing has changed
+                member_targets[member_id] = before
+                continue
         member_target = target_assignment({topics[name].topic_id: its for name, its in given.items()})
         if before is not None and member_target == before:
             member_target = before  # an unchanged target stays the same object, which makes comparisons fast

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import state
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
-from muster.protocol.records import OFFSETS, encode_record
+from muster.protocol.records import OFFSETS, encode_record, pack_record
 
 ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
 
@@ -24,6 +26,13 @@ def test_an_offset_record_is_written_in_version_4() -> None:
         + b"\1\0\x10"
         + ORDERS
     )
+
+
+@pytest.mark.parametrize("topic_id", [ORDERS, bytes(16)])
+@pytest.mark.parametrize("name", ["t", "t\xe9", "long" * 60, "longer" * 400])
+def test_an_offset_record_without_metadata_is_packed_as_any_other(name: str, topic_id: bytes) -> None:
+    record = state.offset_commit(name, f"{name}-", 2**31 - 1, -(2**63), -1, "", 2**62, -1, topic_id)
+    assert state.pack(record) == pack_record(OFFSETS, (record.key, record.value, record.value_version))
 
 
 def test_an_offset_record_with_an_expire_timestamp_is_written_in_version_1() -> None:

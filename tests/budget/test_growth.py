@@ -1,0 +1,30 @@
+"""No request becomes dearer than n log n with what a node has, and most do not become dearer at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.budget import growth
+from tests.budget.scenes import quiet
+
+SIZES = (250, 500)
+"""Small, for a few seconds; `python -m bench.growth` goes to 100,000."""
+SIZES_OF = {"members of a consumer group": (200, 400), "topics": (500, 1_000)}
+"""Between 250 and 500 topics the answer about all of them begins to be encoded in the thread, in pieces."""
+
+
+@pytest.mark.parametrize("scene", growth.SCENES)
+def test_costs_grow_no_faster_than_they_may(scene: str) -> None:
+    with quiet():
+        found = growth.curves(scene, SIZES_OF.get(scene, SIZES))
+    assert found
+    for kind, points in found.items():
+        allowed = growth.GROWS.get(kind, growth.FLAT)
+        assert growth.exponent(points) <= allowed, (kind, points)
+        assert growth.exponent(points, "kilobytes", growth.LEAST_KB) <= allowed, (kind, points)
+
+
+def test_a_cost_for_each_pair_is_seen() -> None:
+    pairs = [growth.Point(size, 100 * size * size, 0) for size in SIZES]
+    assert growth.exponent(pairs) == pytest.approx(2)
+    assert growth.exponent([growth.Point(size, 7_000, 0) for size in SIZES]) == 0
