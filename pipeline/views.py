@@ -15,14 +15,14 @@ OVERVIEW: Final = "group_overview"
 OVERVIEW_SQL: Final = """\
 select v.group_id, v.level, v.verdict, v.rebalances, v.cost_ms / 1000 as unread_partition_s,
        v.trouble_ms / 1000 as trouble_partition_s, f.score as flapping_score, l.lag, l.behind_s,
-       e.last_episode, e.last_episode_from, e.last_episode_told,
+       e.last_episode, e.last_episode_from, e.last_episode_sentence,
        v.first_time, v.last_time
 from verdicts v
 left join flapping f on f.group_id = v.group_id
 left join (select group_id, sum(lag) as lag, max(behind_ms) / 1000 as behind_s from lag group by group_id) l
   on l.group_id = v.group_id
 left join (select group_id, max_by(kind, `from`) as last_episode, max(`from`) as last_episode_from,
-                  max_by(told, `from`) as last_episode_told
+                  max_by(sentence, `from`) as last_episode_sentence
            from episodes group by group_id) e
   on e.group_id = v.group_id
 """

@@ -90,7 +90,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     )  # fmt: skip
     worst: list[str] = order["group"].take(in_order(order, keys)[:GROUPS]).to_pylist()
     scores = _rows_by_group(tables["flapping"], "score", "top_trigger_client_id", "top_trigger_share")
-    advice = _rows_by_group(tables["advice"], "told") if "advice" in tables else {}
+    advice = _rows_by_group(tables["advice"], "sentence") if "advice" in tables else {}
     reasons = _rows_by_group(tables["fidelity"], "unadvised") if "fidelity" in tables else {}
     causes = _top_causes(counted)
     longest = _longest(tables["rebalances"], counted, worst)
@@ -108,7 +108,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
             },
             "lag": lags.get(name),
             **{key: verdicts.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
-            "advice": advice.get(name, nothing).get("told"),
+            "advice": advice.get(name, nothing).get("sentence"),
             "unadvised": reasons.get(name, nothing).get("unadvised")
             if _rebalances_too_much(verdicts.get(name))
             else None,

@@ -140,7 +140,7 @@ def _best(chosen: Chosen, pages: Pages) -> Html | None:
         return None
     columns: Columns = {
         Column("group", is_head=True): lambda row: link(row["group"], pages),
-        Column("advice"): itemgetter("told"),
+        Column("advice"): itemgetter("sentence"),
         Column("spared, partitions added up", True): lambda row: _seconds(row["gain_s"]),
         Column("± at most", True): lambda row: _seconds(row["uncertainty_s"]),
     }

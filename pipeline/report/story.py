@@ -199,7 +199,7 @@ def _episodes(story: Story, detail: Detail) -> Html | None:
         Column("until", is_time=True): lambda row: moment(
             row["until_ms"], day=row["until_ms"] // DAY != row["from_ms"] // DAY
         ),
-        Column("what happened"): lambda row: row["told"],
+        Column("what happened"): lambda row: row["sentence"],
         Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
     }
     head, tail = rows[:_EPISODES_SHOWN], rows[_EPISODES_SHOWN:]

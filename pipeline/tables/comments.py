@@ -210,7 +210,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "is_static": "members returned under their instance ids without a rebalance",
         "has_died": "the coordinator removed all that left",
         "back_ms": "the longest time until a member was replaced; null: none was",
-        "told": "all of this in one sentence",
+        "sentence": "all of this in one sentence",
     },
     "verdicts": {
         "level": "help, look or fine",
@@ -279,7 +279,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "gain_s": "partition-seconds that would have been read",
         "unread_s": "partition-seconds that were not read",
         "uncertainty_s": "by how much gain_s may be wrong",
-        "told": "the advice with its price, in one sentence",
+        "sentence": "the advice with its price, in one sentence",
     },
     "whatif": {
         "rebalances": "generations that got an assignment",

@@ -236,5 +236,5 @@ def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
         "is_static": one.static,
         "has_died": one.died,
         "back_ms": one.back_ms,
-        "told": describe(one, end_ms),
+        "sentence": describe(one, end_ms),
     }

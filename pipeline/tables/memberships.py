@@ -88,9 +88,9 @@ def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
 
 def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
     of_events = _event_stays(events)
-    both = found.alias("log").join(of_events.alias("told"), ["group", "member_id", "number"], "full")
+    both = found.alias("log").join(of_events.alias("events"), ["group", "member_id", "number"], "full")
     columns = {
-        name: F.coalesce(f"told.{name}", f"log.{name}")
+        name: F.coalesce(f"events.{name}", f"log.{name}")
         for name in ("instance_id", "client_id", "host", "start_ms", "end_ms", "end_cause", "source")
     }
     merged = both.select(

@@ -89,7 +89,7 @@ _COLUMNS: Final = {
     "episodes": (
         "group string, kind string, from_ms long, until_ms long, members strings, rebalances int, cost_ms long, "
         "confidence double, member_count int, partitions int, is_static boolean, has_died boolean, back_ms long, "
-        "told string"
+        "sentence string"
     ),
     "verdicts": (
         "group string, level string, verdict string, kind string, episodes int, rebalances int, trouble_ms long, "
@@ -112,7 +112,7 @@ _COLUMNS: Final = {
     ),
     "advice": (
         "group string, setting string, settings_json string, source string, spared long, rebalances long, "
-        "gain_s double, unread_s double, uncertainty_s double, told string"
+        "gain_s double, unread_s double, uncertainty_s double, sentence string"
     ),
     "whatif": (
         "group string, setting string, settings_json string, rebalances long, moved_partitions long, "
@@ -148,12 +148,12 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "progress": "group start_ms until_ms",
             "flapping": "group rebalances score",
             "static_candidates": "group returns",
-            "episodes": "group kind from_ms until_ms rebalances told",
+            "episodes": "group kind from_ms until_ms rebalances sentence",
             "verdicts": "group level verdict episodes rebalances",
             "comparison": "group",
             "transactions": "source",
             "fidelity": "group source generations reproduced withheld",
-            "advice": "group setting told",
+            "advice": "group setting sentence",
             "whatif": "group setting",
             MALFORMED: "log_topic",
             UNKNOWN: "log_topic",

@@ -92,10 +92,10 @@ def counts_of(events: DataFrame) -> DataFrame:
     """Rows of COUNTS, made from rows of `__group_events` (tables.schema.EVENTS)."""
     kinds = transaction_offsets.KINDS
     schema = "producer_id bigint, first_epoch int, last_epoch int, transactions int, offsets bigint"
-    counted = events.where(F.col("kind").isin(*kinds)).withColumn("told", F.from_json("value", schema))
+    counted = events.where(F.col("kind").isin(*kinds)).withColumn("reported", F.from_json("value", schema))
     outcome = F.create_map(*(F.lit(one) for pair in kinds.items() for one in pair))[F.col("kind")]
     names = ("producer_id", "first_epoch", "last_epoch", "transactions", "offsets")
-    return shaped(counted, COUNTS, {"outcome": outcome, **{name: F.col(f"told.{name}") for name in names}})
+    return shaped(counted, COUNTS, {"outcome": outcome, **{name: F.col(f"reported.{name}") for name in names}})
 
 
 def malformed_transactions(inputs: TransactionInputs) -> DataFrame | None:

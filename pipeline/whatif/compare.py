@@ -67,8 +67,8 @@ def judge(history: History, made: Sequence[Made]) -> Fidelity:
     reproduced = count_same(real, made)
     # a generation after the last event does not count: a log may end in the middle of a rebalance. Nor does an epoch
     # that was nearly reached
-    told = [one for one in made if one.start_ms <= history.last_ms]
-    generations = max(len(real), sum(one.number not in history.overtaken for one in told))
+    made_before_end = [one for one in made if one.start_ms <= history.last_ms]
+    generations = max(len(real), sum(one.number not in history.overtaken for one in made_before_end))
     found = Fidelity(history.source, generations, reproduced)
     enough = ENOUGH[history.source]
     if found.share >= enough:

@@ -192,7 +192,7 @@ def rows_of(history: History, comparison: Comparison) -> Iterator[dict[str, Any]
             "gain_s": advised.gain_ms / 1000,
             "unread_s": advised.unread_ms / 1000,
             "uncertainty_s": advised.uncertainty_ms / 1000,
-            "told": advised.sentence,
+            "sentence": advised.sentence,
         }
 
 

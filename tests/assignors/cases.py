@@ -183,8 +183,8 @@ def _with_claims(
         if strategy == "sticky":
             claiming.append(replace(m, generation=on_wire, user_data=_sticky_user_data(rng, claims, generation)))
         else:
-            told = rng.choice([None, pack(">i", generation), pack(">i", generation), b"", b"\0"])
-            claiming.append(replace(m, owned=claims, generation=on_wire, user_data=told))
+            reported = rng.choice([None, pack(">i", generation), pack(">i", generation), b"", b"\0"])
+            claiming.append(replace(m, owned=claims, generation=on_wire, user_data=reported))
     return claiming
 
 

@@ -57,6 +57,6 @@ def test_any_bytes_are_read_as_sticky_user_data(data: bytes) -> None:
     st.integers(-1, 2**31 - 1),
 )
 def test_sticky_user_data_is_unchanged_after_writing_and_reading(owned: dict[str, list[int]], generation: int) -> None:
-    claims, told = decode_owned(encode_owned(owned, generation))
+    claims, reported = decode_owned(encode_owned(owned, generation))
     assert {name.decode(): list(partitions) for name, partitions in claims} == owned
-    assert told == generation
+    assert reported == generation

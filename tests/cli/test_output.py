@@ -21,10 +21,10 @@ HARMLESS = "a\\x1b[2J\\r\\nb\\u202ec\\x9bd\\u2028e\\x00\\x7f\\ud800"
 
 
 def test_json_output_escapes_control_characters_and_keeps_the_text() -> None:
-    told = as_json({"group": NASTY, "letters": "ü支\U000e0001"})
-    assert told.isprintable()
-    assert "ü支" in told
-    assert json.loads(told) == {"group": NASTY, "letters": "ü支\U000e0001"}
+    reported = as_json({"group": NASTY, "letters": "ü支\U000e0001"})
+    assert reported.isprintable()
+    assert "ü支" in reported
+    assert json.loads(reported) == {"group": NASTY, "letters": "ü支\U000e0001"}
 
 
 def test_table_columns_are_aligned_by_displayed_width(capsys: Capture) -> None:

@@ -44,8 +44,8 @@ def test_pending_revocations_name_the_waiting_and_the_owning_member() -> None:
 
 def test_a_missing_target_assignment_is_reported() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
-    (told,) = pending_revocations(found)
-    assert told.startswith(
+    (reported,) = pending_revocations(found)
+    assert reported.startswith(
         "the target assignment of epoch 5 is not computed yet: the next ConsumerGroupHeartbeat starts"
     )
 
@@ -86,6 +86,6 @@ def test_group_describe_fits_the_width_of_the_terminal(
 ) -> None:
     lines = printed(capsys, monkeypatch, wide)
     assert max(map(len, lines)) <= wide
-    told = " ".join(" ".join(lines).split())
-    assert f"verdict: {VERDICT} MEMBER" in told
-    assert ("payments-service-0-8b96b554… " in told) == (wide == 90), "ids are cut only where there is no room"
+    reported = " ".join(" ".join(lines).split())
+    assert f"verdict: {VERDICT} MEMBER" in reported
+    assert ("payments-service-0-8b96b554… " in reported) == (wide == 90), "ids are cut only where there is no room"

@@ -18,19 +18,19 @@ def ports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp(str(request.param))
     first, (sasl, _) = free_port_pair(), (free_port_pair(), 0)
     names = {"PLAINTEXT": first, "SASL_PLAINTEXT": sasl}
-    told = ",".join(f"{name}://127.0.0.1:{port}" for name, port in names.items())
-    properties = {**PROPERTIES, "advertised.listeners": told, "inter.broker.listener.name": "PLAINTEXT"}
+    reported = ",".join(f"{name}://127.0.0.1:{port}" for name, port in names.items())
+    properties = {**PROPERTIES, "advertised.listeners": reported, "inter.broker.listener.name": "PLAINTEXT"}
     server: ServerProcess
     if request.param == "kafka":
         properties |= {
-            "listeners": f"{told},CONTROLLER://127.0.0.1:{first + 1}",
+            "listeners": f"{reported},CONTROLLER://127.0.0.1:{first + 1}",
             "listener.security.protocol.map":
                 "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         }  # fmt: skip
         server = KafkaServer(folder, properties)
         server.bootstrap = f"127.0.0.1:{first}"
     else:
-        server = MusterServer(folder, {**properties, "listeners": told})
+        server = MusterServer(folder, {**properties, "listeners": reported})
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEAP", "512M")
         server.start()

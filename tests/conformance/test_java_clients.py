@@ -93,13 +93,13 @@ def test_a_static_java_member_restarts_without_a_rebalance(
     for name in ("a", "b"):
         consume(java, name, group, topic, strategy, static=True)
     java.shared_out(["a", "b"], PARTITIONS)
-    before, told = set(java.assignments["b"]), list(java.rebalances["a"])
+    before, reported = set(java.assignments["b"]), list(java.rebalances["a"])
     java.stop("b")
     java.assignments["b"] = set()
     consume(java, "b", group, topic, strategy, static=True)
     java.shared_out(["a", "b"], PARTITIONS)
     assert java.assignments["b"] == before
-    assert java.rebalances["a"] == told
+    assert java.rebalances["a"] == reported
     java.produce(topic, 0, 200)
     read_all(java, 200)
     assert not java.ledger.twice

@@ -43,8 +43,8 @@ def facts(value: Any) -> Any:
         return sorted((facts(one) for one in value), key=str)  # Kafka's order of members is that of a hash map
     if not hasattr(value, "__slots__"):
         return value
-    told = {name: facts(getattr(value, name)) for name in value.__slots__ if name not in DRAWN}
-    return {name: (one == -1 if name in MOMENTS else one) for name, one in told.items()}
+    reported = {name: facts(getattr(value, name)) for name in value.__slots__ if name not in DRAWN}
+    return {name: (one == -1 if name in MOMENTS else one) for name, one in reported.items()}
 
 
 def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:

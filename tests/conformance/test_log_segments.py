@@ -71,5 +71,5 @@ def test_kafka_accepts_the_indexes_of_our_segments(partition: Path, suffix: str)
     paths = sorted(partition.glob(f"*.{suffix}"))
     assert dump(paths, "--index-sanity-check").count("passed sanity check") == len(paths)
     # entries are compared with the log itself; what does not agree is told
-    told = dump(paths, "--verify-index-only")
-    assert told.split() == [word for path in paths for word in ("Dumping", str(path))]
+    reported = dump(paths, "--verify-index-only")
+    assert reported.split() == [word for path in paths for word in ("Dumping", str(path))]

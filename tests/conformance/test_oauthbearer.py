@@ -89,13 +89,13 @@ class Asked:
                     answer = wire.call(connection, wire.Request(36, 1, wire.data(token)))
                 except EOFError:
                     return "closed", 0
-                code, told, challenge, lifetime = (
+                code, reported, challenge, lifetime = (
                     answer.number("h"), answer.string(), answer.data(), answer.number("q"),
                 )  # fmt: skip
                 if code == 0 and not challenge:
                     return None, lifetime
                 if code:
-                    return told, 0
+                    return reported, 0
             raise AssertionError(f"{challenge!r} again")
 
 
@@ -130,13 +130,13 @@ def check(asked: Asked, keys: Keys, listener: str, cases: tuple[Case, ...]) -> d
     wrong: dict[str, Told] = {}
     for case in cases:
         token = keys.token(case, time.time())
-        name = f"a={case.user}" if case.told is None and case.user.isascii() else ""
-        told, lifetime = asked.tells(listener, f"n,{name},\1auth=Bearer {token}\1\1")
+        name = f"a={case.user}" if case.reported is None and case.user.isascii() else ""
+        reported, lifetime = asked.tells(listener, f"n,{name},\1auth=Bearer {token}\1\1")
         payload = case.payload(time.time())
-        expires_s = payload.get("exp", 0) if case.told is None and isinstance(payload, dict) else 0
+        expires_s = payload.get("exp", 0) if case.reported is None and isinstance(payload, dict) else 0
         left_ms = max(round((expires_s - time.time()) * 1000), 0)
-        if told != case.told or abs(lifetime - left_ms) > 5000:
-            wrong[case.name] = told, lifetime
+        if reported != case.reported or abs(lifetime - left_ms) > 5000:
+            wrong[case.name] = reported, lifetime
     return wrong
 
 
@@ -150,13 +150,15 @@ def test_tokens_without_an_expected_audience_are_judged_as_recorded(asked: Asked
 
 def test_oauthbearer_messages_are_answered_as_recorded(asked: Asked, keys: Keys) -> None:
     token = keys.token(Case("good"), time.time())
-    told = {one.name: asked.tells("STRICT", one.text.replace("{token}", token))[0] for one in MESSAGES}
-    assert told == {one.name: one.told for one in MESSAGES}
+    reported = {one.name: asked.tells("STRICT", one.text.replace("{token}", token))[0] for one in MESSAGES}
+    assert reported == {one.name: one.reported for one in MESSAGES}
 
 
 def test_the_session_lasts_the_shorter_of_two_lifetimes(asked: Asked, keys: Keys) -> None:
-    told, lifetime = asked.tells("SHORT", f"n,,\1auth=Bearer {keys.token(Case('', {'aud': MISSING}), time.time())}\1\1")
-    assert (told, lifetime) == (None, 100_000)
+    reported, lifetime = asked.tells(
+        "SHORT", f"n,,\1auth=Bearer {keys.token(Case('', {'aud': MISSING}), time.time())}\1\1"
+    )
+    assert (reported, lifetime) == (None, 100_000)
 
 
 def test_unsecured_tokens_are_judged_as_recorded(asked: Asked, keys: Keys) -> None:

@@ -27,13 +27,13 @@ def test_message_sets_of_kafka_are_read_as_kafka_dumps_them(seed: int, tmp_path:
     command = [KAFKA_SCRIPTS / "kafka-tool.sh", HERE / "OldFormats.java", path, str(seed)]
     subprocess.run(command, check=True, timeout=120)
     data = path.read_bytes()
-    told = dump([path], "--deep-iteration", "--print-data-log")
-    expected = [tuple(map(int, match.groups())) for match in BATCH.finditer(told)]
+    reported = dump([path], "--deep-iteration", "--print-data-log")
+    expected = [tuple(map(int, match.groups())) for match in BATCH.finditer(reported)]
     found = list(iterate(data))
     assert [(h.last_offset, at, h.max_timestamp, h.size, h.magic, h.crc) for at, h in found] == expected
     assert {header.magic for _, header in found} == {0, 1, 2}
     assert all(check_crc(data, at, header) for at, header in found)
-    lines = iter(RECORD.findall(told))
+    lines = iter(RECORD.findall(reported))
     for header, records in batches.read(data):
         for record in records:
             offset, timestamp, key_size, value_size, texts = next(lines)

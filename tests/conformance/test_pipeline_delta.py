@@ -84,5 +84,5 @@ def test_a_follower_writes_and_reads_delta_lake_tables(live: Live, tmp_path: Pat
         assert table["rows"] == table["kept"], name
         # Delta takes an overwrite of nothing by nothing for none
         assert table["versions"] == (2 if table["rows"] else 1), name
-    told = analyze(raw, "--out", tmp_path / "of-the-copy", "--format", "json", "--what-if", "none")
-    assert "2 groups" in told
+    reported = analyze(raw, "--out", tmp_path / "of-the-copy", "--format", "json", "--what-if", "none")
+    assert "2 groups" in reported

@@ -107,9 +107,9 @@ def test_a_follower_killed_repeatedly_leaves_the_tables_of_an_analysis(
         before = manifest_of(out)
         wait_for(child, lambda: manifest_of(out).version > before.version)
     child.send_signal(signal.SIGTERM)
-    told, errors = child.communicate(timeout=120)
+    reported, errors = child.communicate(timeout=120)
     assert child.returncode == 0, errors.decode()[-2000:]
-    assert f"tables: {out}/tables" in told.decode()
+    assert f"tables: {out}/tables" in reported.decode()
     once = follower(running, out, "--once")
     _, errors = once.communicate(timeout=300)
     assert once.returncode == 0, errors.decode()[-2000:]

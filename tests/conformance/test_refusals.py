@@ -20,12 +20,12 @@ def test_the_recorded_error_responses_are_kafkas() -> None:
     done = subprocess.run(command, input="\n".join(asked), capture_output=True, text=True, timeout=120, check=True)
     answers: dict[str, object] = {}
     for line in done.stdout.splitlines():
-        key, version, told = line.split(" ", 2)
+        key, version, reported = line.split(" ", 2)
         name = f"{api(int(key)).name} {version}"
-        if " " in told or told == "none":
-            answers[name] = told
+        if " " in reported or reported == "none":
+            answers[name] = reported
             continue
-        response = api(int(key)).decode_response(int(version), bytes.fromhex(told))
+        response = api(int(key)).decode_response(int(version), bytes.fromhex(reported))
         answers[name] = [[*path] for path, error in errors(response).items() if error]
     if os.environ.get("MUSTER_FREEZE"):
         rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(rows)}" for name, rows in answers.items())

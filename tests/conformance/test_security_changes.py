@@ -173,7 +173,7 @@ async def test_a_client_with_an_expired_certificate_is_refused(changing: Changin
 
 def test_a_removed_acl_applies_at_once_on_open_connections(changing: Changing, start_java: StartJava) -> None:
     """On connections that are open, for clients that have written and read a moment before."""
-    java, told = start_java(changing), []
+    java, reported = start_java(changing), []
     names = {name.replace(".", "_"): value for name, value in changing.java("web").items()}
     java.produce("revoked", 0, 20, **names)
     producer = confluent_kafka.Producer(
@@ -182,18 +182,18 @@ def test_a_removed_acl_applies_at_once_on_open_connections(changing: Changing, s
     python = kafka.KafkaProducer(bootstrap_servers=changing.bootstrap, **changing.python("web"), retries=0)
 
     def sent() -> list[object]:
-        told.clear()
+        reported.clear()
         try:
-            producer.produce("revoked", b"x", on_delivery=lambda error, _: told.append(error and error.name()))
+            producer.produce("revoked", b"x", on_delivery=lambda error, _: reported.append(error and error.name()))
             producer.flush(30)
         except confluent_kafka.KafkaException as error:
-            told.append(error.args[0].name())
+            reported.append(error.args[0].name())
         try:
             python.send("revoked", b"x").get(30)
-            told.append(None)
+            reported.append(None)
         except kafka.errors.KafkaError as error:
-            told.append(type(error).__name__)
-        return list(told)
+            reported.append(type(error).__name__)
+        return list(reported)
 
     options = {name.replace(".", "_"): value for name, value in changing.librdkafka("web").items()}
     with (

@@ -69,13 +69,13 @@ class Instance:
     @property
     def tasks(self) -> set[str]:
         """Its active tasks as it told last."""
-        told = [line for line in list(self.said) if line.startswith("tasks")]
-        return set(told[-1].split()[1:]) if told else set()
+        reported = [line for line in list(self.said) if line.startswith("tasks")]
+        return set(reported[-1].split()[1:]) if reported else set()
 
     @property
     def state(self) -> str:
-        told = [line for line in list(self.said) if line.startswith("state")]
-        return told[-1].split()[1] if told else ""
+        reported = [line for line in list(self.said) if line.startswith("state")]
+        return reported[-1].split()[1] if reported else ""
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -43,8 +43,8 @@ class Producer:
             await asyncio.sleep(0.01)
 
     def note(self, what: str, answer: dict[str, Any]) -> None:
-        told = answer["ErrorCode"], self.ids.setdefault(answer["ProducerId"], f"id {len(self.ids)}")
-        self.heard.append((what, *told, answer["ProducerEpoch"]))
+        reported = answer["ErrorCode"], self.ids.setdefault(answer["ProducerId"], f"id {len(self.ids)}")
+        self.heard.append((what, *reported, answer["ProducerEpoch"]))
 
     async def init(self, *, own: bool, note: str = "") -> None:
         """InitProducerId, as one that says who it was (KIP-360) or as a new one."""

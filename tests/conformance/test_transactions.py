@@ -136,8 +136,8 @@ async def test_kafka_transactions_lists_and_describes_transactions_and_producers
     assert names[2] not in tool(TRANSACTIONS, "list", "--duration-filter", "600000")
 
     header, row = rows(tool(TRANSACTIONS, "describe", "--transactional-id", names[2]))
-    told = dict(zip(header, row, strict=False))
-    assert (told["TransactionalId"], told["TransactionState"], told["TransactionTimeoutMs"]) == (
+    reported = dict(zip(header, row, strict=False))
+    assert (reported["TransactionalId"], reported["TransactionState"], reported["TransactionTimeoutMs"]) == (
         names[2],
         "Ongoing",
         "60000",
@@ -151,8 +151,8 @@ async def test_kafka_transactions_lists_and_describes_transactions_and_producers
         if row[0] == listed[names[2]][2]
     )
     header = rows(tool(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0"))[0]
-    told = dict(zip(header, producer_row, strict=False))
-    assert told["CurrentTransactionStartOffset"] == "2"
+    reported = dict(zip(header, producer_row, strict=False))
+    assert reported["CurrentTransactionStartOffset"] == "2"
     await producers[2].end(True)
     for producer in producers:
         await producer.close()

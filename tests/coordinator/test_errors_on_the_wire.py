@@ -248,5 +248,5 @@ async def test_describe_groups_has_authorized_operations_in_each_version(muster_
     async with connected(muster_server) as client:
         for wanted in (True, False):
             answer = await client.ask(DescribeGroupsRequest(["nobody"], wanted), version)
-            told = wanted and version < 6  # an unknown group is an error then, and has none
-            assert bits(answer.groups[0].authorized_operations) == (OF_A_GROUP if told else None)
+            reported = wanted and version < 6  # an unknown group is an error then, and has none
+            assert bits(answer.groups[0].authorized_operations) == (OF_A_GROUP if reported else None)

@@ -127,11 +127,11 @@ async def test_a_rejected_client_is_answered_late_and_closed(user: str, password
         with capture_logs() as logs:
             answer = await plain(client, user, password)
             assert server.clock.mono_ms() - before >= 50
-            told = "Authentication failed: Invalid username or password"
-            assert (answer.error_code, answer.error_message) == (58, told)
+            reported = "Authentication failed: Invalid username or password"
+            assert (answer.error_code, answer.error_message) == (58, reported)
             assert await client.closed()
         (line,) = logs
-        assert (line["why"], line["mechanism"], line["because"]) == ("the authentication failed", "PLAIN", told)
+        assert (line["why"], line["mechanism"], line["because"]) == ("the authentication failed", "PLAIN", reported)
         assert password not in str(logs)
 
 
@@ -197,10 +197,10 @@ async def test_scram_authenticates_users_set_by_clients(name: str, tmp_path: Pat
         for wrong in (user, "nobody"):
             async with connected(server) as client:
                 answer = await scram(client, name, wrong, "päss")
-                told = (
+                reported = (
                     f"Authentication failed during authentication due to invalid credentials with SASL mechanism {name}"
                 )
-                assert (answer.error_code, answer.error_message) == (58, told)
+                assert (answer.error_code, answer.error_message) == (58, reported)
                 assert await client.closed()
 
 
@@ -234,14 +234,14 @@ async def test_a_client_may_authenticate_again_as_the_same_user_only(monkeypatch
         assert (await client.ask(SaslHandshakeRequest("PLAIN"))).error_code == 34, "not twice in a second"
         assert (await client.ask(FIND)).coordinators
     monkeypatch.setattr(handlers, "MIN_REAUTH_INTERVAL_MS", 0)
-    for user, password, told in (
+    for user, password, reported in (
         ("bob", "b", "Cannot change principals during re-authentication from User.alice: User.bob"),
         ("alice", "x", "Authentication failed: Invalid username or password"),
     ):
         async with client_of() as (_, client):
             await plain(client)
             answer = await plain(client, user, password)
-            assert (answer.error_code, answer.error_message) == (58, told)
+            assert (answer.error_code, answer.error_message) == (58, reported)
             assert await client.closed()
     async with client_of() as (_, client):
         await plain(client)
@@ -329,11 +329,11 @@ async def test_altered_scram_users_apply_at_once_and_after_a_restart(tmp_path: P
             "nonsense hush": "behind the login module one of required",
             f"{PLAIN_MODULE} required;": "names no user",
         }.items():
-            code, told = await alter(client, NAME, value)
+            code, reported = await alter(client, NAME, value)
             assert code == 42
-            assert why in told
-            assert told.startswith("Invalid value org.apache.kafka.common.config.ConfigException: ")
-            assert "hush" not in told
+            assert why in reported
+            assert reported.startswith("Invalid value org.apache.kafka.common.config.ConfigException: ")
+            assert "hush" not in reported
         assert await comes_in(server, "eve", "new")
         name = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
         assert await alter(client, name, "SCRAM-SHA-256") == (0, "")
@@ -412,8 +412,8 @@ def test_a_users_file_readable_by_all_is_warned_about(tmp_path: Path, monkeypatc
     overrides = [f"{name}={value}" for name, value in {**properties, "muster.sasl.jaas.file": str(file)}.items()]
     for mode, warned in (0o644, True), (0o600, False):
         file.chmod(mode)
-        told = files_of_others(load(overrides=overrides), None)
-        assert [f"warning: {file} has passwords" in line for line in told] == [True] * warned
+        reported = files_of_others(load(overrides=overrides), None)
+        assert [f"warning: {file} has passwords" in line for line in reported] == [True] * warned
 
 
 def test_a_data_directory_with_users_open_to_all_is_warned_about(tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_a_data_directory_with_users_open_to_all_is_warned_about(tmp_path: Path)
         if mode is not None:
             folder.mkdir(exist_ok=True)
             folder.chmod(mode)
-        told = files_of_others(load(overrides=overrides, data_dir=folder), None)
-        assert [f"warning: {folder} has what users' passwords" in line for line in told] == [True] * warned
+        reported = files_of_others(load(overrides=overrides, data_dir=folder), None)
+        assert [f"warning: {folder} has what users' passwords" in line for line in reported] == [True] * warned
     folder.chmod(0o755)
     assert files_of_others(load(data_dir=folder), None) == []

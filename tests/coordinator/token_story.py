@@ -107,7 +107,7 @@ class Story:
         self._sasl_port = sasl_port
         self._settle = settle
         self._tokens: dict[str, Any] = {}
-        self.told: Told = {}
+        self.reported: Told = {}
 
     @asynccontextmanager
     async def _connected(self, port: int) -> AsyncIterator[Client]:
@@ -129,20 +129,20 @@ class Story:
         rows = [CreatableRenewers(*one.split(":")) for one in renewers]
         kind = "User" if owner else ""
         answer = await client.ask(CreateDelegationTokenRequest(kind, owner, rows, life_ms))
-        told: Told = {
+        reported: Told = {
             "error": error_name(answer.error_code),
             "owner": f"{answer.principal_type}:{answer.principal_name}",
             "by": f"{answer.token_requester_principal_type}:{answer.token_requester_principal_name}",
         }
         began_ms = answer.issue_timestamp_ms
         if answer.error_code:
-            told["times"] = began_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms
+            reported["times"] = began_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms
         else:
             self._tokens[name] = answer
-            told["lives"] = answer.expiry_timestamp_ms - began_ms, answer.max_timestamp_ms - began_ms
-            told["hmac"] = answer.hmac == hmac.digest(SECRET.encode(), answer.token_id.encode(), hashlib.sha512)
+            reported["lives"] = answer.expiry_timestamp_ms - began_ms, answer.max_timestamp_ms - began_ms
+            reported["hmac"] = answer.hmac == hmac.digest(SECRET.encode(), answer.token_id.encode(), hashlib.sha512)
             await self._settle()
-        self.told[name] = told
+        self.reported[name] = reported
 
     async def _describe(self, client: Client, name: str, *owners: str, everybody: bool = True) -> None:
         rows = None if everybody else [DescribeDelegationTokenOwner("User", one) for one in owners]
@@ -150,7 +150,7 @@ class Story:
         names = {made.token_id: name for name, made in self._tokens.items()}
         for row in answer.tokens:
             assert row.hmac == self._tokens[names[row.token_id]].hmac
-        self.told[name] = error_name(answer.error_code), sorted(names[row.token_id] for row in answer.tokens)
+        self.reported[name] = error_name(answer.error_code), sorted(names[row.token_id] for row in answer.tokens)
 
     async def _change(self, client: Client, name: str, request: Any) -> None:
         answer = await client.ask(request)
@@ -160,7 +160,7 @@ class Story:
             # as it was asked for, but for the time that it took
             ends_ms = next((ms for ms in (0, 5_000, 100_000, 600_000) if -4_500 < left_ms - ms < 4_500), left_ms)
             await self._settle()
-        self.told[name] = error_name(answer.error_code), ends_ms
+        self.reported[name] = error_name(answer.error_code), ends_ms
 
     async def _show(
         self, client: Client, name: str, token: str, mechanism: str = "SCRAM-SHA-256", password: str = "",
@@ -173,9 +173,9 @@ class Story:
         answer = await client.ask(SaslAuthenticateRequest(scram.first(authorization_id)))
         if answer.error_code == 0:
             answer = await client.ask(SaslAuthenticateRequest(scram.final(answer.auth_bytes)))
-        told = answer.error_message if answer.error_code else None
+        reported = answer.error_message if answer.error_code else None
         left_ms = answer.session_lifetime_ms
-        self.told[name] = told, round(left_ms / 20_000) * 20_000
+        self.reported[name] = reported, round(left_ms / 20_000) * 20_000
 
     async def play(self) -> Told:
         """All of it."""
@@ -202,7 +202,7 @@ class Story:
             async with self._connected(self._sasl_port) as client:
                 await self._show(client, "shown too late", "a short one")
                 client.send(MetadataRequest([]), 12)
-                self.told["then asked"] = "closed" if await client.closed() else ""
+                self.reported["then asked"] = "closed" if await client.closed() else ""
             await self._change(carol, "ended by carol", ExpireDelegationTokenRequest(made, -1))
             await self._change(bob, "ended in a while", ExpireDelegationTokenRequest(made, 100_000))
             await self._change(alice, "ended now", ExpireDelegationTokenRequest(made, -1))
@@ -211,7 +211,7 @@ class Story:
                 await self._show(client, "shown after its end", "alice's")
             async with self._as("admin") as admin:
                 await self._describe(admin, "left")
-        return self.told
+        return self.reported
 
     async def _renew(self, bob: Client, alice: Client, carol: Client, admin: Client) -> None:
         made, bobs = self._tokens["alice's"].hmac, self._tokens["admin's for bob"].hmac
@@ -236,7 +236,7 @@ class Story:
             await self._show(client, "SCRAM-SHA-256", "alice's")
             made = self._tokens["alice's"]
             await self._create(client, "created by a token")
-            self.told["whose it is"] = self.told["created by a token"]["owner"].removeprefix("User:")
+            self.reported["whose it is"] = self.reported["created by a token"]["owner"].removeprefix("User:")
             await self._describe(client, "told by a token")
             await self._change(client, "renewed by a token", RenewDelegationTokenRequest(made.hmac, -1))
             await self._change(client, "ended by a token", ExpireDelegationTokenRequest(made.hmac, -1))

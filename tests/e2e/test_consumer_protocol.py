@@ -165,8 +165,8 @@ class Stay:
         assert not (self._heard("revoked") | self._heard("lost")) & self.had & self.member.assignment
 
     def _heard(self, what: str) -> set[tuple[str, int]]:
-        told = self.member.callbacks[self.since :]
-        return set().union(*(partitions for kind, partitions in told if kind == what))
+        reported = self.member.callbacks[self.since :]
+        return set().union(*(partitions for kind, partitions in reported if kind == what))
 
 
 def joins(company: Company, member_id: str = "ghost", version: int = 1) -> ConsumerGroupHeartbeatResponse:
@@ -266,9 +266,13 @@ def test_muster_groups_describe_shows_which_member_waits_for_which(
         member, *more = rows["a"]
         assert more == ["i-a", "a", "127.0.0.1", "consumer", str(epoch + 1), "-", f"{topic}:4-7"]
         assert waiting == f"{member} waits for {topic}:4-7 of ghost, which is to give it up"
-        (told,) = (json.loads(line) for line in command("describe", company.group, "--json"))
-        assert (told["state"], told["epoch"], told["assignment_epoch"]) == ("Reconciling", epoch + 1, epoch + 1)
-        by_client = {one["client_id"]: one for one in told["members"]}
+        (reported,) = (json.loads(line) for line in command("describe", company.group, "--json"))
+        assert (reported["state"], reported["epoch"], reported["assignment_epoch"]) == (
+            "Reconciling",
+            epoch + 1,
+            epoch + 1,
+        )
+        by_client = {one["client_id"]: one for one in reported["members"]}
         assert by_client["a"]["target"] == {topic: [4, 5, 6, 7]}
         assert by_client["a"]["subscribed"] == [topic]
         assert by_client["ghost"]["assignment"] == {topic: [*range(8)]}

@@ -114,9 +114,9 @@ async def test_the_history_command_says_the_cause_and_the_member(
         await shared_out([first, second], 4)
         await second.stop()
         await shared_out([first], 4)
-    told = (await command.later("history", group)).splitlines()
-    assert told[0].startswith("--- 20")
-    texts = [line.partition(" ")[2] for line in told[1:]]
+    reported = (await command.later("history", group)).splitlines()
+    assert reported[0].startswith("--- 20")
+    texts = [line.partition(" ")[2] for line in reported[1:]]
     assert texts[0] == "the group was created"
     assert texts[1].startswith("rebalance 0 → 1, ")
     assert ": member first-" in texts[1]
@@ -128,7 +128,7 @@ async def test_the_history_command_says_the_cause_and_the_member(
     assert {value["group"] for value in values} == {group}
     assert [value["kind"] for value in values].count("rebalance_completed") == 3
     assert lines(await command.later("history", group, "--json", "--last", "2")) == values[-2:]
-    assert len((await command.later("history", group, "--all")).splitlines()) > len(told)
+    assert len((await command.later("history", group, "--all")).splitlines()) > len(reported)
     *found, verdict = (await command.later("history", group, "--episodes")).splitlines()
     assert [one.partition(":")[0] for one in found] == [
         "first formation", "both members stopped and nobody came back"
@@ -236,8 +236,8 @@ def test_the_history_command_says_that_group_events_are_switched_off(
     start_server: Callable[..., ServerProcess], capsys: Capture, verb: str
 ) -> None:
     server = start_server({"muster.group.events.enable": "false"}, in_memory=True)
-    told = Command(server.bootstrap, capsys)(verb, "g", status=1)
-    assert told == (
+    reported = Command(server.bootstrap, capsys)(verb, "g", status=1)
+    assert reported == (
         f"muster groups {verb}: {server.bootstrap} has no topic __group_events: history and watch need Muster with "
         "muster.group.events.enable=true\n"
     )

@@ -75,11 +75,11 @@ def test_a_server_has_the_documented_metrics(tmp_path: Path) -> None:
     server.start()
     try:
         work(server.bootstrap)
-        told, values = scrape(port)
+        reported, values = scrape(port)
     finally:
         server.stop()
     check(values)
-    assert told == {name: row for name, row in documented().items() if not name.startswith("muster_cluster_")}
+    assert reported == {name: row for name, row in documented().items() if not name.startswith("muster_cluster_")}
 
 
 def test_a_cluster_node_has_the_documented_metrics(postgres: str, tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_cluster_node_has_the_documented_metrics(postgres: str, tmp_path: Path
         try:
             node.until_ready()
             work(node.bootstrap)
-            told, values = scrape(port)
+            reported, values = scrape(port)
             check(values)
-            assert {name: row for name, row in told.items() if name not in OLD_NAMES.values()} == documented()
+            assert {name: row for name, row in reported.items() if name not in OLD_NAMES.values()} == documented()
             assert all(values[new] == values[old] for new, old in OLD_NAMES.items())
             of = {name.removeprefix("muster_cluster_"): value for name, value in values.items()}
             assert (of["registered"], of["registrations_total"], of["registrations_lost_total"]) == (1, 1, 0)
@@ -110,14 +110,14 @@ def test_a_cluster_node_has_the_documented_metrics(postgres: str, tmp_path: Path
             asyncio.run(shut(postgres, database, is_shut=True))
             try:
                 while values["muster_cluster_registered"]:
-                    told, values = scrape(port)
+                    reported, values = scrape(port)
             finally:
                 asyncio.run(shut(postgres, database, is_shut=False))
-            assert "muster_cluster_epoch" not in told
+            assert "muster_cluster_epoch" not in reported
             assert values["muster_cluster_registrations_lost_total"] == 1
             assert values["muster_cluster_database_away_seconds_total"] > 0
             while not values["muster_cluster_registered"]:
-                told, values = scrape(port)
+                reported, values = scrape(port)
             assert values["muster_cluster_registrations_total"] == 2
             assert values["muster_topics"] > 0
             assert values['muster_requests_total{api="OffsetCommit"}'] == 1

@@ -131,10 +131,10 @@ def test_suppressed_log_lines_are_counted_at_the_end(start_server: Start) -> Non
         refused(server)
     server.stop()
     lines = server.log_lines()
-    told = [line for line in lines if line["event"] == "closed a connection"]
+    reported = [line for line in lines if line["event"] == "closed a connection"]
     (summary,) = [line for line in lines if "more of these" in line["event"]]
-    assert len(told) + summary["more"] == 100
-    assert len(told) < 50
+    assert len(reported) + summary["more"] == 100
+    assert len(reported) < 50
 
 
 def test_a_program_fault_is_printed_after_the_logged_lines(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def go_on(zombie: Transactional, topic: str, group: str) -> None:
     zombie.commit()
 
 
-async def told(producer: Any, topic: str, group: str) -> None:
+async def reported(producer: Any, topic: str, group: str) -> None:
     """The same with aiokafka."""
     for number, is_kept in enumerate((True, False, True, False)):
         await producer.begin_transaction()
@@ -200,7 +200,7 @@ async def test_committed_transactions_are_read_and_aborted_ones_are_not(
     topic, transactional_id, bootstrap = new_topic(1), new_name("transactional"), server.bootstrap
     if client == "aiokafka":
         async with producing(bootstrap, transactional_id=transactional_id) as producer:
-            await told(producer, topic, group)
+            await reported(producer, topic, group)
     else:
 
         def work() -> None:

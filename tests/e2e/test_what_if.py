@@ -38,7 +38,7 @@ async def restart_and_death(server: ServerProcess, topic: str, group: str) -> tu
     """A member restarts, another one dies: the what-if of that; and how long the server did not hear of the dead ones
     until it removed them, in the mean.
     """
-    told = GroupEvents(server, group)
+    reported = GroupEvents(server, group)
 
     def member(name: str) -> Member:
         return Member(name, Ledger(), server.bootstrap, [topic], group)
@@ -57,8 +57,8 @@ async def restart_and_death(server: ServerProcess, topic: str, group: str) -> tu
             await doomed.wait()
             await shared_out(pair, PARTITIONS)
     settings = [one for text in ("static=false", "static") for one in parse(text)]
-    unheard_ms = [one["time"] - one["member"]["heard"] for one in told("member_expired")]
-    return compare(history_of(group, told()), settings), sum(unheard_ms) / len(unheard_ms)
+    unheard_ms = [one["time"] - one["member"]["heard"] for one in reported("member_expired")]
+    return compare(history_of(group, reported()), settings), sum(unheard_ms) / len(unheard_ms)
 
 
 async def test_a_replay_of_a_restart_and_a_death_gives_the_same_generations(
@@ -88,7 +88,7 @@ async def test_a_replay_of_a_restart_and_a_death_gives_the_same_generations(
 
 def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Comparison:
     """From one to three members, one after the other: the what-if of that."""
-    told = GroupEvents(server, group)
+    reported = GroupEvents(server, group)
     strategy = COOPERATIVE if client == "confluent-kafka" else (KAFKA_PYTHON_COOPERATIVE,)
     running: list[ThreadMember] = []
 
@@ -103,7 +103,7 @@ def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Com
             )
             start(running[-1:], block)
             eventually_sync(shared, f"{len(running)} to share")
-    return compare(history_of(group, told()), [])
+    return compare(history_of(group, reported()), [])
 
 
 @pytest.mark.parametrize("client", MEMBERS)

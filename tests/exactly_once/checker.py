@@ -168,9 +168,9 @@ class Checker:
                 stable = min((one[0][0].base_offset for one in open_.values()), default=batch.last_offset + 1)
                 found.aborted.append(Aborted(producer, rows[0][0].base_offset, batch.base_offset, stable))
         found.undecided = {producer: rows[0][0].base_offset for producer, rows in open_.items()}
-        told = aborted(folder)
-        if told != found.aborted:
-            self.faults.append(f"{_at(place)}: its transaction index names {told}, aborted are {found.aborted}")
+        reported = aborted(folder)
+        if reported != found.aborted:
+            self.faults.append(f"{_at(place)}: its transaction index names {reported}, aborted are {found.aborted}")
         return found
 
     def _compare(self, place: Place) -> None:

@@ -23,5 +23,5 @@ def works(bootstrap: str, security: Mapping[str, str] | None = None, topic: str 
         assert [message.value() for message in messages] == [b"shipped"]
     finally:
         consumer.close()
-    told: str = admin.list_topics(timeout=30).cluster_id
-    return told
+    reported: str = admin.list_topics(timeout=30).cluster_id
+    return reported

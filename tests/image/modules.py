@@ -226,11 +226,11 @@ def _node(secure: bool) -> Module:
     protocols = _MAP + (",SECURE:SASL_SSL" if secure else "")
 
     def script(at: Mapped) -> str:
-        told = f"BROKER://{at.hostname}:9092,PLAINTEXT://{at.host}:{at.port}"
+        reported = f"BROKER://{at.hostname}:9092,PLAINTEXT://{at.host}:{at.port}"
         if secure:
             # the mapped port here is that of the secure listener
-            told = f"BROKER://{at.hostname}:9092,PLAINTEXT://{at.host}:9093,SECURE://{at.host}:{at.port}"
-        return f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={told}\n{create_user}/etc/confluent/docker/run \n"
+            reported = f"BROKER://{at.hostname}:9092,PLAINTEXT://{at.host}:9093,SECURE://{at.host}:{at.port}"
+        return f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={reported}\n{create_user}/etc/confluent/docker/run \n"
 
     return Module(
         name="node-sasl-ssl" if secure else "node",

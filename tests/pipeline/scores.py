@@ -57,9 +57,9 @@ def tables_of(spark: SparkSession, log: Path) -> Tables:
     inputs = inputs_of(spark, log)
     tables = build(inputs, wanted)
     known = (tables[name] for name in ("memberships", "rebalances", "commits"))
-    told = what_if(inputs, DEFAULT_GRID, *known)["advice"]
+    reported = what_if(inputs, DEFAULT_GRID, *known)["advice"]
     unasked = ("memberships", "commits")
-    return {name: rows_of(tables[name]) for name in wanted if name not in unasked} | {"advice": rows_of(told)}
+    return {name: rows_of(tables[name]) for name in wanted if name not in unasked} | {"advice": rows_of(reported)}
 
 
 def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
@@ -98,9 +98,9 @@ def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
     lines = ["  ".join([" " * width, *(f"{name:>18}" for name in names), "goal"])]
     for title in titles:
         some = [next((one for one in all_figures[name] if one.title == title), None) for name in names]
-        told = [f"{'' if one is None else _marked(one):>18}" for one in some]
+        reported = [f"{'' if one is None else _marked(one):>18}" for one in some]
         wanted = next((one.wanted for one in some if one is not None), "")
-        lines.append("  ".join([f"{title:<{width}}", *told, wanted]).rstrip())
+        lines.append("  ".join([f"{title:<{width}}", *reported, wanted]).rstrip())
     reached = [one.reached for name in names for one in all_figures[name] if one.reached is not None]
     lines.append(f"{sum(reached)} of {len(reached)} goals reached; ! marks what misses its goal")
     for name in names if misses else ():

@@ -58,15 +58,15 @@ def worth(rows: Sequence[Row], truth: Truth) -> Worth:
     cooperative = {line["group"] for line in truth if line["kind"] == "group" and "cooperative" in line["assignor"]}
     useful, useless = [], []
     for row in rows:
-        group, told = row["group"], json.loads(row["settings_json"])
+        group, reported = row["group"], json.loads(row["settings_json"])
         whats = happened.get(group, set())
         good = HELPS["slow_poller"] if "slow_poller" in whats else frozenset().union(*(HELPS[what] for what in whats))
-        is_new = not (told.get("static") and group in static)
+        is_new = not (reported.get("static") and group in static)
         # who is cooperative already gains nothing by a strategy at which all stop
-        is_new = is_new and not (group in cooperative and "group.protocol" not in told and told.get("assignor"))
-        useful.append(is_new and bool(told) and set(told) <= good)
+        is_new = is_new and not (group in cooperative and "group.protocol" not in reported and reported.get("assignor"))
+        useful.append(is_new and bool(reported) and set(reported) <= good)
         if not useful[-1]:
-            useless.append(f"{group} ({', '.join(sorted(whats))}): {row['told']}")
+            useless.append(f"{group} ({', '.join(sorted(whats))}): {row['sentence']}")
     wants = [
         group
         for group, whats in sorted(happened.items())

@@ -129,15 +129,15 @@ def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[
     return [
         Figure("  start, median error", median(starts) if starts else None, unit="ms", goal=START_MS),
         Figure("  length, median error", median(lengths) if lengths else None, unit="%", goal=LENGTH),
-        Figure("  length, all told / all true", 100 * _sum(both, told=True) / _sum(both, told=False), unit="%"),
+        Figure("  length, all told / all true", 100 * _sum(both, reported=True) / _sum(both, reported=False), unit="%"),
         _share("  start inside the told range", inside, outside),
         _share("  length inside the told range", lasts),
         Figure("  range, median width", median(wide) if wide else None, unit="ms"),
     ]
 
 
-def _sum(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, told: bool) -> int:
-    return max(sum(row["took_ms"] if told else was["settled"] - was["acted"] for was, row in both), 1)
+def _sum(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, reported: bool) -> int:
+    return max(sum(row["took_ms"] if reported else was["settled"] - was["acted"] for was, row in both), 1)
 
 
 def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
@@ -146,10 +146,10 @@ def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list
         dead = {one["client_id"] for one in was["died"]}
         if not dead:
             continue
-        told = {one["client_id"] for one in row.get("died") or ()}
-        named.append(told == dead)
-        if told != dead:
-            missed.append(f"{was['group']} {was['generation']}: {sorted(dead)} told as {sorted(told)}")
+        reported = {one["client_id"] for one in row.get("died") or ()}
+        named.append(reported == dead)
+        if reported != dead:
+            missed.append(f"{was['group']} {was['generation']}: {sorted(dead)} told as {sorted(reported)}")
         lives = [one["last_life"] for one in was["died"] if one["last_life"] is not None]
         if lives and row.get("silent_from_ms") is not None:
             errors.append(abs(row["silent_from_ms"] - min(lives)))
@@ -166,25 +166,25 @@ def regressions(tables: Tables, truth: Truth) -> list[Figure]:
     """Each happening is to be one row with the right cause."""
     meant = [line for line in _of("regression", truth) if line["cause"] is not None]
     rows = tables["regressions"]
-    told: dict[int, list[Row]] = {}
+    reported: dict[int, list[Row]] = {}
     for row in rows:
         for place, line in enumerate(meant):
             if row["group"] == line["group"] and line["from"] - 50 <= row["time_ms"] <= line["until"] + 50:
-                told.setdefault(place, []).append(row)
+                reported.setdefault(place, []).append(row)
     right, misses = [], []
     for place, line in enumerate(meant):
-        causes = {row["cause"] for row in told.get(place, ())}
+        causes = {row["cause"] for row in reported.get(place, ())}
         right.append(causes == {line["cause"]})
         if not right[-1]:
             misses.append(f"{line['group']} {line['cause']} by {line['by']}: told as {sorted(causes)}")
-    of_meant = [row for some in told.values() for row in some]
-    wrong = [row for place, some in told.items() for row in some if row["cause"] != meant[place]["cause"]]
+    of_meant = [row for some in reported.values() for row in some]
+    wrong = [row for place, some in reported.items() for row in some if row["cause"] != meant[place]["cause"]]
     known = {(line["group"], line["from"]) for line in _of("regression", truth) if line["cause"] is None}
     false = [row for row in rows if row not in of_meant and (row["group"], row["time_ms"]) not in known]
     return [
         _share("regressions right", right, misses),
         _share("  rows with the right cause", [row not in wrong for row in of_meant]),
-        Figure("  rows for one happening", len(of_meant) / len(told) if told else None, goal=1.5),
+        Figure("  rows for one happening", len(of_meant) / len(reported) if reported else None, goal=1.5),
         Figure(
             "  rows of nothing known",
             len(false),
@@ -213,8 +213,8 @@ def stalls(tables: Tables, truth: Truth) -> list[Figure]:
         if not found[-1]:
             misses.append(f"{line['group']} {line['topic']}-{partition} {line['how']}")
     false = [row for row in rows if row not in true_rows]
-    told = tuple(f"{one['group']} {one['topic']}-{one['partition']} {one['status']}" for one in false)
-    return [_share("stalls found", found, misses), Figure("  false", len(false), misses=told, goal=0)]
+    reported = tuple(f"{one['group']} {one['topic']}-{one['partition']} {one['status']}" for one in false)
+    return [_share("stalls found", found, misses), Figure("  false", len(false), misses=reported, goal=0)]
 
 
 def _overlap(row: Row, line: Mapping[str, Any]) -> float:
@@ -230,12 +230,12 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
     rows = tables.get("episodes")
     if rows is None:
         return []
-    told = scored(rows, truth)
-    by_kind = [(kind, [good for one, good in told.right if one.what == kind]) for kind in KINDS]
+    reported = scored(rows, truth)
+    by_kind = [(kind, [good for one, good in reported.right if one.what == kind]) for kind in KINDS]
     return [
-        _share("episodes right", [good for _, good in told.right], told.misses),
+        _share("episodes right", [good for _, good in reported.right], reported.misses),
         *(_share(f"  {kind}", right, goal=None) for kind, right in by_kind if right),
-        Figure("episodes false", len(told.false), misses=tuple(told.false)),
+        Figure("episodes false", len(reported.false), misses=tuple(reported.false)),
     ]
 
 

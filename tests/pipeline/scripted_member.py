@@ -203,17 +203,17 @@ CLIENTS: Final[Mapping[str, type[Confluent] | type[KafkaPython]]] = {
 }
 
 
-def _read(told: deque[str]) -> None:
+def _read(reported: deque[str]) -> None:
     for line in sys.stdin:
-        told.append(line)
-    told.append("stop")
+        reported.append(line)
+    reported.append("stop")
 
 
 def main() -> None:
     """The process."""
     settings = Settings(**json.loads(sys.argv[1]))
-    told: deque[str] = deque()
-    threading.Thread(target=_read, args=(told,), daemon=True).start()
+    reported: deque[str] = deque()
+    threading.Thread(target=_read, args=(reported,), daemon=True).start()
     consumer: Consumer = CLIENTS[settings.client](settings)
     said, due = None, time.monotonic() + settings.commit_ms / 1000
     while True:
@@ -224,8 +224,8 @@ def main() -> None:
         if settings.commits != "auto" and time.monotonic() >= due:
             due = time.monotonic() + settings.commit_ms / 1000 * random.uniform(0.5, 1.5)
             consumer.commit()
-        while told:
-            verb, *words = told.popleft().split()
+        while reported:
+            verb, *words = reported.popleft().split()
             if verb == "subscribe":
                 consumer.subscribe(words)
             elif verb == "rejoin":

@@ -51,8 +51,8 @@ def test_published_tables_have_timestamps_and_group_id(spark: SparkSession, tmp_
 
 def comments_of(schema: pa.Schema) -> list[tuple[str, str]]:
     """The columns, and what Spark knows of each."""
-    told = json.loads(schema.metadata[b"org.apache.spark.sql.parquet.row.metadata"])
-    return [(one["name"], one["metadata"]["comment"]) for one in told["fields"]]
+    reported = json.loads(schema.metadata[b"org.apache.spark.sql.parquet.row.metadata"])
+    return [(one["name"], one["metadata"]["comment"]) for one in reported["fields"]]
 
 
 def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_overview_view_has_one_row_for_each_group(spark: SparkSession, tmp_p
             {"topic": "t", "partition": one, "committed_offset": 1, "lag": 5, "behind_ms": 1_000} for one in (0, 1)
         ],
         "episodes": [
-            {"kind": kind, "from_ms": at_ms, "until_ms": at_ms, "rebalances": 1, "told": kind}
+            {"kind": kind, "from_ms": at_ms, "until_ms": at_ms, "rebalances": 1, "sentence": kind}
             for at_ms, kind in enumerate(("restart", "other"))
         ],
     }

@@ -39,10 +39,10 @@ def test_spark_uses_the_cached_classes(spark: SparkSession) -> None:
 
 
 def test_a_small_session_does_not_report_unused_objects() -> None:
-    told = SimpleNamespace(enable_memory_management=True)
-    gateway = SimpleNamespace(gateway_property=told)
+    reported = SimpleNamespace(enable_memory_management=True)
+    gateway = SimpleNamespace(gateway_property=reported)
     keep_objects(cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))))
-    assert told.enable_memory_management is False
+    assert reported.enable_memory_management is False
 
 
 def test_py4j_has_the_setting_for_unused_objects(spark: SparkSession) -> None:

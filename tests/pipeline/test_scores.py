@@ -113,9 +113,9 @@ def test_stalls_and_episodes_are_scored() -> None:
 
 def test_actions_of_a_script_count_if_the_broker_saw_them() -> None:
     def script(what: str, since: int, until: int, members: list[str], group: str | None = "g") -> dict[str, Any]:
-        told_of = {} if group else {"groups": ["g"]}
+        reported_of = {} if group else {"groups": ["g"]}
         return {"kind": "episode", "group": group, "what": what, "from": since, "until": until, "members": members,
-                **told_of}  # fmt: skip
+                **reported_of}  # fmt: skip
 
     def seen(acted: int, group: str = "g", **other: Any) -> dict[str, Any]:
         known = {"cause": None, "trigger": None, "settled": acted + 1_000, "died": [], "left": [], "came": []}
@@ -151,7 +151,7 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
         return {"kind": "episode", "group": group, "what": what, "from": 0, "until": 9_000, "members": [], **other}
 
     def row(group: str, settings: str) -> Row:
-        return {"group": group, "settings_json": settings, "told": settings}
+        return {"group": group, "settings_json": settings, "sentence": settings}
 
     names = ("rolls", "slow", "static", "smooth", "untold", "forms")
     truth = [{"kind": "group", "group": name, "static": name == "static",
@@ -160,12 +160,12 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
     for name, what in zip(names, ("rolling_restart", "slow_poller", "rolling_restart", "scale_in", "flapping",
                                   "formation"), strict=True):  # fmt: skip
         truth.append(script(name, what, static=name == "static"))
-    told_of = [
+    reported_of = [
         row("rolls", '{"static":true,"session.timeout.ms":60000}'), row("slow", '{"max.poll.interval.ms":300000}'),
         row("slow", '{"static":true}'), row("static", '{"static":true}'), row("smooth", '{"assignor":"sticky"}'),
         row("forms", '{"group.protocol":"consumer"}'),
     ]  # fmt: skip
-    found = advice({"advice": told_of}, truth)
+    found = advice({"advice": reported_of}, truth)
     assert summarized(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
     assert found[1].misses == ("untold",)
     assert advice({}, truth) == []

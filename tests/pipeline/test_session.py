@@ -100,8 +100,8 @@ def test_java_accepts_all_options(log_bytes: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
-    told = settings_for(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
-    subprocess.run([java, "-Xmx1g", *told, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
+    reported = settings_for(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
+    subprocess.run([java, "-Xmx1g", *reported, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
 
 
 def test_the_size_of_a_log_includes_all_topics_about_groups(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ def test_files_of_failed_tasks_are_not_read(spark: SparkSession, tmp_path: Path)
 def test_row_groups_are_gathered(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "GROUP_ROWS", 1_000)
     decoded = [batch.slice(at, 300) for batch in decode_all(read_segments(log)) for at in range(0, len(batch), 300)]
-    told = pa.Table.from_batches(write_kinds(decoded, tmp_path), WRITTEN).to_pylist()
-    assert {row["kind"] for row in told} == {OFFSET_COMMIT, CLASSIC_GROUP}
-    for row in told:
+    reported = pa.Table.from_batches(write_kinds(decoded, tmp_path), WRITTEN).to_pylist()
+    assert {row["kind"] for row in reported} == {OFFSET_COMMIT, CLASSIC_GROUP}
+    for row in reported:
         file = parquet.ParquetFile(tmp_path / row["name"])
         groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         assert sum(groups) == row["rows"]

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class OneLeader(Checker):
     """A generation has one leader: one is told so, everybody hears its id, and the assignment is its own."""
 
-    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+    def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """All have heard of the same leader, which is one of them and has the list of members."""
-        leaders = {row.leader: None for _, _, row in told}
+        leaders = {row.leader: None for _, _, row in reported}
         if len(leaders) != 1:
             self.fail(view.group_id, f"generation {number} was told of {len(leaders)} leaders: {list(leaders)}")
-        listed = [identity for _, identity, row in told if row.leader == row.member_id and row.members]
+        listed = [identity for _, identity, row in reported if row.leader == row.member_id and row.members]
         if len(listed) != 1:
             self.fail(view.group_id, f"{len(listed)} members of generation {number} got the list of members")
 
@@ -74,17 +74,17 @@ class OneOwner(Checker):
 class OneProtocol(Checker):
     """All members of a generation use one protocol, which all of them offer, and the leader has their metadata."""
 
-    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+    def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """One protocol, offered by everyone that joined, and one list with the metadata of each."""
-        chosen = {(row.protocol_type, row.protocol_name): None for _, _, row in told}
+        chosen = {(row.protocol_type, row.protocol_name): None for _, _, row in reported}
         if len(chosen) != 1:
             self.fail(view.group_id, f"generation {number} has {len(chosen)} protocols: {list(chosen)}")
-        numbers = {row.generation_id: None for _, _, row in told}
+        numbers = {row.generation_id: None for _, _, row in reported}
         if len(numbers) != 1:
             self.fail(view.group_id, f"one round made generations {list(numbers)}")
         name = next(iter(chosen))[1]
-        listed = {one.member_id: one.metadata for _, _, row in told for one in row.members}
-        for call, identity, row in told:
+        listed = {one.member_id: one.metadata for _, _, row in reported for one in row.members}
+        for call, identity, row in reported:
             request: Any = call.request
             offered = {one.name: one.metadata for one in reversed(request.protocols)}
             if name not in offered:
@@ -103,15 +103,15 @@ class OneProtocol(Checker):
     def _compare(self, view: GroupView, identity: str, response: JoinGroupResponse | SyncGroupResponse) -> None:
         known = view.round
         if known is not None:
-            told, own = (response.protocol_type, response.protocol_name), (known.protocol_type, known.protocol)
-            if told != own:
-                self.fail(view.group_id, f"{identity!r} was told {told}, the generation has {own}")
+            reported, own = (response.protocol_type, response.protocol_name), (known.protocol_type, known.protocol)
+            if reported != own:
+                self.fail(view.group_id, f"{identity!r} was told {reported}, the generation has {own}")
 
 
 class GenerationsGrow(Checker):
     """Each round makes one generation more, also when nobody is left; nobody is ever told an older one."""
 
-    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+    def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """One more than the last."""
         if number != view.generation + 1:
             self.fail(view.group_id, f"generation {number} came after {view.generation}")
@@ -125,12 +125,12 @@ class GenerationsGrow(Checker):
 class Barrier(Checker):
     """A round ends when all who are known have joined, or have been silent, or the rebalance timeout has passed."""
 
-    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+    def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """Is everyone there, or has there been time enough?"""
-        present = {identity for _, identity, _ in told}
+        present = {identity for _, identity, _ in reported}
         missing = [one for identity, one in view.members.items() if identity not in present]
         late = [one.identity for one in missing if not view.excused(one, ms)]
-        new = {row.member_id for _, _, row in told}
+        new = {row.member_id for _, _, row in reported}
         ids = [one for one, until_ms in view.pending.items() if until_ms > ms and one not in new]
         if view.members and (late or ids):
             wait_ms, began_ms = view.wait_ms(ms, new), min(view.began_at_the_earliest(ms), ms)
@@ -241,8 +241,8 @@ class CommitsShown(Checker):
         """Note what was committed and deleted; compare what was fetched."""
         request: Any = call.request
         if type(request) is OffsetCommitRequest:
-            for asked, told in zip(request.topics, response.topics, strict=True):
-                for one, row in zip(asked.partitions, told.partitions, strict=True):
+            for asked, reported in zip(request.topics, response.topics, strict=True):
+                for one, row in zip(asked.partitions, reported.partitions, strict=True):
                     if not row.error_code:
                         value = (one.committed_offset, one.committed_metadata)
                         self._note(release_ms, request.group_id, one.partition_index, value)

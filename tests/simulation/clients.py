@@ -68,7 +68,7 @@ class UnrulyConsumer(Consumer):
             yield self.rebalance_ms + 1_000  # it does not come back in time
         return (yield from super().join())
 
-    def told_id(self) -> Script:
+    def reported_id(self) -> Script:
         if self.chance(0.25):
             yield int(self.world.random() * 2 * self.session_ms)
 

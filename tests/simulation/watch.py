@@ -45,7 +45,7 @@ class Checker:
         """The rule is broken."""
         raise Violation(type(self).__name__, group_id, what)
 
-    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+    def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """Members were told of a new generation, all at once. The view is still that of the last one."""
 
     def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
@@ -150,8 +150,8 @@ class Watch:
     def ends(self) -> None:
         """That was all that came of it."""
         if self._told:
-            told, self._told = self._told, {}
-            for group_id, rows in told.items():
+            reported, self._told = self._told, {}
+            for group_id, rows in reported.items():
                 self._new_round(self.view(group_id), rows)
 
     def parked(self, call: Call) -> None:
@@ -234,12 +234,12 @@ class Watch:
             member.contested = False
             member.sign_ms = self.ms
 
-    def _new_round(self, view: GroupView, told: list[Told]) -> None:
-        number = told[0][2].generation_id
+    def _new_round(self, view: GroupView, reported: list[Told]) -> None:
+        number = reported[0][2].generation_id
         for check in self._hooks["round_begins"]:
-            check(view, number, told, self.ms)
-        present = {identity: call for call, identity, _ in told}
-        leader, answer = next((identity, row) for _, identity, row in told if row.leader == row.member_id)
+            check(view, number, reported, self.ms)
+        present = {identity: call for call, identity, _ in reported}
+        leader, answer = next((identity, row) for _, identity, row in reported if row.leader == row.member_id)
         new = Round(leader, answer.protocol_type, answer.protocol_name)
         old, view.members = view.members, {}
         view.joining.clear()  # what is parked still was sent anew by its member, and waits for nothing

@@ -87,8 +87,8 @@ class BrokersConnection:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 parts = await self._parts(send.api, body)
                 if len(parts) > 1 and not _is_for_all(send.api):
-                    told = [await self._answer(send, part) for _, part in parts]
-                    return routing.joined(send.api, body, told, self._names)
+                    reported = [await self._answer(send, part) for _, part in parts]
+                    return routing.joined(send.api, body, reported, self._names)
                 answers = [await self._of(address, send, part) for address, part in parts]
                 if not _is_to_be_asked_again(send.api, body, answers):
                     return routing.joined(send.api, body, answers, self._names)
@@ -200,11 +200,11 @@ def _is_for_all(api: str) -> bool:
 
 def _is_to_be_asked_again(api: str, body: Body, answers: Sequence[Body]) -> bool:
     if api in routing.SEEN_BY_ALL:
-        told = [
+        reported = [
             sorted((topic["Name"] or "", topic["ErrorCode"], len(topic["Partitions"])) for topic in one["Topics"])
             for one in answers
         ]
-        return any(one != told[0] for one in told)
+        return any(one != reported[0] for one in reported)
     if routing.coordinated(api, body) or api in routing.OF_LEADERS or api in routing.OF_ALL:
         return any(not routing.NOT_HERE.isdisjoint(codes(one)) for one in answers)
     return False

@@ -39,8 +39,8 @@ class Rows(NamedTuple):
 
     asked: str
     key: str
-    told: str
-    told_key: str
+    reported: str
+    reported_key: str
 
 
 OF_COORDINATORS: Mapping[str, tuple[int, Rows]] = {
@@ -61,9 +61,9 @@ class Partitions(NamedTuple):
     topics: str
     partitions: str
     number: str
-    told_topics: str
+    reported_topics: str
     source_partitions: str
-    told_number: str
+    reported_number: str
 
 
 OF_LEADERS: Mapping[str, Partitions] = {
@@ -159,15 +159,15 @@ def joined(api: str, body: Body, answers: Sequence[Body], names: Mapping[uuid.UU
     if api in OF_COORDINATORS:
         rows = OF_COORDINATORS[api][1]
         order = [key_of(row, rows.key) for row in body[rows.asked]]
-        found = sorted(_all(answers, rows.told), key=lambda row: order.index(row[rows.told_key]))
-        return {**answers[0], rows.told: found}
+        found = sorted(_all(answers, rows.reported), key=lambda row: order.index(row[rows.reported_key]))
+        return {**answers[0], rows.reported: found}
     if api == "WriteTxnMarkers":
         merged: dict[int, Body] = {}
         for marker in _all(answers, "Markers"):
             known = merged.setdefault(marker["ProducerId"], {**marker, "Topics": []})
             known["Topics"] = _topics(api, [known, marker], names)
         return {**answers[0], "Markers": list(merged.values())}
-    return {**answers[0], OF_LEADERS[api].told_topics: _topics(api, answers, names)}
+    return {**answers[0], OF_LEADERS[api].reported_topics: _topics(api, answers, names)}
 
 
 def _all(answers: Iterable[Body], field: str) -> list[Any]:
@@ -177,9 +177,9 @@ def _all(answers: Iterable[Body], field: str) -> list[Any]:
 def _topics(api: str, answers: Sequence[Body], names: Mapping[uuid.UUID, str]) -> list[Body]:
     spec = OF_LEADERS[api]
     found: dict[str, Body] = {}
-    for topic in _all(answers, spec.told_topics):
+    for topic in _all(answers, spec.reported_topics):
         known = found.setdefault(name_of(topic, names), {**topic, spec.source_partitions: []})
         known[spec.source_partitions] = sorted(
-            [*known[spec.source_partitions], *topic[spec.source_partitions]], key=lambda row: row[spec.told_number]
+            [*known[spec.source_partitions], *topic[spec.source_partitions]], key=lambda row: row[spec.reported_number]
         )
     return list(found.values())

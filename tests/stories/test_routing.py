@@ -22,8 +22,8 @@ def test_answers_of_several_brokers_about_groups_keep_the_requested_order() -> N
     body = {"Groups": ["a", "b", "c"]}
     assert routing.only_names("DescribeGroups", body, lambda name: name != "b") == {"Groups": ["a", "c"]}
     answers = [{"Groups": [{"GroupId": "a"}, {"GroupId": "c"}]}, {"Groups": [{"GroupId": "b"}]}]
-    told = routing.joined("DescribeGroups", body, answers, NAMES)
-    assert [row["GroupId"] for row in told["Groups"]] == ["a", "b", "c"]
+    reported = routing.joined("DescribeGroups", body, answers, NAMES)
+    assert [row["GroupId"] for row in reported["Groups"]] == ["a", "b", "c"]
 
 
 def test_a_request_about_partitions_is_divided_by_leader() -> None:

@@ -251,9 +251,9 @@ async def test_hostile_bodies_are_refused() -> None:
         too_many = {"name": "wide", "partitions": 10_001}
         assert "at most 10000" in (await control.refused("POST", "/v1/topics", too_many))["message"]
         await found.topics.produce("orders", [NewRecord(b"x" * 400_000, partition=0) for _ in range(4)])
-        for limit, told in (("3", 2), ("1000000", 2), ("1", 1)):
+        for limit, reported in (("3", 2), ("1000000", 2), ("1", 1)):
             read = await control.ask("GET", f"/v1/topics/orders/records?partition=0&limit={limit}")
-            assert (len(read["records"]), read["end_offset"]) == (told, 4)
+            assert (len(read["records"]), read["end_offset"]) == (reported, 4)
         error = await control.refused("GET", "/v1/time", Host="a-page-that-leads-here.example:9094")
         assert (error["code"], "browser" in error["message"]) == ("unauthorized", True)
         for host in ("localhost", "127.0.0.1:9094", "[::1]:9094"):

@@ -171,9 +171,9 @@ async def test_a_rebalance_is_forced(world: World) -> None:
         after = await world.groups.wait_until("g", lambda one: one.is_stable and one.generation > before.generation)
         assert len(after.members) == 2
         assert after.generation == before.generation + 1
-        told = await world.groups.events("g")
-        assert told[-1]["kind"] in ("rebalance_completed", "members_synced")
-        assert [one["cause"] for one in told if one["kind"] == "rebalance_completed"][-1] == "asked"
+        reported = await world.groups.events("g")
+        assert reported[-1]["kind"] in ("rebalance_completed", "members_synced")
+        assert [one["cause"] for one in reported if one["kind"] == "rebalance_completed"][-1] == "asked"
 
 
 async def test_a_forced_rebalance_of_an_unknown_group_is_refused(world: World) -> None:

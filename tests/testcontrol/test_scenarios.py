@@ -97,8 +97,8 @@ async def test_a_zombie_of_the_consumer_protocol_gets_successful_heartbeats(one:
         assert joined.error_code == 0
         await one.scenarios.start("zombie", {"group": "c", "member": "m-1"})
         assert one.groups.describe("c").members == ()
-        told = await client.ask(ConsumerGroupHeartbeatRequest("c", "m-1", joined.member_epoch), 1)
-        assert (told.error_code, told.member_epoch, told.member_id) == (0, joined.member_epoch, "m-1")
+        reported = await client.ask(ConsumerGroupHeartbeatRequest("c", "m-1", joined.member_epoch), 1)
+        assert (reported.error_code, reported.member_epoch, reported.member_id) == (0, joined.member_epoch, "m-1")
 
 
 async def test_a_rebalance_storm_forces_repeated_rebalances(one: ServerControl) -> None:

@@ -20,7 +20,7 @@ FORK = multiprocessing.get_context("fork")
 MODES = [False, True]
 
 
-def told_by_a_child(ask: Callable[[], object]) -> Any:
+def report_by_a_child(ask: Callable[[], object]) -> Any:
     """What a forked process says; it ends as any Python program."""
     pipe, child_pipe = FORK.Pipe()
 
@@ -42,9 +42,9 @@ def told_by_a_child(ask: Callable[[], object]) -> Any:
 def test_verbs_in_a_forked_process_are_refused_with_the_reason(process: bool) -> None:
     with Muster(topics=["a"], process=process) as muster:
         for ask in (lambda: muster.topics, lambda: muster.group("g").state, muster.start, muster.kill):
-            assert told_by_a_child(ask) == f"CannotBeDone: {FORKED}"
-        assert told_by_a_child(lambda: muster.is_running) is False
-        assert told_by_a_child(muster.stop) is None
+            assert report_by_a_child(ask) == f"CannotBeDone: {FORKED}"
+        assert report_by_a_child(lambda: muster.is_running) is False
+        assert report_by_a_child(muster.stop) is None
         assert muster.topics == ["a"]
 
 
@@ -70,7 +70,7 @@ def test_a_forked_process_has_a_server_of_its_own() -> None:
             return another.topics
 
     with Muster(topics=["a"]) as muster:
-        assert told_by_a_child(own) == ["mine"]
+        assert report_by_a_child(own) == ["mine"]
         assert muster.topics == ["a"]
 
 
@@ -132,14 +132,14 @@ def test_a_server_process_killed_from_outside_can_be_restarted() -> None:
     with Muster(process=True, topics=["a"]) as muster:
         muster.topic("a").produce("x")
         os.kill(muster.runner.pid, signal.SIGKILL)
-        told = "the process of the server has ended: it was killed by SIGKILL"
+        report = "the process of the server has ended: it was killed by SIGKILL"
         for ask in (
             lambda: muster.topics,
             lambda: muster.faults.list(),
             lambda: muster.group("g").wait_stable(members=1, timeout=20),
             muster.kill,
         ):
-            with pytest.raises(CannotBeDone, match=told):
+            with pytest.raises(CannotBeDone, match=report):
                 ask()
         assert not muster.is_running
         muster.start()

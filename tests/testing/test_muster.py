@@ -75,8 +75,8 @@ def test_data_survives_a_server_with_a_data_directory(tmp_path: Path, process: b
             (b"k", "kept", (("h", b"v"),)),
             (b"k", "too", (("h", b"v"),)),
         ]
-        told = [line.text for line in server.lines.warnings()]
-        assert ("the last stop was not clean: logs are checked from their recovery points on" in told) is (
+        reported = [line.text for line in server.lines.warnings()]
+        assert ("the last stop was not clean: logs are checked from their recovery points on" in reported) is (
             how == "kill"
         )
 

@@ -50,6 +50,6 @@ def every_verb(server: Muster, client: str, group_id: str) -> None:
     group.wait_until(lambda one: not one.members, what="is empty")
     assert sum(group.reset_offsets("earliest")["orders"].values()) == 0
     assert group.describe().total_lag == sum(topic.end_offsets().values())
-    told = {event["kind"] for event in group.events()}
-    assert {"member_joined", "member_expired", "member_left"} <= told
+    reported = {event["kind"] for event in group.events()}
+    assert {"member_joined", "member_expired", "member_left"} <= reported
     assert group.history()

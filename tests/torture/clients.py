@@ -55,7 +55,7 @@ class Churner(Alone):
 
     def __init__(self, world: Any) -> None:
         super().__init__(world, "churn-0")
-        self.told: dict[str, list[int]] = {}
+        self.reported: dict[str, list[int]] = {}
         """The generations it was told of, by group: another group whenever one of its requests may have been lost."""
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
@@ -64,8 +64,8 @@ class Churner(Alone):
     def live(self) -> Script:
         while True:
             self.forget()
-            self.group_id = f"churn-{len(self.told)}"
-            self.told[self.group_id] = []
+            self.group_id = f"churn-{len(self.reported)}"
+            self.reported[self.group_id] = []
             while (yield from self._once()):
                 self.forget()
 
@@ -73,7 +73,7 @@ class Churner(Alone):
         joined = yield from self.join()
         if joined is None or not (yield from self.sync(joined)):
             return False
-        self.told[self.group_id].append(self.generation)
+        self.reported[self.group_id].append(self.generation)
         left = yield self.leave("done")
         return left is not None and not left.error_code
 

@@ -103,7 +103,7 @@ class Killing:
                 for value in events.fetch(position, 0):
                     if value["kind"] == "rebalance_completed":
                         seen.setdefault(value["group"], set()).add(value["generation"])
-            for group, generations in self.churner.told.items():
+            for group, generations in self.churner.reported.items():
                 lost = set(generations) - seen.get(group, set())
                 if lost:
                     self.ledger.faults.append(f"{group}: the history lacks the generations {sorted(lost)}")

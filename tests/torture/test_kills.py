@@ -20,7 +20,7 @@ async def test_kills_lose_no_acknowledged_commit_and_cause_no_rebalance(tmp_path
     try:
         killing = Killing(server, seed=7)
         assert await killing.run(KILLS) == []
-        assert sum(map(len, killing.churner.told.values())) > KILLS
+        assert sum(map(len, killing.churner.reported.values())) > KILLS
         assert len(killing.ledger.acknowledged) == PARTITIONS + len(killing.committers)
     finally:
         server.stop()

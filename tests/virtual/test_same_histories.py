@@ -38,7 +38,7 @@ class Process(VirtualProcess):
 
     def __init__(self, world: World) -> None:
         super().__init__(VirtualLoop(world))
-        self.told = hashlib.sha256()
+        self.reported = hashlib.sha256()
         self.threads = Threads(self)
         self.listeners[PORT] = self  # type: ignore[assignment]
 
@@ -46,7 +46,7 @@ class Process(VirtualProcess):
         wire.opened(Echo(self))
 
     def note(self, *what: Any) -> None:
-        self.told.update(f"{self.world.ms} {what}\n".encode())
+        self.reported.update(f"{self.world.ms} {what}\n".encode())
 
     def settled(self) -> None:
         self.note("settled")
@@ -102,7 +102,7 @@ def history(seed: int) -> str:
         process.suspend(world.rng.randrange(100))
     process.note("end", world.random())
     process.loop.close()
-    return process.told.hexdigest()[:16]
+    return process.reported.hexdigest()[:16]
 
 
 def test_a_seed_gives_the_history_of_earlier_versions() -> None:

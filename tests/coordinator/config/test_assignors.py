@@ -128,9 +128,9 @@ async def test_the_documented_server_assignor_works(monkeypatch: pytest.MonkeyPa
         first = await beat(client, "a")
         assert partitions(first) == list(range(20))
         assert not partitions(await beat(client, "b"))
-        while (told := await beat(client, "a", 2)).assignment is None:
+        while (reported := await beat(client, "a", 2)).assignment is None:
             pass  # the strategy is at work
-        kept = partitions(told)
+        kept = partitions(reported)
         assert 0 < len(kept) < 20
         topic = first.assignment.topic_partitions[0].topic_id
         await beat(client, "a", 2, [(topic, kept)])

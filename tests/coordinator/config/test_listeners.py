@@ -27,12 +27,12 @@ def listeners(*overrides: str, **options: Any) -> tuple[Listener, ...]:
     ],
 )
 def test_the_listen_option_makes_one_listener(text: str, host: str, port: int) -> None:
-    told = None if host in ("", "0.0.0.0", "::") else host
-    assert listeners(listen=text) == (Listener("PLAINTEXT", host, port, told),)
+    reported = None if host in ("", "0.0.0.0", "::") else host
+    assert listeners(listen=text) == (Listener("PLAINTEXT", host, port, reported),)
 
 
 def test_the_host_of_a_listener_is_advertised_with_its_bound_port() -> None:
-    named, free, everywhere, told = listeners(
+    named, free, everywhere, reported = listeners(
         "listeners=PLAINTEXT://localhost:9092,SSL://broker.example:0,SASL_SSL://:9094,OUT://10.0.0.1:9095",
         "advertised.listeners=OUT://outside:1",
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:PLAINTEXT,SASL_SSL:PLAINTEXT,OUT:PLAINTEXT",
@@ -40,7 +40,7 @@ def test_the_host_of_a_listener_is_advertised_with_its_bound_port() -> None:
     assert (named.advertised_host, named.advertised_port) == ("localhost", None)
     assert (free.advertised_host, free.advertised_port) == ("broker.example", None)
     assert everywhere.advertised_host is None
-    assert (told.advertised_host, told.advertised_port) == ("outside", 1)
+    assert (reported.advertised_host, reported.advertised_port) == ("outside", 1)
 
 
 def test_each_broker_has_only_the_given_advertised_listeners() -> None:

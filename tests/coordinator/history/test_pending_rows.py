@@ -172,9 +172,9 @@ def test_the_metadata_of_all_members_in_an_event_is_bounded() -> None:
     made = list(schema.pieces(Event(events.REBALANCE_FAILED, "g", facts), 1_000))
     assert max(len(piece or "") for piece in made) < 100_000
     members = json.loads("".join(filter(None, made)))["members"]
-    told = [one["protocols"][0]["metadata"] is not None for one in members]
-    assert told == [*sorted(told[:200], reverse=True), True]
-    assert told.count(True) == MAX_METADATA_OF_ALL // 60_000 + 1
+    reported = [one["protocols"][0]["metadata"] is not None for one in members]
+    assert reported == [*sorted(reported[:200], reverse=True), True]
+    assert reported.count(True) == MAX_METADATA_OF_ALL // 60_000 + 1
     assert members[199]["protocols"] == [{"name": "range", "metadata": None, "metadata_bytes": 60_000}]
 
 

@@ -63,6 +63,6 @@ def test_the_names_of_refusals_in_a_second_are_bounded_in_bytes() -> None:
             event.facts["instance"] = "ü" * 30_000
             refused.add(event, 5)
         rows = list(refused.take())
-        told = [name for group, _, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
-        assert MAX_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MAX_BYTES
+        reported = [name for group, _, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
+        assert MAX_BYTES - 2_000 < sum(len(name.encode()) for name in reported) <= MAX_BYTES
         assert rows[-1][2]["count"] == MAX_KINDS - (len(rows) - 1)

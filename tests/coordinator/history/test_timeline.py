@@ -27,13 +27,13 @@ def facts(name: str, instance: str | None = None) -> MemberFacts:
 
 
 def value(kind: str, at_ms: int = NOON, **given: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(schema.to_json(Event(kind, "g", given), at_ms))
-    return told
+    reported: dict[str, Any] = json.loads(schema.to_json(Event(kind, "g", given), at_ms))
+    return reported
 
 
 def done(**changes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(schema.to_json(completed(**changes), NOON))
-    return told
+    reported: dict[str, Any] = json.loads(schema.to_json(completed(**changes), NOON))
+    return reported
 
 
 @pytest.fixture
@@ -149,12 +149,14 @@ SHELL: dict[str, dict[str, Any]] = {
 
 def test_every_kind_of_event_has_a_line() -> None:
     timeline = Timeline(UTC, dates=False, everything=True)
-    told = {kind: timeline.feed(value(kind, **given)) for kind, given in EXAMPLES.items()}
-    told |= {kind: timeline.feed({"kind": kind, "group": "g", "time": NOON, **given}) for kind, given in SHELL.items()}
-    told["rebalance_completed"] = timeline.feed(done())
-    assert set(told) == set(kinds())
+    reported = {kind: timeline.feed(value(kind, **given)) for kind, given in EXAMPLES.items()}
+    reported |= {
+        kind: timeline.feed({"kind": kind, "group": "g", "time": NOON, **given}) for kind, given in SHELL.items()
+    }
+    reported["rebalance_completed"] = timeline.feed(done())
+    assert set(reported) == set(kinds())
     name = "member m-9458435d… (client payments-2, 127.0.0.1)"
-    words = {kind: lines[0].removeprefix("12:03:07 ") for kind, lines in told.items()}
+    words = {kind: lines[0].removeprefix("12:03:07 ") for kind, lines in reported.items()}
     assert words["member_left"] == f'{name} left: "done"'
     assert words["member_removed"] == f"{name} found the group full and was removed"
     assert words["rebalance_started"] == "a rebalance begins in Stable: left"

@@ -14,8 +14,8 @@ from tests.coordinator.history.happenings import START, added, begun, ended, end
 
 def lines(*happened: Event, everything: bool = False, open_at: int | None = None) -> list[str]:
     timeline = TransactionTimeline(UTC, everything=everything)
-    told = [line for event in happened for line in timeline.feed(json.loads(transaction_json(event, START)))]
-    return told if open_at is None else told + timeline.end(open_at)
+    reported = [line for event in happened for line in timeline.feed(json.loads(transaction_json(event, START)))]
+    return reported if open_at is None else reported + timeline.end(open_at)
 
 
 def test_the_timeline_shows_a_transaction_in_one_line() -> None:
@@ -33,9 +33,9 @@ def test_the_timeline_names_the_group_of_committed_offsets() -> None:
 
 
 def test_the_full_timeline_shows_every_step_of_a_transaction() -> None:
-    told = lines(begun(), added({"orders": [0, 2]}), ending(), ending(events.TIMED_OUT, is_committed=False),
+    reported = lines(begun(), added({"orders": [0, 2]}), ending(), ending(events.TIMED_OUT, is_committed=False),
                  everything=True)  # fmt: skip
-    assert told[1:] == [
+    assert reported[1:] == [
         "22:13:20 a transaction begins: producer 4000 epoch 0 (client c, 127.0.0.1)",
         "22:13:20 added to the transaction: orders:0,2",
         "22:13:20 its producer commits, open for 1.5 s, 3 partitions",
@@ -45,14 +45,14 @@ def test_the_full_timeline_shows_every_step_of_a_transaction() -> None:
 
 
 def test_the_timeline_says_why_a_transaction_was_aborted() -> None:
-    told = lines(
+    reported = lines(
         ended(events.ABORTED),
         ended(events.ABORTED, events.TIMED_OUT),
         ended(events.ABORTED, events.NEW_PRODUCER),
         ended(events.ABORTED, None),
     )
     rest = "; orders:0,2, offsets; producer 4000 epoch 0"
-    assert told[1:] == [
+    assert reported[1:] == [
         f"22:13:20 transaction aborted after 1.5 s: its producer asked for it{rest}, its end took 7 ms",
         f"22:13:20 transaction aborted after 1.5 s: it was open for longer than its timeout{rest}, its end took 7 ms",
         f"22:13:20 transaction aborted after 1.5 s: another producer took the id over{rest}, its end took 7 ms",
@@ -61,9 +61,9 @@ def test_the_timeline_says_why_a_transaction_was_aborted() -> None:
 
 
 def test_the_timeline_says_which_producer_has_the_id() -> None:
-    told = lines(initialized(events.NEW_PRODUCER, fenced=(4000, 0), epoch=1), initialized(events.NEW_PRODUCER),
+    reported = lines(initialized(events.NEW_PRODUCER, fenced=(4000, 0), epoch=1), initialized(events.NEW_PRODUCER),
                  initialized(events.SAME_PRODUCER), expired())  # fmt: skip
-    assert told[1:] == [
+    assert reported[1:] == [
         "22:13:20 producer 4000 epoch 1 (client c, 127.0.0.1) took the id over; producer 4000 epoch 0 is fenced",
         "22:13:20 producer 4000 epoch 0 (client c, 127.0.0.1) took the id over",
         "22:13:20 producer 4000 epoch 0 (client c, 127.0.0.1) asked for a new epoch after an error",
@@ -72,8 +72,8 @@ def test_the_timeline_says_which_producer_has_the_id() -> None:
 
 
 def test_the_timeline_shows_transactions_that_are_still_open() -> None:
-    told = lines(begun(), added({"orders": [0, 2]}), open_at=START + 5_000)
-    assert told == ["22:13:20 a transaction is open, for 5 s of at most 1 min 0 s: 2 partitions"]
+    reported = lines(begun(), added({"orders": [0, 2]}), open_at=START + 5_000)
+    assert reported == ["22:13:20 a transaction is open, for 5 s of at most 1 min 0 s: 2 partitions"]
     assert lines(begun(), ended(), open_at=START)[1:] == lines(ended())[1:]
 
 

@@ -228,13 +228,16 @@ class TestLoading:
     def test_a_log_that_cannot_be_opened_is_tried_again_and_a_damaged_one_is_not(self) -> None:
         harness = ShardHarness()
         harness.open_error = OSError("away")
-        with capture_logs() as told:
+        with capture_logs() as reported:
             harness.load()
-        assert told[0]["event"] == "the sums cannot be loaded; the sums of this partition are built anew from their log"
+        assert (
+            reported[0]["event"]
+            == "the sums cannot be loaded; the sums of this partition are built anew from their log"
+        )
         harness.open_error = DamagedLog(Place("data/__sums-0/0.log", 7), "the CRC is wrong")
-        with capture_logs() as told:
+        with capture_logs() as reported:
             harness.clock.advance(0)
-        assert told[0]["event"] == "the sums of this partition are offline until their log is repaired"
+        assert reported[0]["event"] == "the sums of this partition are offline until their log is repaired"
         assert harness.shard.trouble is harness.open_error
         assert harness.ask(Read("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 

@@ -135,13 +135,13 @@ def with_header(data: bytes, **fields: int) -> bytes:
     st.sampled_from(["producer", "gzip", "uncompressed"]),
 )
 def test_the_greatest_timestamp_is_that_of_the_records(
-    times: list[int], told: int, codec: int, compression: str
+    times: list[int], reported: int, codec: int, compression: str
 ) -> None:
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 20)
     for delta, time in enumerate(times):
         builder.append(delta, time, b"k", b"v" * 40, [])
     target = partition(compression_type=compression)
-    append(target, with_header(bytes(builder.build()), max_timestamp=told))
+    append(target, with_header(bytes(builder.build()), max_timestamp=reported))
     ((header, records),) = batches.read(target.read(0, 1 << 20, True, 100))
     assert header.max_timestamp == max(times)
     assert [record.timestamp for record in records] == times

@@ -48,16 +48,16 @@ def test_add_partitions_is_refused_while_markers_are_written() -> None:
     assert harness.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert harness.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert harness.add(P, verify=True) == ErrorCode.PRODUCER_FENCED
-    told = len(harness.events)
+    reported = len(harness.events)
     assert harness.add((1_001, 1)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert len(harness.events) == told
+    assert len(harness.events) == reported
 
 
 def test_partitions_added_twice_write_no_record() -> None:
     harness = opened()
-    records, told = len(harness.records), len(harness.events)
+    records, reported = len(harness.records), len(harness.events)
     assert harness.add(P, {"t": [0, 0]}) == 0
-    assert (len(harness.records), len(harness.events)) == (records, told)
+    assert (len(harness.records), len(harness.events)) == (records, reported)
     assert harness.add(P, {"t": [0, 1], "u": [5]}) == 0
     assert len(harness.records) == records + 1
     assert harness.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}

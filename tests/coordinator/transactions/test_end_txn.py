@@ -108,7 +108,7 @@ def test_a_repeated_end_txn_of_a_new_client_gets_the_same_answer(
 def test_an_abort_of_nothing_by_a_new_client_gets_the_next_epoch(state: str) -> None:
     harness = ended(state)
     epoch = harness.one().producer_epoch
-    told = len(harness.events)
+    reported = len(harness.events)
     harness.advance(10)
     assert harness.end((1_001, epoch), commit=True) == (INVALID, -1, -1)
     assert harness.end((1_001, epoch), commit=False) == (0, 1_001, epoch + 1)
@@ -116,7 +116,7 @@ def test_an_abort_of_nothing_by_a_new_client_gets_the_next_epoch(state: str) -> 
     assert harness.one().state == "CompleteAbort"
     assert harness.one().start_ms == harness.now.wall_ms
     assert [record.value.transaction_status for record in harness.records[-2:] if record.value] == [3, 5]
-    assert harness.kinds()[told:] == [events.REQUEST_REFUSED], "no transaction was aborted"
+    assert harness.kinds()[reported:] == [events.REQUEST_REFUSED], "no transaction was aborted"
 
 
 def test_a_new_client_ends_a_transaction_of_an_old_client() -> None:

@@ -17,7 +17,7 @@ def values(*happened: tuple[int, Event]) -> list[dict[str, Any]]:
 
 
 def test_a_transaction_is_read_from_its_events() -> None:
-    told = values(
+    reported = values(
         (0, initialized()),
         (0, begun()),
         (0, added({"orders": [0]})),
@@ -25,7 +25,7 @@ def test_a_transaction_is_read_from_its_events() -> None:
         (1_500, ending()),
         (1_507, ended()),
     )
-    assert transactions_of_events("pay-1", told) == [
+    assert transactions_of_events("pay-1", reported) == [
         {
             "transactional_id": "pay-1", "producer_id": 4000, "producer_epoch": 0, "start_ms": START,
             "source": "events", "fenced_requests": 0, "timeout_ms": 60_000, "client_id": "c", "host": "/127.0.0.1",
@@ -40,7 +40,7 @@ def test_a_fenced_producer_is_read_from_events() -> None:
     refused = {
         "producer_id": 4000, "producer_epoch": 0, "api": "EndTxn", "error": "PRODUCER_FENCED", "count": 3,
     }  # fmt: skip
-    told = [
+    reported = [
         *values(
             (0, begun()),
             (5, ending(events.NEW_PRODUCER, is_committed=False)),
@@ -51,7 +51,7 @@ def test_a_fenced_producer_is_read_from_events() -> None:
         json.loads(plain_transaction_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": 5})),
         json.loads(plain_transaction_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": -1})),
     ]
-    (row,) = transactions_of_events("pay-1", told)
+    (row,) = transactions_of_events("pay-1", reported)
     assert (row["outcome"], row["cause"]) == ("aborted", "new_producer")
     assert (row["fenced_ms"], row["fenced_requests"]) == (START + 7, 3)
 
@@ -74,8 +74,14 @@ def test_events_are_preferred_to_states_and_states_used_without_events() -> None
         "topics": {"a": {0}},
         "client_id": None,
     }
-    told = {"start_ms": 5, "source": "events", "cause": "timeout", "confidence": 1.0, "topics": {"a": {1}, "b": {0}}}
-    assert merged([known], [told]) == [{**told, "topics": {"a": {0, 1}, "b": {0}}, "client_id": None}]
+    reported = {
+        "start_ms": 5,
+        "source": "events",
+        "cause": "timeout",
+        "confidence": 1.0,
+        "topics": {"a": {1}, "b": {0}},
+    }
+    assert merged([known], [reported]) == [{**reported, "topics": {"a": {0, 1}, "b": {0}}, "client_id": None}]
     assert merged([known], []) == [known]
     (half,) = merged([known], [{"start_ms": 5, "source": "events"}])
     assert (half["cause"], half["confidence"], half["topics"]) == ("client", 0.9, {"a": {0}})

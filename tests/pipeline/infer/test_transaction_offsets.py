@@ -70,16 +70,16 @@ def counted(time_ms: int, transactions: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def test_group_events_assign_offsets_to_transactions_without_batches() -> None:
-    def told(*counts: dict[str, Any], **more: Any) -> tuple[object, object]:
+    def reported(*counts: dict[str, Any], **more: Any) -> tuple[object, object]:
         (found,) = with_offsets(7, [row(1_000, 2_000, 0) | more], [], counts)
         return found.get("offsets"), found.get("groups")
 
-    assert told(counted(1_990)) == (3, ["g"])
-    assert told(counted(1_990), counted(1_995, group="h")) == (6, ["g", "h"])
-    assert told(counted(1_990, transactions=2)) == (None, ["g"])
+    assert reported(counted(1_990)) == (3, ["g"])
+    assert reported(counted(1_990), counted(1_995, group="h")) == (6, ["g", "h"])
+    assert reported(counted(1_990, transactions=2)) == (None, ["g"])
     nothing = (None, None)
-    assert told() == nothing
-    assert told(counted(1_990, outcome="aborted")) == nothing
-    assert told(counted(2_001)) == nothing
-    assert told(counted(1_990, first_epoch=5, last_epoch=6)) == nothing
-    assert told(counted(1_990), end_ms=None) == nothing
+    assert reported() == nothing
+    assert reported(counted(1_990, outcome="aborted")) == nothing
+    assert reported(counted(2_001)) == nothing
+    assert reported(counted(1_990, first_epoch=5, last_epoch=6)) == nothing
+    assert reported(counted(1_990), end_ms=None) == nothing

@@ -315,8 +315,8 @@ class Group:
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in to.items()]
         asked = self.stage.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
         asked[self.name].result(30)
-        told = [[self.topic, *one] for one in to.items()]
-        self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=told)
+        reported = [[self.topic, *one] for one in to.items()]
+        self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=reported)
 
     def committed(self) -> dict[int, int]:
         """What is committed."""
@@ -334,9 +334,9 @@ class Group:
 
     def configure(self, **properties: object) -> None:
         """Properties of this group alone."""
-        told = ",".join(f"{name.replace('_', '.')}={value}" for name, value in properties.items())
+        reported = ",".join(f"{name.replace('_', '.')}={value}" for name, value in properties.items())
         tool = [f"{KAFKA_SCRIPTS}/kafka-tool.sh", "kafka.admin.ConfigCommand", "--bootstrap-server"]
-        entity = ["--entity-type", "groups", "--entity-name", self.name, "--alter", "--add-config", told]
+        entity = ["--entity-type", "groups", "--entity-name", self.name, "--alter", "--add-config", reported]
         subprocess.run([*tool, self.stage.bootstrap, *entity], check=True, stdout=self.stage.errors)
 
     def grow(self, partitions: int) -> None:
@@ -353,9 +353,9 @@ class Group:
 
     def write(self, writer: Producer, places: Mapping[int, int], *, aborts: bool = False) -> None:
         """Commit places in a transaction of one that names the group and is no member of it."""
-        told = [TopicPartition(self.topic, *one) for one in places.items()]
+        reported = [TopicPartition(self.topic, *one) for one in places.items()]
         writer.begin_transaction()
-        writer.send_offsets_to_transaction(told, stranger(self.stage.bootstrap, self.name))
+        writer.send_offsets_to_transaction(reported, stranger(self.stage.bootstrap, self.name))
         (writer.abort_transaction if aborts else writer.commit_transaction)(30)
         names = [[self.topic, *one] for one in places.items()]
         what = "aborted" if aborts else "written"

@@ -360,14 +360,14 @@ class _Life:
         """Partitions that it does not read; True: it commits them again and again."""
         self._due = 0.0
 
-    async def run(self, told: deque[str]) -> None:
+    async def run(self, reported: deque[str]) -> None:
         await self._library.start()
         self._due = time.monotonic() + self._settings.commit_ms / 1000
         while True:
             await self._commit_when_due()
             await self._library.turn()
-            while told:
-                line = told.popleft()
+            while reported:
+                line = reported.popleft()
                 if line == "stop":
                     return await self._stop()
                 with suppress(*_ERRORS):
@@ -423,7 +423,7 @@ class _Life:
 def main(settings: dict[str, Any], wire: Connection) -> None:
     """The process: lines come and go by `wire`."""
     wanted = Settings(**settings)
-    told: deque[str] = deque()
+    reported: deque[str] = deque()
     lock = threading.Lock()
 
     def tell(what: str, **more: object) -> None:
@@ -433,8 +433,8 @@ def main(settings: dict[str, Any], wire: Connection) -> None:
     def listen() -> None:
         with suppress(EOFError, OSError):
             while True:
-                told.append(wire.recv())
-        told.append("stop")
+                reported.append(wire.recv())
+        reported.append("stop")
 
     threading.Thread(target=listen, daemon=True).start()
-    asyncio.run(_Life(wanted, LIBRARIES[wanted.client](wanted, tell), tell).run(told))
+    asyncio.run(_Life(wanted, LIBRARIES[wanted.client](wanted, tell), tell).run(reported))

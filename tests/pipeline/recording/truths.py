@@ -123,7 +123,7 @@ def write(directory: Path) -> None:
 
 def _actions(journal: Sequence[Mapping[str, Any]]) -> list[Action]:
     """What the script told members to do, or did to topics, that makes them join again."""
-    told = [
+    reported = [
         Action(line["at"], line["group"], "subscription_changed", line["client_id"])
         for line in journal
         if line["what"] == "told" and line["line"].startswith("subscribe")
@@ -133,7 +133,7 @@ def _actions(journal: Sequence[Mapping[str, Any]]) -> list[Action]:
         for line in journal
         if line["what"] in ("grown", "new_topic")
     ]
-    return told + grown
+    return reported + grown
 
 
 def _rebalances(

@@ -79,7 +79,7 @@ def story() -> Story:
         rebalance(1, 0.001, None, confidence=0.6, source="inferred", before_generation=None),
     ]
     episode = {"kind": "member_died", "from_ms": START_MS + 8 * HOUR, "until_ms": START_MS + 9 * HOUR}
-    episode |= {"confidence": 0.95, "told": "payments-2 died: 2 rebalances"}
+    episode |= {"confidence": 0.95, "sentence": "payments-2 died: 2 rebalances"}
     about = group("payments", verdict="payments-2 died <b>once</b>", level="help")
     return Story("payments", shares, Some(happened, 3), about, Some([episode], 1), progress())
 
@@ -229,7 +229,7 @@ def chosen(**given: Any) -> Chosen:
         ],
         "advice": Some(
             [
-                {"group": "payments", "told": "static ids would have spared 2 of 3 rebalances", "gain_s": 134.0}
+                {"group": "payments", "sentence": "static ids would have spared 2 of 3 rebalances", "gain_s": 134.0}
                 | {"uncertainty_s": 7.7}
             ],
             1,

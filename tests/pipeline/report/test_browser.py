@@ -101,9 +101,9 @@ def seen(tmp_path: Path, width: int, height: int, page: str | None = None) -> di
     file = tmp_path / "frame.html"
     file.write_text(outer, encoding="utf-8")
     dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", file.as_uri())
-    told = re.search("FOUND(.*)END", dom, re.DOTALL)
-    assert told is not None, dom[-2_000:]
-    found: dict[str, Any] = json.loads(html.unescape(told[1]))
+    reported = re.search("FOUND(.*)END", dom, re.DOTALL)
+    assert reported is not None, dom[-2_000:]
+    found: dict[str, Any] = json.loads(html.unescape(reported[1]))
     return found
 
 
@@ -171,10 +171,10 @@ def test_a_link_leads_to_its_place_also_on_another_page(
     else:
         link = place
     dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{(written / page).as_uri()}#{link}")
-    told = re.search("<title>FOUND(.*)END</title>", dom)
-    assert told is not None
+    reported = re.search("<title>FOUND(.*)END</title>", dom)
+    assert reported is not None
     wanted = "report-2.html" if number > 100 else "report.html"
-    assert json.loads(html.unescape(told[1])) == [wanted, place, is_there]
+    assert json.loads(html.unescape(reported[1])) == [wanted, place, is_there]
 
 
 SEARCH = """<script>
@@ -189,9 +189,9 @@ addEventListener('load', () => {
 
 
 @pytest.mark.parametrize(
-    ("page", "told"), [("report.html", "0 groups here, on other pages: "), ("report-2.html", "1 group here, ")]
+    ("page", "reported"), [("report.html", "0 groups here, on other pages: "), ("report-2.html", "1 group here, ")]
 )
-def test_a_search_mentions_the_other_pages(tmp_path: Path, page: str, told: str) -> None:
+def test_a_search_mentions_the_other_pages(tmp_path: Path, page: str, reported: str) -> None:
     file = tmp_path / "page.html"
     file.write_text(pages(many(105))[page].replace("</head>", SEARCH), encoding="utf-8")
     dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", file.as_uri())
@@ -200,7 +200,7 @@ def test_a_search_mentions_the_other_pages(tmp_path: Path, page: str, told: str)
     name = "group 104/é"
     other = (f"report-2.html#{markup.group_anchor(name)}", name)
     link, text = other if page == PAGE else (f"{PAGE}#groups", "look among all")
-    assert json.loads(html.unescape(found[1])) == [told + text, [link]]
+    assert json.loads(html.unescape(found[1])) == [reported + text, [link]]
 
 
 def rebalances_of(folder: Path, group: str) -> list[str]:

@@ -13,8 +13,10 @@ from tests.pipeline.report.made import chosen
 
 def row(**changed: Any) -> dict[str, Any]:
     sides = {"rebalances": (38, 2), "happenings": (19, 1), "hours": (12.0, 12.0), "cost_ms": (720_000, 5_000)}
-    told = {f"{name}_{side}": pair[at] for name, pair in sides.items() for at, side in enumerate(("before", "after"))}
-    return {**told, "p": 4e-5, "judgement": "significant", **changed}
+    reported = {
+        f"{name}_{side}": pair[at] for name, pair in sides.items() for at, side in enumerate(("before", "after"))
+    }
+    return {**reported, "p": 4e-5, "judgement": "significant", **changed}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_the_comparison_of_a_group_is_a_sentence() -> None:
 def test_the_comparison_of_all_groups_is_a_sentence(compare: str | int, overlap_ms: int, begin: str, end: str) -> None:
     about = About("log", {}, has_events=True, has_ends=True, compare=compare, overlap_ms=overlap_ms)
     judged = {"groups": 9, "significant": 1, "chance": 3, "too_few": 4, "one_side": 1}
-    told = total(chosen(about=about, compared=row(**judged)))
-    assert told.startswith(begin)
-    assert "9 groups: 1 differs by more than chance, 3 may differ by chance, 4 with too few happenings" in told
-    assert told.endswith(end)
+    reported = total(chosen(about=about, compared=row(**judged)))
+    assert reported.startswith(begin)
+    assert "9 groups: 1 differs by more than chance, 3 may differ by chance, 4 with too few happenings" in reported
+    assert reported.endswith(end)

@@ -13,8 +13,8 @@ def lanes(*rows: dict[str, Any]) -> dict[str, list[tuple[float, float, int]]]:
     found: dict[str, list[tuple[float, float, int]]] = {}
     for lane in lanes_of(share_of(row, END_MS) for row in rows):
         hours = [((one.start_ms - START_MS) / HOUR, (one.end_ms - START_MS) / HOUR) for one in lane.stretches]
-        told = [(*two, one.partitions) for two, one in zip(hours, lane.stretches, strict=True)]
-        found[f"{lane.name}#{len([name for name in found if name.startswith(lane.name)])}"] = told
+        reported = [(*two, one.partitions) for two, one in zip(hours, lane.stretches, strict=True)]
+        found[f"{lane.name}#{len([name for name in found if name.startswith(lane.name)])}"] = reported
     return found
 
 

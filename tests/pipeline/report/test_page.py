@@ -87,7 +87,7 @@ def test_names_from_the_log_are_escaped() -> None:
 
 def test_the_page_shows_the_main_facts() -> None:
     words = Reader(first(chosen())).words
-    for told in (
+    for reported in (
         "3 rebalances",
         "payments-2 (10.0.0.2) sent no heartbeat for its session timeout",
         "joined : “back again”".replace(" :", ":"),
@@ -106,7 +106,7 @@ def test_the_page_shows_the_main_facts() -> None:
         "moved, 11 kept",
         "3 51.2 s all: 2 min 34 s 42",
     ):
-        assert told in words
+        assert reported in words
 
 
 def test_control_characters_in_names_are_shown_harmlessly() -> None:
@@ -116,8 +116,16 @@ def test_control_characters_in_names_are_shown_harmlessly() -> None:
     page = first(chosen(groups=Some(rows, len(rows)), stories=stories))
     page.encode()
     read = Reader(page)
-    for told in ("\\u202etnemyap-1 died", "a\\nb\\tc", "“ ”", "👩\u200d🚀-1 died", "دفع", "\\ud800", "x" * 200 + "…"):
-        assert told in read.words
+    for reported in (
+        "\\u202etnemyap-1 died",
+        "a\\nb\\tc",
+        "“ ”",
+        "👩\u200d🚀-1 died",
+        "دفع",
+        "\\ud800",
+        "x" * 200 + "…",
+    ):
+        assert reported in read.words
     assert "\u202e" not in page
     assert len([one for one in read.ids if one.startswith("group-")]) == len(names)
 
@@ -140,11 +148,11 @@ def test_costs_of_trouble_are_shown_to_the_second() -> None:
 
 @pytest.mark.parametrize(("hours", "until"), [(8.8, "23:54:40"), (9, "2025-06-16 00:06:40")])
 def test_an_episode_over_midnight_has_the_day_of_its_end(hours: float, until: str) -> None:
-    one = {"kind": "member_died", "told": "b died", "confidence": 1.0, "from_ms": START_MS}
+    one = {"kind": "member_died", "sentence": "b died", "confidence": 1.0, "from_ms": START_MS}
     one |= {"until_ms": START_MS + round(hours * HOUR)}
     whole = story()
-    told = Story(whole.group, whole.shares, whole.rebalances, whole.about, Some([one], 1))
-    assert f"2025-06-15 15:06:40 {until} b died" in Reader(first(chosen(stories=[told]))).words
+    reported = Story(whole.group, whole.shares, whole.rebalances, whole.about, Some([one], 1))
+    assert f"2025-06-15 15:06:40 {until} b died" in Reader(first(chosen(stories=[reported]))).words
 
 
 def test_a_page_without_events_and_ends_says_so() -> None:
@@ -282,8 +290,8 @@ def test_each_page_has_at_most_a_hundred_groups() -> None:
     made = pages(many(250, rebalances=1))
     assert list(made) == ["report.html", "report-2.html", "report-3.html"]
     read = {name: Reader(page) for name, page in made.items()}
-    told = [sum(one.startswith("group-") for one in of.ids) for of in read.values()]
-    assert told == [100, 100, 50]
+    reported = [sum(one.startswith("group-") for one in of.ids) for of in read.values()]
+    assert reported == [100, 100, 50]
     for name, of in read.items():
         for link in of.links:
             page, _, place = link.partition("#")

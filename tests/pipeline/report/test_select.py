@@ -138,8 +138,8 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Chosen:
                     whatif("half", "patient", None, None),
                 ],
                 advice=[
-                    {"group": "wild", "gain_s": 2.0, "spared": 3, "told": "static ids would have helped"},
-                    {"group": "half", "gain_s": 9.0, "spared": 1, "told": "patience would have helped"},
+                    {"group": "wild", "gain_s": 2.0, "spared": 3, "sentence": "static ids would have helped"},
+                    {"group": "half", "gain_s": 9.0, "spared": 1, "sentence": "patience would have helped"},
                 ],
                 verdicts=[
                     {"group": "wild", "level": "help", "verdict": "wild flaps", "kind": "flapping", "cost_ms": 900},
@@ -206,11 +206,11 @@ def test_the_worst_groups_come_first(chosen: Chosen) -> None:
     # no setting heals a partition that stands still, and who is fine needs none
     assert [row["unadvised"] for row in chosen.groups.rows] == ["too dear", None, None, None]
     assert wild["longest"] == {"took_ms": 100, "took_least_ms": None, "took_most_ms": None}
-    told = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
-    assert [wild[name] for name in told] == [2, 3, 900, 6, "member_joined", 50.0, None]
-    assert [calm[name] for name in told] == [1, 1, 0, 2, "member_joined", None, 3]
-    assert [gone[name] for name in told] == [None, 0, None, None, None, None, None]
-    assert [quiet[name] for name in told] == [1, 0, None, None, None, None, None]
+    reported = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
+    assert [wild[name] for name in reported] == [2, 3, 900, 6, "member_joined", 50.0, None]
+    assert [calm[name] for name in reported] == [1, 1, 0, 2, "member_joined", None, 3]
+    assert [gone[name] for name in reported] == [None, 0, None, None, None, None, None]
+    assert [quiet[name] for name in reported] == [1, 0, None, None, None, None, None]
 
 
 def test_causes_are_counted(chosen: Chosen) -> None:

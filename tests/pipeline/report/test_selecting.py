@@ -54,10 +54,10 @@ def test_the_first_rows_are_in_order() -> None:
 def test_the_first_of_many_rows_are_selected() -> None:
     some = rows()
     found = some_of(cut(some), down("n"), up("size", nulls_first=False), up("group"), limit=40)
-    told = sorted(
+    reported = sorted(
         some, key=lambda row: (row["n"] is None, -(row["n"] or 0), row["size"] is None, row["size"], row["group"])
     )
-    assert (list(found.rows), found.total) == (told[:40], 300)
+    assert (list(found.rows), found.total) == (reported[:40], 300)
 
 
 @pytest.mark.parametrize("many", [1, 20, 100_000])
@@ -89,8 +89,8 @@ def test_the_newest_rows_of_each_group_are_selected(
     found = newest(table, ("n", "size"), Room(("g3", "g1", "nobody"), (5, 2, 9)), down("n"))
     for group, room in (("g3", 5), ("g1", 2)):
         own = [row for row in rows() if row["group"] == group]
-        told = sorted((row["n"] for row in own), key=lambda n: -1 if n is None else n, reverse=True)
-        assert [row["n"] for row in found.rows[group]] == told[:room]
+        reported = sorted((row["n"] for row in own), key=lambda n: -1 if n is None else n, reverse=True)
+        assert [row["n"] for row in found.rows[group]] == reported[:room]
         assert found.totals[group] == len(own)
     assert found.rows.keys() == found.totals.keys() == {"g3", "g1"}
 

@@ -20,9 +20,9 @@ from tests.pipeline.report.made import setting
 )
 def test_the_sentence_of_a_setting_names_what_is_counted(changed: str, detect_ms: float, said: str) -> None:
     row = setting("x", 9, 20.0, changed) | {"detect_ms": detect_ms, "actual_detect_ms": 10_000.0}
-    told = answer(row, 0)
-    assert said in told
-    assert ("not counted" in told) == ("session" in changed)
+    reported = answer(row, 0)
+    assert said in reported
+    assert ("not counted" in reported) == ("session" in changed)
 
 
 def test_a_longer_session_removes_no_member() -> None:

@@ -77,10 +77,10 @@ def test_long_lists_and_names_are_cut() -> None:
 def test_names_cannot_control_the_terminal() -> None:
     row = {"time_ms": 0, "group": "a\nb\x1b[2J", "topic": "t\u202e" + "x" * 300, "partition": 1}
     row |= {"from_offset": 2, "to_offset": 1, "cause": "reset"}
-    told = text(chosen(groups=Some([group("c\rd")], 1), regressions=Some([row], 1)))
-    assert "  c\\rd: " in told
-    assert f"  a\\nb\\x1b[2J t\\u202e{'x' * 24}…-1: 2 → 1 (reset)" in told
-    assert max(map(len, told.splitlines())) <= 120
+    reported = text(chosen(groups=Some([group("c\rd")], 1), regressions=Some([row], 1)))
+    assert "  c\\rd: " in reported
+    assert f"  a\\nb\\x1b[2J t\\u202e{'x' * 24}…-1: 2 → 1 (reset)" in reported
+    assert max(map(len, reported.splitlines())) <= 120
 
 
 def test_groups_that_need_help_come_first_with_their_advice() -> None:

@@ -19,7 +19,7 @@ def transaction(name: str | None, took_ms: int | None, **more: Any) -> dict[str,
     }  # fmt: skip
 
 
-def told() -> dict[str, Any]:
+def reported() -> dict[str, Any]:
     ends = {"took_ms": 61_000.0, "longest_ms": 62_000}
     row = {"producer_id": 7, "transactions": 5, "aborted": 2, "timed_out": 1, "taken_over": 1, "longest_ms": 62_000}
     return {
@@ -35,7 +35,7 @@ def told() -> dict[str, Any]:
 
 
 def test_the_page_shows_transactions() -> None:
-    page = pages(chosen(**told()))[PAGE]
+    page = pages(chosen(**reported()))[PAGE]
     assert EVIL not in page
     words = Reader(page).words
     for said in (
@@ -54,7 +54,7 @@ def test_the_page_shows_transactions() -> None:
 
 
 def test_the_summary_shows_transactions() -> None:
-    lines = text(chosen(**told())).splitlines()
+    lines = text(chosen(**reported())).splitlines()
     at = lines.index("transactions")
     assert [line.split() for line in lines[at + 1 : at + 4]] == [
         ["12", "committed", "1", "min", "1", "s", "on", "average"],

@@ -91,11 +91,11 @@ def test_malformed_records_are_reported_and_the_others_read(parts: list[bytes], 
     bent = bytearray(parts[victim])
     for _ in range(3):  # the CRC is not looked at here: as if what was written had been wrong from the beginning
         bent[data.draw(st.integers(57, len(bent) - 1))] = data.draw(st.integers(0, 255))
-    told_of = server.read_header(parts[victim]).base_offset
+    reported_of = server.read_header(parts[victim]).base_offset
     found, damages = rows(stretch_of([*parts[:victim], bytes(bent), *parts[victim + 1 :]]))
     others, _ = rows(stretch_of(parts[:victim] + parts[victim + 1 :]))
     if damages:
-        assert str(told_of) in damages[0]
+        assert str(reported_of) in damages[0]
         assert found == others
     else:
         assert len(found) >= len(others)

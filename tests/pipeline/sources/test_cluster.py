@@ -152,7 +152,7 @@ def listening(answer: bytes | None) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (None, "nobody answered for 1 s"),
         (b"", "the connection was closed"),
@@ -160,13 +160,13 @@ def listening(answer: bytes | None) -> Iterator[str]:
     ],
 )
 def test_an_address_that_is_no_broker_is_reported(
-    answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch
+    answer: bytes | None, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.FIRST_ANSWER_TIMEOUT_S", 1.0)
     with listening(answer) as address, pytest.raises(ClusterError) as error:
         check_reachable({"bootstrap.servers": address})
     assert str(error.value) == (
-        f"{address} cannot be reached: {told}: is a broker listening there, and does it speak PLAINTEXT "
+        f"{address} cannot be reached: {reported}: is a broker listening there, and does it speak PLAINTEXT "
         "(-X kafka.security.protocol=...)?"
     )
 

@@ -72,9 +72,11 @@ def as_kafka_says(row: dict[str, Any], raw_row: dict[str, Any]) -> dict[str, Any
 
 
 def facts(row: dict[str, Any]) -> dict[str, Any]:
-    told = {name: row[name] for name in ("partition", "offset", "timestamp", "keySize", "valueSize", "key", "value")}
+    reported = {
+        name: row[name] for name in ("partition", "offset", "timestamp", "keySize", "valueSize", "key", "value")
+    }
     facts_of_batch = row["batch"]
-    return told | {"producer": [facts_of_batch[name] for name in ("producerId", "producerEpoch", "transactional")]}
+    return reported | {"producer": [facts_of_batch[name] for name in ("producerId", "producerEpoch", "transactional")]}
 
 
 def test_the_golden_log_decodes_as_kafkas_tool_does() -> None:

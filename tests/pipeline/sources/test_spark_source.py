@@ -35,8 +35,8 @@ def test_segments_are_decoded_and_written_to_parquet(spark: SparkSession, tmp_pa
     again = spark.read.parquet(str(tmp_path / "decoded"))
     found = [row.asDict(recursive=True) for row in again.orderBy("log_partition", "log_offset").collect()]
     assert found == in_order(list(decode_all(read_segments(OFFSETS_LOG))))
-    told = {(row.kind, row.key_type): row.rows for row in counts(again).collect()}
-    assert told == Counter((row["kind"], row["key_type"]) for row in found)
+    reported = {(row.kind, row.key_type): row.rows for row in counts(again).collect()}
+    assert reported == Counter((row["kind"], row["key_type"]) for row in found)
     for kind in KINDS:
         assert table(again, kind).columns == table_columns(kind)
     classic = [row.log_offset for row in table(again, "classic").collect()]

@@ -52,17 +52,17 @@ def test_commits_of_a_partition_stay_together(size: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(commit_rows, "_AT_ONCE", 10)
     batches = pa.Table.from_pylist(rows(), ROWS).to_batches(max_chunksize=size)
     found = list(rows_by_topic(batches, are_placed=False))
-    told = []
+    reported = []
     for some in found:
         # a place is in one of them only, with all its commits
         assert {some.place.starts.size} <= {2, 4, 6}
         columns = (some.partition.values, some.group.array().to_pylist(), some.log_offset)
         who = zip(*columns, some.member_id.array().to_pylist(), some.generation.values, strict=True)
-        told += [
+        reported += [
             (int(partition), group, int(offset), member, int(said)) for partition, group, offset, member, said in who
         ]
         assert some.ends.end_offset.tolist() == sorted({100 + int(one) for one in some.partition.values})
-    assert told == [
+    assert reported == [
         (partition, group, offset, f"{group}-{1 + offset // 6}", 10 * (1 + offset // 6))
         for partition in range(3)
         for group in ("a", "b")
@@ -95,5 +95,5 @@ def test_packed_commits_are_unpacked_unchanged(size: int, monkeypatch: pytest.Mo
     assert len(values) == -(-len(made) // size)
     batches = list(unpacked_rows(values))
     assert {batch.schema for batch in batches} == {PLACED}
-    told = [row for batch in batches for row in batch.to_pylist()]
-    assert told == [{name: row.get(name) for name in PLACED.names} for row in made]
+    reported = [row for batch in batches for row in batch.to_pylist()]
+    assert reported == [{name: row.get(name) for name in PLACED.names} for row in made]

@@ -109,16 +109,20 @@ def test_commits_show_that_a_member_that_left_twice_was_slow(found: dict[str, li
 
 
 def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
-    told = {row["group"]: row for row in found["verdicts"]}
-    assert told["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
-    assert {group: row["level"] for group, row in told.items()} == {
+    reported = {row["group"]: row for row in found["verdicts"]}
+    assert reported["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
+    assert {group: row["level"] for group, row in reported.items()} == {
         **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
     }  # fmt: skip
     # nobody took its partitions: they count all the same
-    assert ": 1 rebalance, 1 s of 4 partitions unread" in told["gone"]["verdict"]
-    assert told["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
-    assert "; a second application commits under the same group id (12 commits" in told["alone"]["verdict"]
-    assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)
+    assert ": 1 rebalance, 1 s of 4 partitions unread" in reported["gone"]["verdict"]
+    assert reported["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
+    assert "; a second application commits under the same group id (12 commits" in reported["alone"]["verdict"]
+    assert (reported["alone"]["trouble_ms"], reported["alone"]["cost_ms"], reported["alone"]["rebalances"]) == (
+        4_000,
+        8_000,
+        2,
+    )
 
 
 def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) -> None:

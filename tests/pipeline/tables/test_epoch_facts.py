@@ -59,10 +59,10 @@ def inputs_of(
     rows = [row | {"log_offset": place} for place, row in enumerate(rows)]
     tables = [pa.Table.from_pylist(rows, DECODED), *(one.table() for one in others)]
     decoded = spark.createDataFrame(pa.concat_tables(tables))
-    told = {"v": 1, "group": "g", "kind": "epoch_bumped", "time": START_MS + 1, "epoch": 2, "cause": "member_joined",
+    event = {"v": 1, "group": "g", "kind": "epoch_bumped", "time": START_MS + 1, "epoch": 2, "cause": "member_joined",
             "trigger": {"member": "a1", "client_id": "a", "host": "/a", "reason": "why"}, "members": 1, "topics": [],
             "state": "Empty"}  # fmt: skip
-    happened = events(raw_events(spark, [told])) if is_told else None
+    happened = events(raw_events(spark, [event])) if is_told else None
     return Inputs(decoded, happened, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(rows)}, dict))
 
 
@@ -94,10 +94,10 @@ def test_epochs_are_rows_of_rebalances(facts: dict[str, DataFrame]) -> None:
         (3, START_MS + 1_000, START_MS + 4_000, "member_joined", "b", 2, 2, 0, 0),
         (4, START_MS + 60_000, START_MS + 61_000, "session_expired", "b", 2, 2, 0, 0),
     ]
-    told = rows_of(
+    reported = rows_of(
         facts["rebalances"], "generation", "paused_partition_ms", "members_before", "members_after", "source"
     )
-    assert told == [(2, 0, 0, 1, "events"), (3, 4_000, 1, 2, "inferred"), (4, 2_000, 2, 1, "inferred")]
+    assert reported == [(2, 0, 0, 1, "events"), (3, 4_000, 1, 2, "inferred"), (4, 2_000, 2, 1, "inferred")]
 
 
 def test_causes_of_events_replace_inferred_ones(facts: dict[str, DataFrame]) -> None:
@@ -149,8 +149,8 @@ def test_commits_have_their_owner(facts: dict[str, DataFrame]) -> None:
 
 
 def test_classic_groups_have_their_usual_rows(facts: dict[str, DataFrame]) -> None:
-    told = {name: rows_of(facts[name], *columns.split(), group="classic") for name, columns in CLASSIC.items()}
-    assert told == {
+    reported = {name: rows_of(facts[name], *columns.split(), group="classic") for name, columns in CLASSIC.items()}
+    assert reported == {
         "generations": [(0, None, 0), (1, "x-1", 1)],
         "rebalances": [(1, "member_joined", "x", 0.97, 1_000)],
         "ownership": [(0, "x-1", START_MS + 1_000, None)],
@@ -188,16 +188,16 @@ def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Pat
     assert commits.where("member_id is null").count() == 0
     assert tables["regressions"].where("group in ('confluent-0', 'java-2')").count() == 0
     causes = rebalances.where("group in ('up', 'mi', 'rt')").orderBy("end_ms", "generation")
-    told: dict[str, list[Any]] = {"up": [], "mi": [], "rt": []}
+    reported: dict[str, list[Any]] = {"up": [], "mi": [], "rt": []}
     for row in causes.select("group", "generation", "cause").collect():
-        told[row[0]].append(tuple(row)[1:])
-    assert told["rt"] == [(2, "member_joined"), (3, "member_joined"), (4, "revocation_timeout")]
+        reported[row[0]].append(tuple(row)[1:])
+    assert reported["rt"] == [(2, "member_joined"), (3, "member_joined"), (4, "revocation_timeout")]
     # a classic group becomes one of these: its generation 2 goes on as epoch 2
-    assert told["up"][1:] == [
+    assert reported["up"][1:] == [
         (3, "member_joined"), (4, "member_left"), (5, "member_joined"), (6, "member_left"), (7, "member_joined"),
     ]  # fmt: skip
-    assert told["mi"][5:7] == [(2, "member_joined"), (3, "member_joined")]
-    assert (3, None) not in told["mi"]
+    assert reported["mi"][5:7] == [(2, "member_joined"), (3, "member_joined")]
+    assert (3, None) not in reported["mi"]
     faithful = what_if(inputs, parse("classic"), rebalances=rebalances)
     judged = {row.group: (row.reproduced, row.generations, row.why) for row in faithful["fidelity"].collect()}
     assert judged["g"] == (7, 7, None)

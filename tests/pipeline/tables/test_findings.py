@@ -50,8 +50,8 @@ def test_a_packed_finding_is_read_unchanged(name: str) -> None:
     assert batch.schema == FINDING
     assert [read(row, schema) for row in batch.to_pylist()] == rows
     # 1 is True, but a row says what it is
-    told = [type(read(row, schema).get("is_last")) for row in batch.to_pylist()]
-    assert told == [type(row.get("is_last")) for row in rows]
+    reported = [type(read(row, schema).get("is_last")) for row in batch.to_pylist()]
+    assert reported == [type(row.get("is_last")) for row in rows]
 
 
 def test_spark_separates_the_kinds_of_findings(spark: SparkSession) -> None:

@@ -83,6 +83,6 @@ def test_unknown_lags_are_null(found: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def test_progress_without_known_ends_has_no_lag(spark: SparkSession) -> None:
-    told = rows(spark)
-    assert {row["lag"] for some in told.values() for row in some} == {None}
-    assert sum(row["records"] for row in told["steady"]) == 1_000
+    reported = rows(spark)
+    assert {row["lag"] for some in reported.values() for row in some} == {None}
+    assert sum(row["records"] for row in reported["steady"]) == 1_000

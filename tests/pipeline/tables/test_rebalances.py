@@ -38,19 +38,19 @@ def happened(group: str) -> list[dict[str, Any]]:
         shares = [{"topic": "t", "partitions": list(partitions)}] if partitions else None
         return {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "assignment": shares}
 
-    def told(at_s: float, kind: str, **fields: Any) -> dict[str, Any]:
+    def reported(at_s: float, kind: str, **fields: Any) -> dict[str, Any]:
         return {"v": 1, "kind": kind, "group": group, "time": START_MS + round(at_s * 1000), **fields}
 
     def started(at_s: float, cause: str, name: str, generation: int, members: int) -> dict[str, Any]:
         trigger = {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "reason": "why"}
-        return told(
+        return reported(
             at_s, "rebalance_started", cause=cause, trigger=trigger, generation=generation, members=members, state="x"
         )
 
     def completed(at_s: float, after: dict[str, Any], generation: int, took_ms: int, **fields: Any) -> dict[str, Any]:
         why = {name: after[name] for name in ("cause", "trigger")}
         phases = {"took_ms": took_ms, "join_phase_ms": took_ms - 10, "sync_phase_ms": 10, "leader": "a-1"}
-        return told(at_s, "rebalance_completed", generation=generation, protocol="range", **why, **phases, **fields)
+        return reported(at_s, "rebalance_completed", generation=generation, protocol="range", **why, **phases, **fields)
 
     def moves(kept: int, moved: int, gained: int, lost: int) -> list[dict[str, Any]]:
         return [{"topic": "t", "kept": kept, "moved": moved, "gained": gained, "lost": lost}]
@@ -60,22 +60,22 @@ def happened(group: str) -> list[dict[str, Any]]:
     third, fourth = started(40, "session_expired", "b", 2, 2), started(59.9, "member_left", "a", 3, 1)
     whole, half = one("a", 0, 1, 2, 3), [one("a", 0, 1), one("b", 2, 3)]
     return [
-        told(0, "group_created"),
+        reported(0, "group_created"),
         first,
-        told(0.1, "member_joined", member=one("a"), protocol_type="consumer", reason=None),
+        reported(0.1, "member_joined", member=one("a"), protocol_type="consumer", reason=None),
         completed(1, first, 1, 900, before=[], members=[whole], moves=moves(0, 0, 4, 0)),
         second,
-        told(1.5, "member_joined", member=one("b"), protocol_type="consumer", reason=None),
-        told(2.5, "rebalance_failed", generation=2, cause="member_joined", took_ms=1000, members=[]),
+        reported(1.5, "member_joined", member=one("b"), protocol_type="consumer", reason=None),
+        reported(2.5, "rebalance_failed", generation=2, cause="member_joined", took_ms=1000, members=[]),
         again,
         completed(3, again, 2, 1500, before=["a-1"], members=half, moves=moves(2, 2, 0, 0)),
         third,
-        told(40, "member_expired", member=one("b") | {"heard": START_MS + 30_000}),
+        reported(40, "member_expired", member=one("b") | {"heard": START_MS + 30_000}),
         completed(41.5, third, 3, 1500, before=["a-1", "b-1"], members=[whole], moves=moves(2, 2, 0, 0)),
         fourth,
-        told(59.9, "member_left", member=one("a"), reason="bye"),
-        told(60, "group_emptied", generation=4, took_ms=100),
-        told(70, "moon_rose"),
+        reported(59.9, "member_left", member=one("a"), reason="bye"),
+        reported(60, "group_emptied", generation=4, took_ms=100),
+        reported(70, "moon_rose"),
     ]
 
 

@@ -97,8 +97,8 @@ def found(spark: SparkSession) -> Found:
         [(one["group"], one["log_offset"], one["topic_id"]) for one in commits if "topic_id" in one],
         "group string, log_offset long, topic_id string",
     )
-    told = ({name: value for name, value in one.items() if name != "topic_id"} for one in commits)
-    placed = table_of(spark, "commits", told)
+    reported = ({name: value for name, value in one.items() if name != "topic_id"} for one in commits)
+    placed = table_of(spark, "commits", reported)
     placed = placed.join(ids, ["group", "log_offset"], "left")
     rows = [row.asDict() for row in regressions(walked(placed, ends)).collect()]
     by_group: Found = {}

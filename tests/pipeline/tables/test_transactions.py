@@ -48,7 +48,7 @@ def staged(spark: SparkSession, log: Path, folder: Path, wanted: Wanted = ALL) -
     return stage_transactions(raw_of, str(log), decoded, None, str(folder), wanted)
 
 
-def told(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
+def reported(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
     values = [transaction_json(one, START + 10 * number) if isinstance(one, Event) else one
               for number, one in enumerate(happened)]  # fmt: skip
     rows = [(EVENTS_TOPIC, 0, offset, START, b"pay-9", value, None, None, None, None)
@@ -64,7 +64,7 @@ def test_transactions_are_read_from_kafkas_log_and_from_events(spark: SparkSessi
         "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3,
     }  # fmt: skip
     counts = counts_of(events(raw_events(spark, [counted, {"kind": "group_created", "group": "g", "time": 1}])))
-    inputs = staged(spark, LOG, tmp_path)._replace(events=told(spark, *happened), counts=counts)
+    inputs = staged(spark, LOG, tmp_path)._replace(events=reported(spark, *happened), counts=counts)
     first, *rows = rows_of(transactions(inputs, spark.range(0)))
     assert (first["outcome"], first["cause"], first["offsets"], first["groups"]) == ("aborted", "timeout", 3, ["g"])
     assert (first["client_id"], first["source"], first["confidence"], first["took_ms"]) == ("c", "events", 1.0, 30)

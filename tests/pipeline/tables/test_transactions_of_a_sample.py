@@ -65,7 +65,7 @@ def of_states(sample: Path) -> list[Row]:
     return [row for name, some in records.items() for row in transactions_of_states(name, some)]
 
 
-def told(found: list[Row]) -> Truth:
+def reported(found: list[Row]) -> Truth:
     # the begin that a producer knows is that of the answer, a few ms later: told by the second
     return {
         (row["transactional_id"], row["start_ms"]): (row["outcome"], row["cause"]) for row in found if row.get("end_ms")
@@ -78,7 +78,7 @@ def by_id(rows: Truth) -> dict[str, list[tuple[str, str]]]:
 
 
 def test_transactions_from_events_are_exact(sample: Path) -> None:
-    wanted, found = meant(sample), told(of_events(sample))
+    wanted, found = meant(sample), reported(of_events(sample))
     assert by_id(found) == by_id(wanted)
     assert Counter(wanted.values()) == Counter(found.values())
     assert {cause for _, cause in wanted.values()} == {"client", "timeout", "new_producer"}
@@ -88,7 +88,7 @@ def test_transactions_from_events_are_exact(sample: Path) -> None:
 
 
 def test_transactions_from_states_alone_are_the_same(sample: Path) -> None:
-    assert by_id(told(of_states(sample))) == by_id(meant(sample))
+    assert by_id(reported(of_states(sample))) == by_id(meant(sample))
 
 
 def test_fenced_producers_are_found(sample: Path) -> None:

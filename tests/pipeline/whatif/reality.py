@@ -220,11 +220,11 @@ class Consumer:
         self.world.send(request, self.client, answered)
 
     def _join(self) -> None:
-        told = [ConsumerProtocolSubscriptionTopicPartition(topic, rows) for topic, rows in self.owned.items()]
+        reported = [ConsumerProtocolSubscriptionTopicPartition(topic, rows) for topic, rows in self.owned.items()]
         said = ConsumerProtocolSubscription(
             self.topics,
             self.assignor.user_data(self.last, self.generation),
-            told if self.cooperative else (),
+            reported if self.cooperative else (),
             self.generation if self.cooperative else -1,
         )
         offers = [JoinGroupRequestProtocol(self.assignor.name, encode_subscription(said))]

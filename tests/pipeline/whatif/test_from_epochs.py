@@ -117,13 +117,13 @@ class Consumer:
         self.owned: set[int] = set()
         self._beat(0)
 
-    def _beat(self, epoch: int, *, told: bool = True) -> None:
+    def _beat(self, epoch: int, *, reported: bool = True) -> None:
         self.turn += 1
         first = epoch == 0
         rows = [ConsumerGroupHeartbeatRequestTopicPartitions(b"t" * 16, sorted(self.owned))] if self.owned else []
         request = ConsumerGroupHeartbeatRequest(
             GROUP, self.member_id, epoch, self.instance, None, 60_000 if first else -1, ["t"] if first else None,
-            None, self.assignor if first else None, rows if told else None,
+            None, self.assignor if first else None, rows if reported else None,
         )  # fmt: skip
         self.world.send(request, self.client, self._answered)
 
@@ -141,7 +141,7 @@ class Consumer:
             if lost:
                 self._later(REVOKING_MS, lambda: self._beat(epoch))
                 return
-        self._later(EVERY_MS, lambda: self._beat(epoch, told=False))
+        self._later(EVERY_MS, lambda: self._beat(epoch, reported=False))
 
     def _later(self, ms: int, act: Callable[[], object]) -> None:
         turn = self.turn

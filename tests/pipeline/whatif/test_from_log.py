@@ -132,11 +132,11 @@ def test_a_known_initial_delay_is_used() -> None:
     """The record of a new group may be long before its first generation: the broker was busy."""
     records = [record(0, 0), record(0.5, 1, member("a", 0, 1))]
     assert history_of("g", records).initial_delay_ms == 495
-    told = {(1, START_MS + 500): START_MS + 491}
-    assert history_of("g", records, starts=told).initial_delay_ms == 4
+    reported = {(1, START_MS + 500): START_MS + 491}
+    assert history_of("g", records, starts=reported).initial_delay_ms == 4
     both = [*records, record(60, 2), record(80, 3, member("b", 0), member("c", 1))]
-    told[3, START_MS + 80_000] = START_MS + 79_995
-    assert history_of("g", both, starts=told).initial_delay_ms == 1
+    reported[3, START_MS + 80_000] = START_MS + 79_995
+    assert history_of("g", both, starts=reported).initial_delay_ms == 1
     long = [record(0, 0), record(10, 1, member("a", 0, 1))]
     assert history_of("g", long, starts={(1, START_MS + 10_000): START_MS - 5}).initial_delay_ms == 10_000
 

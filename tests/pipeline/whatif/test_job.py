@@ -42,9 +42,9 @@ def restarted() -> Reality:
 def event_rows(world: Reality, group: str) -> list[dict[str, Any]]:
     rows = []
     for offset, value in enumerate(world.events):
-        told = {**value, "group": group}
+        reported = {**value, "group": group}
         rows.append({"group": group, "log_offset": offset, "kind": value["kind"], "time_ms": value["time"],
-                     "value": json.dumps(told)})  # fmt: skip
+                     "value": json.dumps(reported)})  # fmt: skip
     return rows
 
 
@@ -96,8 +96,8 @@ def test_fidelity_says_what_each_group_was_read_from(tables: dict[str, list[dict
     judged = [{"group": group, "source": source, **same} for group, source in sources.items()]
     assert [{name: row[name] for name in judged[0]} for row in tables["fidelity"]] == judged
     # either something is advised, or it is told why not
-    told = {row["group"] for row in tables["advice"]}
-    assert {row["group"] for row in tables["fidelity"] if row["unadvised"] is None} == told
+    reported = {row["group"] for row in tables["advice"]}
+    assert {row["group"] for row in tables["fidelity"] if row["unadvised"] is None} == reported
 
 
 def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -123,7 +123,7 @@ def test_advice_comes_from_one_of_the_settings(tables: dict[str, list[dict[str, 
     for row in tables["advice"]:
         would = by_group[row["group"]]
         assert (row["setting"], row["spared"]) == ("static", would["actual_rebalances"] - would["rebalances"])
-        assert row["told"].startswith("static ids would have spared 2 of 4 rebalances")
+        assert row["sentence"].startswith("static ids would have spared 2 of 4 rebalances")
 
 
 def test_actual_figures_equal_the_tables(tables: dict[str, list[dict[str, Any]]]) -> None:

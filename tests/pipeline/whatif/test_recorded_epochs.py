@@ -51,10 +51,10 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
 
 
 def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str], end_ms: int) -> pa.Table:
-    told = [(one["log_offset"], "epochs", one) for one in rows_of_group(group, records, names) if "at_ms" in one]
-    gone = [one for _, _, row in told for one in (row["change"] or {}).get("gone") or ()]
+    reported = [(one["log_offset"], "epochs", one) for one in rows_of_group(group, records, names) if "at_ms" in one]
+    gone = [one for _, _, row in reported for one in (row["change"] or {}).get("gone") or ()]
     ends = [(one["member"]["member_id"], one["at_ms"]) for one in gone]
-    told += [
+    reported += [
         (-1, "died", {"member_id": member_id, "end_ms": at_ms, "last_ms": at_ms - EPOCH_SESSION_MS})
         for member_id, at_ms in ends
         if member_id in DIED.get(group, ())
@@ -63,11 +63,11 @@ def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str],
         if row["value_json"] is not None and row["key_type"] in (CURRENT, TARGET_EPOCH):
             member_id = json.loads(row["key_json"]).get("memberId")
             source = "targets" if member_id is None else "beats"
-            told.append((row["log_offset"], source, {"at_ms": row["log_timestamp_ms"], "member_id": member_id}))
+            reported.append((row["log_offset"], source, {"at_ms": row["log_timestamp_ms"], "member_id": member_id}))
     return pa.Table.from_pylist(
         [
             {"group": group, "source": source, "log_offset": offset, "value": json.dumps(value), "end_ms": end_ms}
-            for offset, source, value in told
+            for offset, source, value in reported
         ]
     )
 
@@ -116,13 +116,13 @@ def test_a_group_of_both_protocols_to_the_end_cannot_be_played(groups: dict[str,
 
 def test_the_time_of_a_protocol_change_is_found() -> None:
     classic = [{"at_ms": at, "is_tombstone": False, "members": [{}]} for at in (1, 2)]
-    told = [
+    reported = [
         {"at_ms": at, "members": [{"session_timeout_ms": session} for session in sessions]}
         for at, sessions in ((3, [6_000, None]), (4, [None]), (5, []))
     ]
-    assert protocol_changed(told, []) == (3, False)
-    assert protocol_changed(told[1:], classic) == (2, False)
-    assert protocol_changed(told[1:], []) == (0, False)
+    assert protocol_changed(reported, []) == (3, False)
+    assert protocol_changed(reported[1:], classic) == (2, False)
+    assert protocol_changed(reported[1:], []) == (0, False)
     back = {"at_ms": 6, "is_tombstone": False, "members": [{}]}
-    assert protocol_changed(told, [*classic, back]) == (4, True)
-    assert protocol_changed(told, [*classic, {**back, "members": []}]) == (3, False)
+    assert protocol_changed(reported, [*classic, back]) == (4, True)
+    assert protocol_changed(reported, [*classic, {**back, "members": []}]) == (3, False)

@@ -33,8 +33,13 @@ def test_json_lists_give_all_combinations() -> None:
 
 def test_json_has_only_the_changes() -> None:
     (setting,) = parse("assignor=sticky,deploy=all,heartbeat.interval.ms=1000,group.initial.rebalance.delay.ms=0")
-    told = {"assignor": "sticky", "group.initial.rebalance.delay.ms": 0, "heartbeat.interval.ms": 1000, "deploy": "all"}
-    assert json.loads(setting.to_json()) == told
+    reported = {
+        "assignor": "sticky",
+        "group.initial.rebalance.delay.ms": 0,
+        "heartbeat.interval.ms": 1000,
+        "deploy": "all",
+    }
+    assert json.loads(setting.to_json()) == reported
     assert parse(setting.to_json()) == [setting]
 
 

@@ -61,12 +61,12 @@ def test_a_static_member_silent_for_a_session_had_nothing_to_commit(silent_ms: i
 
 
 @pytest.mark.parametrize(
-    ("silent", "told"),
+    ("silent", "reported"),
     [((60_000, 61_000), True), ((60_000,), False), ((30_000, 30_000), False), ((200_000, 200_000), False)],
 )
-def test_a_member_that_left_twice_at_its_poll_timeout_is_slow(silent: tuple[int, ...], told: bool) -> None:
+def test_a_member_that_left_twice_at_its_poll_timeout_is_slow(silent: tuple[int, ...], reported: bool) -> None:
     stays = _heard(*(_stay(f"m-{number}", ms) for number, ms in enumerate(silent)))
-    assert [polled_too_late(one) for one in stays] == [told] * len(silent)
+    assert [polled_too_late(one) for one in stays] == [reported] * len(silent)
 
 
 def test_a_client_without_a_time_to_poll_is_not_slow() -> None:

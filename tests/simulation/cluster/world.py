@@ -408,15 +408,15 @@ class ToyServer:
             # of what went meanwhile nobody can say how much it was
             if there and (has is None or has[-len(there) :] != there):
                 world.fault(f"{who}: {log.directory}: producer {producer_id} has batches at {there}, known are {has}")
-        told: set[Any] = set()
+        reported: set[Any] = set()
         for segment in list(log.segments):
             part = yield from with_absent_segments(
                 log.fetch_segment,
                 lambda: log.producers.aborted_in(max(segment.base_offset, log.start_offset), 1 << 20),  # noqa: B023
             )
-            told.update((one.producer_id, one.last_offset) for one in part)
+            reported.update((one.producer_id, one.last_offset) for one in part)
         world.aborted += len(found.aborted)
-        missing = {one for one in found.aborted if one[1] >= log.start_offset} - told
+        missing = {one for one in found.aborted if one[1] >= log.start_offset} - reported
         if missing and log.failure is None:
             world.fault(f"{who}: {log.directory}: aborted transactions are not told of: {sorted(missing)}")
 

@@ -87,12 +87,12 @@ class Native(Actor):
             yield from self.work()
             return
         by_id = world.names
-        told = frozenset(
+        reported = frozenset(
             (by_id[row.topic_id], partition)
             for row in response.assignment.topic_partitions
             for partition in row.partitions
         )
-        if self.owned - told:
+        if self.owned - reported:
             ms = 1 + int(world.random() * 300)
             if self.careless and not world.calm and world.random() < 0.2:
                 ms = int(world.random() * 2 * self.rebalance_ms)
@@ -108,12 +108,12 @@ class Native(Actor):
                     elif again is not None:
                         self.epoch = again.member_epoch
                         if again.assignment is not None:
-                            told = frozenset(
+                            reported = frozenset(
                                 (by_id[row.topic_id], partition)
                                 for row in again.assignment.topic_partitions
                                 for partition in row.partitions
                             )
-        is_new, self.owned = self.owned != told, told
+        is_new, self.owned = self.owned != reported, reported
         self.says_all = world.random() < 0.1
         if not is_new:
             yield from self.work()

@@ -56,8 +56,8 @@ def commits(directory: Path) -> Iterator[Commit]:
         assert key is not None
         kind, where = OFFSETS.decode_key(key)
         if isinstance(where, OffsetCommitKey):
-            told = None if value is None else OFFSETS.decode_value(kind, value)[1]
-            offset = told.offset if isinstance(told, OffsetCommitValue) else None
+            reported = None if value is None else OFFSETS.decode_value(kind, value)[1]
+            offset = reported.offset if isinstance(reported, OffsetCommitValue) else None
             yield Commit(where.group, where.topic, where.partition, offset)
 
 

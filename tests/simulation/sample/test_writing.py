@@ -29,15 +29,15 @@ def test_a_seed_always_gives_the_same_bytes_of_a_sample(tmp_path: Path) -> None:
 
 
 def test_the_server_refuses_only_planned_requests_of_a_sample(sample: Path) -> None:
-    told = truth(sample)
-    assert "unplanned" not in told
-    assert "unfinished" not in told
-    assert len(told["group"]) == len(CYCLE) == 50
-    assert {group["story"] for group in told["group"]} == set(STORIES)
-    assert {row["cause"] for row in told["regression"]} == {"zombie", "rewind", "reset"}
-    assert {row["how"] for row in told["stall"]} == {"stuck", "silent"}
-    assert {row["what"] for row in told["gone"]} == {"deleted", "offsets_deleted", "offsets_expired"}
-    assert {row["error"] for row in told["refused"]} == {"UNKNOWN_MEMBER_ID"}
+    reported = truth(sample)
+    assert "unplanned" not in reported
+    assert "unfinished" not in reported
+    assert len(reported["group"]) == len(CYCLE) == 50
+    assert {group["story"] for group in reported["group"]} == set(STORIES)
+    assert {row["cause"] for row in reported["regression"]} == {"zombie", "rewind", "reset"}
+    assert {row["how"] for row in reported["stall"]} == {"stuck", "silent"}
+    assert {row["what"] for row in reported["gone"]} == {"deleted", "offsets_deleted", "offsets_expired"}
+    assert {row["error"] for row in reported["refused"]} == {"UNKNOWN_MEMBER_ID"}
 
 
 def test_the_history_of_a_sample_has_the_planned_rebalances(sample: Path) -> None:
@@ -69,11 +69,11 @@ def test_the_history_of_a_sample_has_the_planned_rebalances(sample: Path) -> Non
 
 
 def test_the_history_of_a_sample_has_the_planned_owners(sample: Path) -> None:
-    told = truth(sample)
-    consumers = {group["group"] for group in told["group"] if group["protocol"]}
+    reported = truth(sample)
+    consumers = {group["group"] for group in reported["group"] if group["protocol"]}
     owners = {
         (row["group"], row["generation"]): row["owners"]
-        for row in told["rebalance"]
+        for row in reported["rebalance"]
         if row["owners"] and row["group"] in consumers
     }
     seen = {

@@ -76,8 +76,8 @@ class Following:
                 self.adopt(side.mirror, reply, [])
         if names:
             reply = _reply_to(side, action)
-            told = "" if reply is None else reply.body["MemberId"] or ""
-            side.mirror.drawn_id = drawn(told) if action.api == "JoinGroup" else told or None
+            reported = "" if reply is None else reply.body["MemberId"] or ""
+            side.mirror.drawn_id = drawn(reported) if action.api == "JoinGroup" else reported or None
         side.ask_mirror(twin_action, sent_ms)
         side.mirror.drawn_id = None
 

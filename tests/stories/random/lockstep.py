@@ -72,9 +72,9 @@ class Lockstep:
                 outcome.met += side.ways.met
                 outcome.is_late |= side.late_ms > self.margin_ms
         outcome.text = "\n".join(self.lines) + "\n"
-        told = [side.told for side in self.sides]
-        outcome.replies = len(told[0])
-        outcome.alike = sum(all(one.get(index) == text for one in told[1:]) for index, text in told[0].items())
+        reported = [side.reported for side in self.sides]
+        outcome.replies = len(reported[0])
+        outcome.alike = sum(all(one.get(index) == text for one in reported[1:]) for index, text in reported[0].items())
         return outcome
 
     async def _step(self, line: str) -> int:
@@ -82,10 +82,10 @@ class Lockstep:
             await self._hold(int(line.split()[1]))
             return 1
         await self._hold()
-        told = [side.begin(line) for side in self.sides]
-        if told[0] is None:
+        reported = [side.begin(line) for side in self.sides]
+        if reported[0] is None:
             return 0
-        self.lines.append(told[0])
+        self.lines.append(reported[0])
         outcomes: list[list[str]] = []
         while any(side.busy for side in self.sides):
             if outcomes:

@@ -156,16 +156,16 @@ class Pair:
         began_s = time.time()
         await self._quiet()
         known = [half.known(line) for half in self.halves]
-        told = await asyncio.gather(*(half.perform(line) for half in self.halves))
-        first = told[0]
-        if first is None and all(one is None for one in told):
+        reported = await asyncio.gather(*(half.perform(line) for half in self.halves))
+        first = reported[0]
+        if first is None and all(one is None for one in reported):
             return
         waited_ms = int((time.time() - began_s) * 1000)
         if waited_ms > MARGIN_MS and not line.startswith("advance"):
             self.lines.append(f"# {waited_ms} ms passed")
         self.lines += [with_ids(line, self.halves[0].stage), *(first or ["    cannot be told"])]
         outcome.steps += 1
-        for half, other in zip(self.halves[1:], told[1:], strict=True):
+        for half, other in zip(self.halves[1:], reported[1:], strict=True):
             outcome.replies += 1
             paragraph = None if other == first else accepted(first or [], other or [])
             if paragraph is not None:

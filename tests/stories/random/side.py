@@ -70,7 +70,7 @@ class Side:
         self._plays: tuple[playing.Part, playing.Part] | None = None
         self._actions: tuple[Action, Action] | None = None
         self._held: tuple[list[Reply], list[Reply]] = ([], [])
-        self.told: dict[int, str] = {}
+        self.reported: dict[int, str] = {}
         """What was answered: index of the request -> plain body."""
         self.late_ms = 0
         """How much later than in the mirror an answer came."""
@@ -79,7 +79,7 @@ class Side:
 
     def begin(self, line: str) -> str | None:
         """Begin a step, or say that it cannot be told now (None). The line, with the ids that it speaks of."""
-        told = with_ids(line, self.stage)
+        reported = with_ids(line, self.stage)
         self._plays = tuple(  # type: ignore[assignment]  # of two
             playing.step(stage, Step(with_ids(line, stage), [], 0), None) for stage in (self.stage, self.twin)
         )
@@ -88,7 +88,7 @@ class Side:
         except UNTELLABLE:
             self._plays = self._actions = None
             return None
-        return told
+        return reported
 
     @property
     def busy(self) -> bool:
@@ -233,7 +233,7 @@ class Side:
             if lines:
                 what = f"{self.world.name}: {here.actor}'s {here.api} v{here.version}"
                 raise Difference(f"{what}: {'; '.join(lines)}")
-            self.told[index] = dumped(body)
+            self.reported[index] = dumped(body)
 
     def _follow_leaders(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
         """Where who leads was open, it is as the server says."""

@@ -41,9 +41,9 @@ def test_rows_of_an_error_answer_name_the_requested_partitions() -> None:
         [(3, CODE, -1), (5, CODE, -1)],
     )
     fetched = FetchRequest(topics=[FetchTopic("", b"i" * 16, [FetchPartition(7)])])
-    told = error_answer(1, 18, fetched, CODE)
-    (topic,) = told.responses
-    assert (told.error_code, topic.topic_id) == (CODE, b"i" * 16)
+    reported = error_answer(1, 18, fetched, CODE)
+    (topic,) = reported.responses
+    assert (reported.error_code, topic.topic_id) == (CODE, b"i" * 16)
     assert (topic.partitions[0].partition_index, topic.partitions[0].error_code) == (7, CODE)
 
 

@@ -84,7 +84,7 @@ class Brokers(World):
         super().__init__(seed, intercept)
         self.changes = 0
         self.knocks: dict[int, int] = {}
-        self.told: Counter[int] = Counter()
+        self.reported: Counter[int] = Counter()
         """How often a broker was told to do something."""
         self._asked = 0
         self.network = Network(self, lambda: self.process, self, patience_ms=NO_ANSWER_FOR_MS, port=self._port)
@@ -146,7 +146,7 @@ class Brokers(World):
             node = self.rng.choice([*cluster.states])
             what = self.rng.choice(("stop", "kill", "pause", "return", "return"))
             self.note(f"{what} of broker {node}, which is {cluster.states[node].value}")
-            self.told[node] += 1
+            self.reported[node] += 1
             process.does(lambda: process.loop.create_task(self._do(process, what, node)))
         self._later(process)
 
@@ -200,13 +200,13 @@ class Brokers(World):
 
     def _knock(self, process: Any, node: int) -> None:
         """It goes on, so it answers soon, unless something befalls it, or the process stands still."""
-        changes, knock = self.told[node], Knock(self, node)
+        changes, knock = self.reported[node], Knock(self, node)
         knock.start()
 
         def look(_: None) -> None:
             knock.kill()
             spared = self.scenario.pauses or process is not self.process or not process.up or process.stopping
-            if not knock.answered and not spared and self.told[node] == changes:
+            if not knock.answered and not spared and self.reported[node] == changes:
                 self.fault(f"broker {node} was told to go on, and answers nobody")
 
         self.later(ANSWERS_MS, look)

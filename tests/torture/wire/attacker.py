@@ -39,7 +39,7 @@ class Attacker:
     def __init__(self, process: Process, port: int, client_id: str, learn: Learn) -> None:
         self.client_id = client_id
         self.answers = 0
-        self.told: tuple[Any, ...] = ()
+        self.reported: tuple[Any, ...] = ()
         """What the last answer was about: for what is new."""
         self.wrong: str | None = None
         self.is_closed = False
@@ -127,7 +127,7 @@ class Attacker:
         except (ProtocolError, UnknownApi) as error:
             self.wrong = f"the answer to API {key}, version {version} cannot be read: {error}: {frame[:200].hex()}"
             return
-        self.told = (key, version, getattr(response, "error_code", None), len(frame) // 32)
+        self.reported = (key, version, getattr(response, "error_code", None), len(frame) // 32)
         self.token = getattr(response, "auth_bytes", None)
         self._learn(response)
 

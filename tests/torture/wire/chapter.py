@@ -284,9 +284,9 @@ class Chapter:
             attacker.wire.cut()
         world.run(lambda: False, 2 if rng.random() < 0.998 else rng.choice((500, 3_000, 40_000)))
         self.counts["answers"] += attacker.answers - before
-        told = attacker.told if attacker.is_open else (self._log.last[:40],)
-        if chunks and (told not in self._seen):
-            self._seen.add(told)
+        reported = attacker.reported if attacker.is_open else (self._log.last[:40],)
+        if chunks and (reported not in self._seen):
+            self._seen.add(reported)
             self._keep(chunks[-1])
 
     def _keep(self, frame: bytes) -> None:
@@ -390,9 +390,9 @@ class Chapter:
             faults.append(f"{SLOW} {self._turn_ms:.0f} ms")
         self._turn_ms = 0.0
         faults += [one.wrong for _, one in self._attackers if one.wrong]
-        for told in (self._log.faults, self._world.faults, self._ledger.faults):
-            faults += told
-            told.clear()
+        for reported in (self._log.faults, self._world.faults, self._ledger.faults):
+            faults += reported
+            reported.clear()
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if peak_mb > _peak_mb[0] + MAX_MEMORY_MB and _peak_mb[0]:
             faults.append(f"one input took {peak_mb - _peak_mb[0]:.0f} MB")

@@ -174,17 +174,17 @@ def test_duplicates_and_gaps_are_found_as_by_a_model_of_all_batches(batches: lis
         try:
             seen = append(producers, first, count, epoch=batch_epoch, at=offset)
         except LogError as error:
-            told = {
+            reported = {
                 ErrorCode.INVALID_PRODUCER_EPOCH: "fenced",
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "refused",
             }[error.error_code]
         else:
-            told = "taken" if seen is None else "duplicate"
-        assert told == expected
-        if told == "duplicate":
+            reported = "taken" if seen is None else "duplicate"
+        assert reported == expected
+        if reported == "duplicate":
             assert seen is not None
             assert seen.base_offset == before[-1][2]
-        if told != "taken":
+        if reported != "taken":
             continue
         if batch_epoch != epoch:
             taken, epoch = [], batch_epoch

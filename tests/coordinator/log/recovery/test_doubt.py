@@ -223,11 +223,11 @@ def test_a_damaged_offset_of_a_batch_cuts_nothing_off(byte: int, clean: bool) ->
     try:
         manager.open_log("t", 0, config=CONFIG)
     except DamagedLog as damage:
-        told: DamagedLog | None = damage
+        reported: DamagedLog | None = damage
     else:
-        told = None
-    assert told is None or told.path.endswith(path)
-    assert told is not None or clean  # a clean stop looks at the end only
+        reported = None
+    assert reported is None or reported.path.endswith(path)
+    assert reported is not None or clean  # a clean stop looks at the end only
     assert bytes(storage.files[path]) == before
 
 

@@ -26,9 +26,9 @@ from tests.coordinator.history import happenings as happened
 def test_important_transaction_events_are_logged_at_info_level(event: Event, line: str) -> None:
     with capture_logs() as lines:
         log_events([event])
-    (told,) = lines
-    assert (told["event"], told["log_level"]) == (line, "info")
-    assert (told["transactional_id"], told["producer_id"]) == ("pay-1", 4000)
+    (reported,) = lines
+    assert (reported["event"], reported["log_level"]) == (line, "info")
+    assert (reported["transactional_id"], reported["producer_id"]) == ("pay-1", 4000)
 
 
 def test_the_cause_of_an_abort_is_logged_in_words() -> None:

@@ -78,9 +78,11 @@ def test_a_marker_for_offsets_goes_through_the_groups_shard(harness: Coordinator
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [(14, ErrorCode.NOT_LEADER_OR_FOLLOWER), (15, ErrorCode.NOT_LEADER_OR_FOLLOWER), (16, 6), (47, 47), (-1, -1)],
 )
-def test_a_marker_for_offsets_of_a_loading_shard_is_refused(harness: CoordinatorHarness, error: int, told: int) -> None:
+def test_a_marker_for_offsets_of_a_loading_shard_is_refused(
+    harness: CoordinatorHarness, error: int, reported: int
+) -> None:
     harness.groups[0].error = error
-    assert write(harness, "__consumer_offsets", 0) == [told]
+    assert write(harness, "__consumer_offsets", 0) == [reported]

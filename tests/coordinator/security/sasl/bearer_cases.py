@@ -101,7 +101,7 @@ class Case(NamedTuple):
     signed_as: str = ""
     form: str = "{0}.{1}.{2}"
     user: str = "alice"
-    told: str | None = None
+    reported: str | None = None
 
     def payload(self, now_s: float) -> dict[str, Any] | bytes:
         """The claims at this time."""
@@ -134,7 +134,7 @@ MISSING: Final = object()
 
 def bad(name: str, claims: Mapping[str, Any] | bytes = {}, **other: Any) -> Case:
     """A token that is refused."""
-    return Case(name, claims, told=INVALID, **other)
+    return Case(name, claims, reported=INVALID, **other)
 
 
 TOKENS: Final = (
@@ -244,7 +244,7 @@ class Message(NamedTuple):
 
     name: str
     text: str
-    told: str | None = None
+    reported: str | None = None
 
 
 ANOTHER_SCHEME: Final = Message("another scheme", "n,,\1auth=Basic {token}\1\1", REFUSED)
@@ -283,9 +283,9 @@ MESSAGES: Final = (
 )  # fmt: skip
 
 
-def plainly(told: str | None, name: str, claims: Mapping[str, Any] | bytes = {}, **other: Any) -> Case:
+def plainly(reported: str | None, name: str, claims: Mapping[str, Any] | bytes = {}, **other: Any) -> Case:
     """A token that nobody signed."""
-    return Case(name, claims, told=told, **{"alg": "none", "signer": "nobody", "kid": None, **other})
+    return Case(name, claims, reported=reported, **{"alg": "none", "signer": "nobody", "kid": None, **other})
 
 
 UNSECURED: Final = (

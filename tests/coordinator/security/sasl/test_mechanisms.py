@@ -35,7 +35,7 @@ def test_plain_authenticates_users(token: str, user: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "report"),
     [
         (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
         (b"\0nobody\0a secret", "Authentication failed: Invalid username or password"),
@@ -51,11 +51,11 @@ def test_plain_authenticates_users(token: str, user: str) -> None:
         (b"\xff\0\xff\0\xff", "Authentication failed: Invalid username or password"),
     ],
 )  # fmt: skip
-def test_plain_refuses_wrong_tokens(token: bytes, told: str) -> None:
+def test_plain_refuses_wrong_tokens(token: bytes, report: str) -> None:
     exchange = PlainExchange(USERS)
     with pytest.raises(AuthenticationFailed) as caught:
         exchange.evaluate(token)
-    assert caught.value.answer == told
+    assert caught.value.answer == report
     assert not exchange.is_complete
 
 
@@ -148,7 +148,7 @@ def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "told"),
+    ("first", "report"),
     [
         (b"", None), (b"y,,n=alice,r=x", None), (b"p=tls-unique,,n=alice,r=x", None), (b"n,,n=alice", None),
         (b"n,,n=,r=x", None), (b"n,,n=a=b,r=x", None), (b"n,,n=alice,r=", None), (b"n,,n=alice,r=a b", None),
@@ -159,10 +159,10 @@ def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
          "Authentication failed: Client requested an authorization id that is different from username"),
     ],
 )  # fmt: skip
-def test_malformed_first_scram_messages_are_refused(first: bytes, told: str | None) -> None:
+def test_malformed_first_scram_messages_are_refused(first: bytes, report: str | None) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
         exchange("SCRAM-SHA-256", {"alice": credential("SCRAM-SHA-256", "p")}).evaluate(first)
-    assert caught.value.answer == told
+    assert caught.value.answer == report
 
 
 @pytest.mark.parametrize(

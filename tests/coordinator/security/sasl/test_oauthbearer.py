@@ -75,7 +75,7 @@ STRICT = JwtCheck(SOURCE, Expected(frozenset([AUDIENCE]), ISSUER), now)
 OPEN = JwtCheck(SOURCE, Expected(), now)
 
 
-def told(check: Check, message: str) -> tuple[str | None, str, int | None]:
+def reported(check: Check, message: str) -> tuple[str | None, str, int | None]:
     """What a client is told: None if it is let in; its name; until when."""
     why: list[str] = []
     exchange = OAuthBearerExchange(check, why.append)
@@ -95,8 +95,8 @@ def told(check: Check, message: str) -> tuple[str | None, str, int | None]:
 
 def expected_of(case: Case) -> tuple[str | None, str, int | None]:
     payload = case.payload(NOW_S)
-    if case.told is not None or isinstance(payload, bytes):
-        return case.told, "", None
+    if case.reported is not None or isinstance(payload, bytes):
+        return case.reported, "", None
     return None, case.user, int(payload["exp"]) * 1000
 
 
@@ -111,13 +111,13 @@ def expected_of(case: Case) -> tuple[str | None, str, int | None]:
     ids=lambda one: one.name if isinstance(one, Case) else type(one).__name__,
 )
 def test_each_token_is_accepted_or_refused_as_expected(check: Check, case: Case) -> None:
-    assert told(check, f"n,,\1auth=Bearer {KEYS.token(case, NOW_S)}\1\1") == expected_of(case)
+    assert reported(check, f"n,,\1auth=Bearer {KEYS.token(case, NOW_S)}\1\1") == expected_of(case)
 
 
 @pytest.mark.parametrize("message", [*MESSAGES, ANOTHER_SCHEME], ids=lambda one: one.name)
 def test_each_message_is_answered_as_expected(message: Message) -> None:
     text = message.text.replace("{token}", KEYS.token(Case("good"), NOW_S))
-    assert told(STRICT, text)[0] == message.told
+    assert reported(STRICT, text)[0] == message.reported
 
 
 def test_a_client_may_send_another_token_after_a_bad_one() -> None:
@@ -129,9 +129,9 @@ def test_a_client_may_send_another_token_after_a_bad_one() -> None:
 
 def test_a_too_large_token_is_refused() -> None:
     token = KEYS.token(Case("", {"more": "x" * 40_000}), NOW_S)
-    assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] is None
+    assert reported(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] is None
     token = KEYS.token(Case("", {"more": "x" * 50_000}), NOW_S)
-    assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] == INVALID
+    assert reported(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] == INVALID
 
 
 def test_a_missing_key_is_requested_from_the_source() -> None:
@@ -155,7 +155,7 @@ def test_the_names_of_claims_can_be_configured() -> None:
 
 def test_the_reason_of_a_refusal_contains_nothing_of_the_token() -> None:
     for case in TOKENS:
-        if case.told is not None:
+        if case.reported is not None:
             token = KEYS.token(case, NOW_S)
             with pytest.raises(InvalidToken) as caught:
                 STRICT(token)

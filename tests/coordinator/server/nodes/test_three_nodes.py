@@ -152,8 +152,8 @@ async def test_every_node_describes_the_same_cluster() -> None:
         assert len(set(ports)) == 3
         for node_id in (1, 2, 3):
             answer = await cluster.ask(node_id, DescribeClusterRequest())
-            told = [(row.broker_id, row.host, row.port) for row in answer.brokers]
-            assert told == [(place, "127.0.0.1", port) for place, port in enumerate(ports, 1)]
+            reported = [(row.broker_id, row.host, row.port) for row in answer.brokers]
+            assert reported == [(place, "127.0.0.1", port) for place, port in enumerate(ports, 1)]
             assert answer.controller_id == 1
         leaders = [await cluster.leaders(node_id=node_id) for node_id in (1, 2, 3)]
         assert leaders[0] == leaders[1] == leaders[2]
@@ -260,9 +260,9 @@ async def test_a_killed_broker_is_replaced_after_its_session_without_loss(tmp_pa
         after = await cluster.leaders()
         assert [row.broker_id for row in (await cluster.ask(1, DescribeClusterRequest())).brokers] == [1, 2]
         all_of_them = await cluster.ask(1, DescribeClusterRequest(include_fenced_brokers=True))
-        told = [(row.broker_id, row.port, row.is_fenced) for row in all_of_them.brokers]
+        reported = [(row.broker_id, row.port, row.is_fenced) for row in all_of_them.brokers]
         ports = [bound.port for bound in server.bound]
-        assert told == [(1, ports[0], False), (2, ports[1], False), (3, ports[2], True)]
+        assert reported == [(1, ports[0], False), (2, ports[1], False), (3, ports[2], True)]
         row, _ = await cluster.produce(after[mine][0], mine, b"more")
         assert row.base_offset == written[-1] + 1
         there = await cluster.coordinator(group)

@@ -155,12 +155,12 @@ def test_repeated_log_lines_are_counted() -> None:
     assert log.close()
     *lines, end, summary = out.getvalue().splitlines()
     assert (len(lines), end) == (MAX_OF_A_CAUSE + 1, "the end")
-    told = json.loads(summary)
-    assert (told["level"], told["logger"], told["more"], told["why"]) == (
+    reported = json.loads(summary)
+    assert (reported["level"], reported["logger"], reported["more"], reported["why"]) == (
         "warning", "a", 5_000 - MAX_OF_A_CAUSE, "4999 is no size",
     )  # fmt: skip
-    assert told["event"].startswith("closed a connection … and 4980 more of these in the last ")
-    assert "peer" not in told
+    assert reported["event"].startswith("closed a connection … and 4980 more of these in the last ")
+    assert "peer" not in reported
 
 
 def test_dropped_log_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,8 @@ def test_lines_about_different_objects_have_different_causes(harness: RateLimitH
 
 def test_lines_with_ever_new_causes_are_bounded_too(harness: RateLimitHarness) -> None:
     causes = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(600)]
-    told = [why for why in causes * 3 if harness.say(why=why)]
-    assert len(told) == MAX_OF_A_KIND
+    reported = [why for why in causes * 3 if harness.say(why=why)]
+    assert len(reported) == MAX_OF_A_KIND
     assert len(harness.limiter._kinds["net", "closed a connection"].causes) <= MAX_OF_A_KIND
     harness.now_ms = WINDOW_MS
     lines = harness.due()
