@@ -173,6 +173,9 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 def target(group_id: str, member_id: str, member_target: TargetAssignment, tables: Tables | None = None) -> Record:
     """The record of a member's target. `tables`: where Kafka has the target; None: in sets copied from a record."""
+    if not member_target:
+        key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+        return Record(key, ConsumerGroupTargetAssignmentMemberValue([]), _VERSION)
     tables = tables or kafka_order.copied(member_target)
     sizes, others = tables.of_partitions, tables.of_others
     rows = [member_target[row] for row in kafka_order.topics([one[0] for one in member_target], tables)]

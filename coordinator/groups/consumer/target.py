@@ -239,7 +239,8 @@ def apply(
     for member_id in order:
         member_target = member_targets.get(member_id)
         if member_target is None:
-            member_target = _member_target(assignment.get(member_id, {}), image)
+            given = assignment.get(member_id)  # thousands may have joined meanwhile
+            member_target = _member_target(given, image) if given else NOTHING
         before = targets.get(member_id)
         is_another = member_target is not before and member_target != before
         if is_another:
