@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
+import structlog
+
 from muster.coordinator.log.errors import BatchError, CorruptBatch, DamagedLog, LogOffline, OffsetOutOfRange, damage
 from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.batches import as_batch, runs
@@ -21,6 +23,8 @@ from muster.coordinator.log.records.headers import (
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.system.jobs import Job, OffloadedWork
+
+_logger = structlog.get_logger("muster.log")
 
 
 def read(segments: LogSegments, offset: int, max_bytes: int, min_one_message: bool, up_to: int | None) -> bytes:
@@ -38,7 +42,7 @@ def read(segments: LogSegments, offset: int, max_bytes: int, min_one_message: bo
                 end_position = where[0] if where is not None else end_position
             found = segment.read(offset, max_bytes, end_position, min_one_message)
         except OSError as error:
-            raise LogOffline(segment.file.path, str(error)) from error
+            raise _offline(segment, error) from error
         if found is not None:
             return found
     return b""
@@ -50,9 +54,18 @@ def size_up_to(segments: LogSegments, offset: int) -> int:
     try:
         where = segments[number].locate(offset)
     except OSError as error:
-        raise LogOffline(segments[number].file.path, str(error)) from error
+        raise _offline(segments[number], error) from error
     in_segment = segments[number].size if where is None else where[0]
     return sum(segment.size for segment in segments[:number]) + in_segment
+
+
+def _offline(segment: Segment, error: OSError) -> LogOffline:
+    """The error of a read that failed. The log line names the file, which a client never learns."""
+    path = segment.file.path
+    _logger.error(
+        "a log cannot be read", path=path, reason=str(error), what_to_do="`muster log check` names the damage"
+    )
+    return LogOffline(path, str(error))
 
 
 def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Segment, int, int]]:

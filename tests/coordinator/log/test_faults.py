@@ -5,10 +5,14 @@ never written.
 from __future__ import annotations
 
 import random
+from functools import partial
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from muster.coordinator.log import LogConfig, MemoryStorage
+from muster.coordinator.log import FileStorage, LogConfig, LogOffline, MemoryStorage
+from muster.coordinator.log.segments.reading import size_up_to
 from muster.virtual.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
 
@@ -171,3 +175,24 @@ def test_no_stop_is_clean_after_a_failed_sync_of_new_folders() -> None:
     assert failures != [None]
     manager.close()
     assert manage(disk.left_behind(power_cut=False)).needs_recovery
+
+
+def test_a_read_that_fails_names_its_file_in_a_log_line(tmp_path: Path) -> None:
+    """A folder was in the place of a time index: a Fetch got KAFKA_STORAGE_ERROR, and nothing was logged."""
+    manager = manage(FileStorage(tmp_path))
+    log = manager.open_log("t", 0)
+    for _ in range(3):
+        log.append(0, batch(b"x"), wall_ms=NOW)
+        log.roll(NOW)
+    manager.close()
+    index = tmp_path / "t-0" / "00000000000000000001.timeindex"
+    index.unlink()
+    index.mkdir()
+    log = manage(FileStorage(tmp_path)).open_log("t", 0)
+    for read in (partial(log.read, 1, 1_000), partial(size_up_to, log.segments, 1)):
+        with capture_logs() as logged, pytest.raises(LogOffline):
+            read()
+        line = logged[-1]
+        assert (line["event"], line["log_level"]) == ("a log cannot be read", "error")
+        assert line["path"].endswith("t-0/00000000000000000001.log")
+        assert "timeindex" in line["reason"]
