@@ -2,8 +2,8 @@
 
 One write is under way at a time. The write takes what all logs have to write by then, in one round trip. Callers that
 wait for these records are answered when the database has answered. If the answer is lost, the writer looks for its
-write. If the database does not have the write, the writer sends it again. If the database has it, it may still not be
-durable (`store`). Then the writer sends a later, empty write, and the answer to the later write counts. If the
+write. If the database does not have the write, the writer sends it again. If the database has the write, it may still
+not be durable (`store`). Then the writer sends a later, empty write, and the answer to the later write counts. If the
 registration is lost meanwhile, no caller is answered, and the node gives up.
 """
 

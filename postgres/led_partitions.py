@@ -1,7 +1,7 @@
 """The logs that this node leads. Such logs load from the database when leadership begins.
 
-`DatabaseWriter` writes them as long as leadership lasts. The loaded records were written by earlier leaders, up to the
-end of the log. To know these leaders, this node follows the metadata log first.
+`DatabaseWriter` writes such logs as long as leadership lasts. The loaded records were written by earlier leaders, up to
+the end of the log. To know these leaders, this node follows the metadata log first.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ the replica anew whenever it registers, and adds each log when it becomes the le
 A replica has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is
 left as if it was not closed cleanly. The log manager then finds the damaged place, and logs it.
 
-If a log has a checkpoint, only the segments behind it need be read. The segments before it are `absent`, and
-`segment_cache` fetches them when a reader needs them.
+If a log has a checkpoint, only the segments behind it need be read. The segments before the checkpoint are `absent`,
+and `segment_cache` fetches them when a reader needs them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SegmentWriting:
     """A segment that is being written to the disk. An empty segment keeps the end offset of its log."""
 
     def __init__(self, storage: Storage, name: str, base_offset: int, end_offset: int = 0) -> None:
-        """`name`: the path of its files without a suffix; `end_offset`: the end of the log before this segment."""
+        """`name`: the path of the files without a suffix; `end_offset`: the end of the log before this segment."""
         self._segment = Segment(storage, name, base_offset, LogConfig(), created_ms=0)
         self._segment.file.truncate(0)
         self.size = 0

@@ -1,6 +1,5 @@
 """One node among the nodes that share a database, in the place of `nodes.cluster.Cluster` (the brokers of one process).
-The node registers, and follows other nodes' decisions. `leader_decisions`: what the node with the lowest live id
-decides.
+The node registers, and follows other nodes' decisions. `leader_decisions` chooses leaders.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class NodeMessages:
     """The messages of one node: its `transaction_coordinator.markers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
-        """`is_over`: whether the lease is over. Then others lead what this node led, and this node answers nobody."""
+        """`is_over`: whether the lease is over. Then other nodes lead its partitions, and this node answers nobody."""
         self._is_over = is_over
         self._node_id = node_id
         self._store = store

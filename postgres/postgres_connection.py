@@ -69,7 +69,7 @@ class PostgresConnection:
     """A connection to one cluster in one database."""
 
     def __init__(self, url: str, name: str, *, timeout_ms: int) -> None:
-        """`name`: of the cluster; `timeout_ms`: how long one request may take."""
+        """`name`: the cluster's name; `timeout_ms`: how long one request may take."""
         self._url = url
         self._name = name
         self._timeout_s = timeout_ms / 1000

@@ -13,8 +13,8 @@ whose answer was lost.
 session that ended while it waited for a synchronous standby. A write that was only seen is proven by the answer to a
 later write. A `lease.ReadBarrier` proves what a node has read.
 
-**The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
-seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
+**The shared metadata log.** All nodes write this log. A row counts only at the end of the log, so a node that decides
+has seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
 their registrations *need* this row, in the same transaction. Later writes of such a node count only once the node knows
 the row. So a node that reads such a row finds all records of the leader before, which writes no more.
 """
@@ -91,7 +91,7 @@ class SegmentRow(NamedTuple):
     base_offset: int
     state: int = LIVE
     size: int = -1
-    """The bytes of its batches. -1: this field and the fields after it are not known."""
+    """The bytes of the segment's batches. -1: this field and the fields after it are not known."""
     first_timestamp: int = -1
     max_timestamp: int = -1
     max_timestamp_offset: int = -1
@@ -108,11 +108,11 @@ class SegmentFacts(NamedTuple):
     max_timestamp: int
     max_timestamp_offset: int
     aborted: bytes
-    """The transactions that its markers aborted, in the format of a transaction index."""
+    """The transactions that the segment's markers aborted, in the format of a transaction index."""
 
 
 class Checkpoint(NamedTuple):
-    """The state of a log at an offset where a segment begins. All live segments before it have their facts then."""
+    """The state of a log at an offset where a segment begins. All live segments before it have facts then."""
 
     log_no: int
     offset: int

@@ -123,7 +123,7 @@ class UnsentData:
         return None if is_closed else self._read()
 
     def hold(self) -> bool:
-        """Keep remaining data in memory, because the files are about to be closed. Returns whether any remained."""
+        """Keep remaining data in memory, because the files will be closed. Returns whether any data remained."""
         rows: list[BatchRow] = []
         while (row := self._read()) is not None:
             rows.append(row)

@@ -128,7 +128,7 @@ class Interceptors:
             self._set()
 
     def set_first(self, make: Callable[[int], Intercept] | None) -> None:
-        """Put an interceptor before all others of each node: `make` makes it for a node id. None removes this one."""
+        """Put an interceptor before all others of each node: `make` makes it for a node id. None removes the first."""
         self._make_first = make
         self._set()
 

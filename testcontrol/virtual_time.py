@@ -53,7 +53,7 @@ class RanInVain(AssertionError):
 
 
 class VirtualTime:
-    """See the module. Call from the server's event loop only."""
+    """See the module. Call the methods from the server's event loop only."""
 
     def __init__(self, server: Server) -> None:
         """`server`: its machine is a `testcontrol.machine.ControlledMachine`."""

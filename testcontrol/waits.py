@@ -22,7 +22,7 @@ from muster.testcontrol.views import GroupView
 
 
 class Condition(NamedTuple):
-    """`what`: the condition in words. `holds`: whether a group fulfils it. `topics` have records that can change it."""
+    """`what`: the condition in words. `holds`: whether a group fulfils it. `topics`: topics that `holds` depends on."""
 
     what: str
     holds: Callable[[GroupView], object]

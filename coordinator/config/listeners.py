@@ -191,7 +191,7 @@ def _check_ports(addresses: Sequence[Address]) -> None:
 
 
 def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
-    """Check that inter.broker.listener.name names a listener. No other effect: the brokers share a process."""
+    """Check that inter.broker.listener.name names a listener. The name has no effect: the brokers share a process."""
     if not name:
         return
     if protocol:

@@ -63,7 +63,7 @@ def load(
 
     `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
     NAME:@FILE; `nodes` is `muster.nodes`; `environment` is os.environ. `strict`: unknown properties are refused.
-    Otherwise a note names them, as Kafka ignores them.
+    Otherwise a note names such properties, which Kafka ignores.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}

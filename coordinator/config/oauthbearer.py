@@ -36,7 +36,7 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """`unsecured`: tokens need no signature. If not, the document at `url` has the keys, and `tls` is for this URL."""
+    """`unsecured`: tokens need no signature. Signed tokens: the document at `url` has the keys, and `tls` is for it."""
 
     unsecured: oauthbearer.UnsecuredOptions | None
     url: str = ""

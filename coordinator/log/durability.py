@@ -18,7 +18,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class Availability:
-    """Whether a log can be written. After a failed write the log cannot: a later append could follow a gap."""
+    """Whether a log can be written. After a failed write it cannot be written: a later append could follow a gap."""
 
     __slots__ = ("_partition", "_topic", "failure", "when_offline")
 

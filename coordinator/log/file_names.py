@@ -60,7 +60,7 @@ def decode_replaces(data: bytes) -> int | None:
 
 
 DELETE_SUFFIX: Final = "-delete"
-"""Ending of a deleted partition's folder. A thread removes its files later."""
+"""Ending of a deleted partition's folder. A thread removes the folder's files later."""
 STRAY_SUFFIX: Final = "-stray"
 """Ending of a folder that belongs to no existing topic, and is left alone."""
 MAX_BYTES: Final = 255

@@ -67,8 +67,7 @@ class LogManager:
     # -- the directory
 
     def open(self, *, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
-        """Take the directory, after creating it if necessary. Find out the directory's identity, and how the last stop
-        ended.
+        """Take the directory, after creating it if necessary. Find the identity, and how the last stop ended.
 
         `cluster_id`: see `identify`. Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
         """

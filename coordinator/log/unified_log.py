@@ -167,7 +167,7 @@ class UnifiedLog:
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each append, and when more records are durable. The result ends these calls."""
+        """Call `callback` after each append, and when more records are durable. The returned function ends calls."""
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
@@ -339,9 +339,8 @@ class UnifiedLog:
         """Return bytes of the log, from the batch with `offset` on, straight from the file.
 
         The result has at most `max_bytes`: as in every fetch of Kafka's, the last batch may be cut off. With
-        `min_one_message` the first batch is always whole. Without `min_one_message`, nothing is returned when the first
-        batch does not fit. `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or
-        LogOffline.
+        `min_one_message` the first batch is always whole. Otherwise a first batch that does not fit is not returned.
+        `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline.
         """
         return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
 

@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """Let `requests` handle requests from now on. Returns their former handler; None if no requests are handled."""
+        """Let `requests` handle requests from now on. Returns the former handler of requests, or None."""
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests

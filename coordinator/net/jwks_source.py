@@ -1,7 +1,7 @@
 """The keys of an identity provider for the tokens of OAUTHBEARER, from a file or a URL.
 
 A file is read again when it has changed. A thread fetches from a URL regularly, and soon after a token names an unknown
-key. If that fails, the previous keys remain.
+key. If a fetch fails, the previous keys remain.
 """
 
 from __future__ import annotations

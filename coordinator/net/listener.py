@@ -1,6 +1,6 @@
 """One listener: a port, and the connections that it accepts. A listener knows sockets, but not the bytes on them. A
-listener accepts many connections in one iteration of the event loop; a server of uvloop accepts one. So a thousand
-members that connect together join together.
+listener accepts many connections in one iteration of the event loop; a server of uvloop accepts one connection. So a
+thousand members that connect together join together.
 """
 
 from __future__ import annotations

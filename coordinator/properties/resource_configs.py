@@ -73,7 +73,7 @@ def list_append(current: str | None, change: str) -> str:
 
 
 def list_subtract(current: str | None, change: str) -> str:
-    """A list's text after IncrementalAlterConfigs' SUBTRACT. If a word occurs twice, one of them is removed."""
+    """A list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one occurrence stays."""
     held = [word for word in (current or "").split(",") if word]
     for word in _java_split(change):
         if word in held:

@@ -70,7 +70,7 @@ class Authentication:
         self.by_token = False
         """Whether the client has authenticated with a delegation token, and so may not create another token."""
         self.lifetime_ms: int | None = None
-        """After how many ms the client has to re-authenticate. None means never."""
+        """After how many ms the client has to re-authenticate. None means that no re-authentication is due."""
         self.began_ms: int | None = None
         """When the client last began to re-authenticate."""
         self.on_proven: Callable[[], object] | None = None

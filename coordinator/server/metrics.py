@@ -1,6 +1,6 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without this option nothing is counted. No library is used: its import would take longer than that of this module.
+Without `--metrics` nothing is counted. No library is used: its import would take longer than that of this module.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ async def pause_s(seconds: float) -> None:
 
 
 async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
-    """Return the awaited result. After `seconds`, cancel the work and raise TimeoutError. For commands."""
+    """Return the awaited result, for a command. After `seconds`, cancel the work and raise TimeoutError."""
     return await asyncio.wait_for(awaited, seconds)
 
 

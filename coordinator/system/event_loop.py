@@ -12,7 +12,7 @@ _Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class FewEvents(selectors.DefaultSelector):
-    """Reports few ready sockets at once, in their order. The others come next, before a call of the system."""
+    """Reports few ready sockets at once, in their order. Other sockets come next, before a call of the system."""
 
     def __init__(self) -> None:
         super().__init__()

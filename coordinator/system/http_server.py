@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer. To a HEAD request it is sent without `data`."""
+    """An answer. To a HEAD request the answer is sent without `data`."""
 
     status: int
     content_type: str
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     body_bytes: int
     """The most bytes of a request's body."""
     clients: int
-    """The most served connections. As many further connections get the answer "busy"; others are closed at once."""
+    """The most served connections. As many more connections get the answer "busy"; further connections are closed."""
     patience_ms: int
     """How long a request may take to arrive, and its answer to be sent. An idle connection is kept as long."""
 

@@ -1,8 +1,8 @@
 """The memory of the process: the C library's allocator, and Python's cyclic garbage collector.
 
-No collection visits more than some 70,000 objects. When more survive a full collection, they are frozen: not visited
-again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes no other
-cycles (`tests/coordinator/test_no_cycles.py`).
+No collection visits more than some 70,000 objects. When more objects survive a full collection, they are frozen: not
+visited again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes
+no other cycles (`tests/coordinator/test_no_cycles.py`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def limit_collections() -> None:
 
 
 def _after_collection(phase: str, run: dict[str, Any]) -> None:
-    """Freeze all objects, if they are many. After a collection no young cycle exists, so none is frozen."""
+    """Freeze all objects, if they are many. After a collection no young cycle exists, so no cycle is frozen."""
     if phase == "stop" and run["generation"] >= _OLDEST_GENERATION:
         old_objects = sum([len(gc.get_objects(generation)) for generation in (1, 2)])
         if old_objects > MAX_OBJECTS:

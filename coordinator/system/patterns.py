@@ -154,8 +154,8 @@ def _check_counts(pattern: str) -> None:
 class _Part:
     """A group of a pattern, or the pattern outside of all groups.
 
-    `copies`: its parts when each count is written out. `optional`: how many may be missing. `nested`: the largest
-    product of nested counts.
+    `copies`: how many parts result when each count is written out. `optional`: how many parts may be missing. `nested`:
+    the largest product of nested counts.
     """
 
     __slots__ = ("copies", "nested", "optional")

@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """One broker of the cluster. If it is `fenced`, it leads nothing, and answers to clients do not name it.
+    """One broker of the cluster. A `fenced` broker leads nothing, and answers to clients do not name the broker.
 
     `endpoints`: addresses by listener; empty for this node, whose connections know its address. `epoch`: the broker
     epoch of its present start.

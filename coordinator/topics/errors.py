@@ -18,7 +18,7 @@ class ApiError(Exception):
 
 
 class InvalidRecords(ApiError):
-    """A batch is refused for some of its records. Each of these has a row (index in the batch, sentence) (KIP-467)."""
+    """A batch is refused for some records. Each such record has a row (index in the batch, sentence) (KIP-467)."""
 
     def __init__(self, error_code: int, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(error_code, message)

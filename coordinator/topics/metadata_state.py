@@ -57,7 +57,7 @@ NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(NamedTuple):
-    """A registered broker (BrokerRegistration). `epoch`: that of its last start. `fenced`: whether it is fenced."""
+    """A registered broker (BrokerRegistration). `epoch`: of the last start. `fenced`: whether the broker is fenced."""
 
     epoch: int
     rack: str | None
@@ -120,7 +120,7 @@ class MetadataState:
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.resource_characters = 0
-        """Characters of the names of groups and client metrics that have configs, and of these configs."""
+        """How many characters the configs of groups and client metrics have, with the names."""
         self.acls: dict[bytes, Message] = {}
         self.deleted: dict[bytes, str] = {}
         self.features: dict[str, int] = {}

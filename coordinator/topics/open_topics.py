@@ -78,7 +78,7 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only once synced."""
+        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether records count only once synced."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}

@@ -37,7 +37,7 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """A partition and its log. If it is `closed` (deleted, or led by another), it answers every call with `refusal`."""
+    """A partition and its log. A `closed` partition (deleted, or with a new leader) answers calls with `refusal`."""
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 

@@ -3,11 +3,11 @@
 A start reads the metadata log, and makes the metadata log and the folders on the disk agree.
 
 * **Adopt.** Somebody may have copied partitions of __consumer_offsets or __transaction_state into the data directory.
-  Such partitions are from a Kafka broker or from another Muster. This node serves them, with the topic id and the
-  leader epochs that they have. The node never gives out a producer id that the partitions use.
+  Such partitions are from a Kafka broker or from another Muster. This node serves the partitions, with the topic id and
+  the leader epochs that they have. The node never gives out a producer id that the partitions use.
 * **Rebuild.** If the metadata log has lost records, topics are created again from the folders of their partitions. A
-  folder has the topic's name, its id and one partition. The configs are lost. Such a topic keeps all its records until
-  it is configured again, so that no retention deletes them.
+  folder has the topic's name, its id and one partition. The configs of topics are lost. Such a topic keeps all its
+  records until it is configured again, so that no retention deletes them.
 * Folders of any other topic that the metadata log does not know are strays (`stray_folders`).
 """
 
@@ -49,7 +49,7 @@ SAMPLE_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024
 
 ADOPTED: Final[Mapping[str, KeyedRecords]] = {GROUP_OFFSETS_TOPIC: OFFSETS, TRANSACTION_STATE_TOPIC: TRANSACTION_STATE}
-"""The adopted topics, with the codecs of their records. The hash of a name in its key decides a record's partition."""
+"""The adopted topics, with the codecs of their records. The hash of a name in the key decides a record's partition."""
 _WHAT: Final = {GROUP_OFFSETS_TOPIC: "offsets partitions", TRANSACTION_STATE_TOPIC: "partitions of transactions"}
 
 _logger = structlog.get_logger("muster.topics")

@@ -1,7 +1,7 @@
 """Folders of partitions that do not fit the metadata log, at a start or where a new topic is created.
 
 Folders of deleted topics, by the topic's id, are removed. Folders that never held a record are removed too. All other
-folders keep their bytes. Each of them is served under its topic's id, or renamed to Kafka's name for strays, and
+folders keep their bytes. Each such folder is served under its topic's id, or renamed to Kafka's name for strays, and
 reported. When the metadata log itself has lost records, nothing is removed.
 """
 

@@ -2,7 +2,7 @@
 
 Three functions make the checks, in Kafka's order. `first_batch` refuses a whole request, and `only_batch` refuses a row
 before anything is appended. `checked` refuses a batch: by its header, and by what the configs of its topic require of
-its records. All of them are pure, and may run in any thread.
+its records. The functions are pure, and may run in any thread.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ class Throttle(Action):
 
 @dataclass(frozen=True)
 class Call(Action):
-    """A function of a test sees the request, and runs before the handler. JSON cannot express it."""
+    """A function of a test sees the request, and runs before the handler. JSON cannot express this action."""
 
     function: Callable[[Request], object]
     name: ClassVar[str] = "call"

@@ -116,7 +116,7 @@ def query_number(query: Mapping[str, str], name: str, default: int | None) -> An
 
 
 class VerbCall(NamedTuple):
-    """A request. `path`: the parameters in its path, by their names in the contract."""
+    """A request. `path`: the parameters in the path, by their names in the contract."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]

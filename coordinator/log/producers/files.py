@@ -163,7 +163,7 @@ class ProducerFiles:
         self.snapshots = [offset for offset in self.snapshots if offset not in gone]
 
     def replaced(self, base_offsets: Sequence[int], index: TransactionIndex | None) -> None:
-        """Note that a compacted segment, with the first of these base offsets and this index, has replaced them."""
+        """Note that a compacted segment, with the first of these base offsets and this index, replaces segments."""
         first, *others = base_offsets
         self.removed(others)
         if first in self.indexes:

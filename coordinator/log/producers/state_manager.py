@@ -279,7 +279,7 @@ class ProducerStateManager:
     def verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard for a transaction's first batch; None if it is open. Raises InvalidProducerEpoch."""
+        """Return the guard for a transaction's first batch; None when it is open. Raises InvalidProducerEpoch."""
         producer = self.producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
         if is_in_transaction(producer, epoch):

@@ -1,7 +1,7 @@
 """Builds and reads record batches v2, with their records. Reads messages of old formats (magic 0 and 1) as batches.
 
-aiokafka's compiled builder and reader process the records. This module sets the fields that they cannot set: leader
-epoch, base offset, log-append time, control batches.
+aiokafka's compiled builder and reader process the records. This module sets the fields that the builder cannot set:
+leader epoch, base offset, log-append time, control batches.
 """
 
 from __future__ import annotations

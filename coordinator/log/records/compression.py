@@ -132,7 +132,7 @@ def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memo
             try:
                 size = decompress_into(packed, out[HEADER_SIZE:])
             except cramjam.DecompressionError as error:
-                del out  # the traceback of an error would keep it
+                del out  # the traceback of an error would keep the buffer
                 if room < limit:
                     # the buffer is too small, or the bytes are damaged: a larger buffer shows which
                     room *= _GROWTH

@@ -67,7 +67,7 @@ class BadStretch(NamedTuple):
     stretch: Stretch
     first_offset: int
     end_offset: int
-    """The offset after the last one that may be lost; -1: unknown."""
+    """The offset after the last offset that may be lost; -1: unknown."""
 
 
 class SegmentFacts(NamedTuple):
@@ -89,7 +89,7 @@ class SegmentFacts(NamedTuple):
 
 
 def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
-    """Yield all parts of a segment file, in order. `next_offset`: the lowest offset of its first batch."""
+    """Yield all parts of a segment file, in order. `next_offset`: the lowest offset of the first batch."""
     position = 0
     while position < size:
         whole = WholeBatches(file, position, size, next_offset, base_offset)

@@ -28,7 +28,7 @@ class Loss(NamedTuple):
     bytes: int
     first_offset: int
     end_offset: int
-    """The offset after the last one that may be lost; -1: unknown, the log ends there."""
+    """The offset after the last offset that may be lost; -1: unknown, the log ends there."""
 
 
 class Repair(NamedTuple):

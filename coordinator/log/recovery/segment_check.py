@@ -60,7 +60,7 @@ def check_segment(
 ) -> Checked:
     """Rebuild `segment` from its file, up to the first batch that is not valid.
 
-    `next_offset`: the lowest offset of its first batch. `note` gets each batch. `has_room`: zeros at the end are room.
+    `next_offset`: the least offset of the first batch. `note` gets each batch. `has_room`: zeros at the end are room.
     """
     segment.reset_indexes()
     file = segment.file

@@ -11,7 +11,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`fetch(base_offset, then)` fetches, then calls `then(None)` or `then(error)`. The result stops the fetch."""
+"""`fetch(base_offset, then)` fetches, then calls `then(None)` or `then(error)`. Returns a function to stop fetching."""
 
 
 class SegmentFigures(NamedTuple):

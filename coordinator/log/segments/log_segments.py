@@ -20,7 +20,7 @@ from muster.coordinator.log.storage.interfaces import Storage
 
 
 class LogSegments(Sequence[Segment]):
-    """The segments of one log; the log always has one."""
+    """The segments of one log, which always has a segment."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class LogSegments(Sequence[Segment]):
     # -- beginning new segments
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
-        """Whether a batch needs a new segment, as the active one is too full, old or far. Raises RecordListTooLarge."""
+        """Whether a batch needs a new segment: the active one is too full, old or far. Raises RecordListTooLarge."""
         segment, config = self.active, self.config
         limit, used = config.segment_bytes, segment.size
         if size > limit:

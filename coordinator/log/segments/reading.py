@@ -158,7 +158,7 @@ class TimestampOffset(NamedTuple):
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
-"""A batch with more records is searched in a thread. So is a compressed batch, because its real size is unknown."""
+"""A batch with more records is searched in a thread. So is a compressed batch, whose real size is unknown."""
 
 
 def offset_for_timestamp(segments: LogSegments, timestamp_ms: int) -> Job[Found]:

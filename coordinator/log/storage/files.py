@@ -268,7 +268,7 @@ def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 class FileStorage:
-    """A `storage.Storage` in the file system. After `lock` it stays in the very directory that was locked."""
+    """A `storage.Storage` in the file system. After `lock` the storage stays in the very directory that was locked."""
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
         """`root`: the data directory. `read_only`: no right to write is necessary."""

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. A file is opened at its first use, and at the next use after `close`. The first write creates one."""
+    """One file, opened at its first use, and at the next use after `close`. The first write creates the file."""
 
     @property
     def path(self) -> str:

@@ -96,7 +96,7 @@ def may_renew(record: DelegationTokenRecord, requester: KafkaPrincipal) -> bool:
 
 
 def belongs_to(record: DelegationTokenRecord, one: KafkaPrincipal) -> bool:
-    """Whether the principal sees the token without further permission. The owner, the requester and the renewers do."""
+    """Whether the principal sees the token without further permission. Owner, requester and renewers see it."""
     return str(one) in (record.owner, record.requester, *record.renewers)
 
 

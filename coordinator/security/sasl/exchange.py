@@ -23,7 +23,7 @@ class Exchange(Protocol):
     user: str
     """The name of the client, when the exchange is complete."""
     expires_ms: int | None
-    """When the client's token expires (wall ms). None means never."""
+    """When the client's token expires (wall ms). None means that the token does not expire."""
     by_token: bool
     """Whether the client has presented a delegation token."""
 

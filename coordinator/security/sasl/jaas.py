@@ -1,6 +1,6 @@
 """Values of `sasl.jaas.config`: `org.example.Module required name="value" other=value;` (Kafka's JaasConfig).
 
-Also files of Java's login configuration: `KafkaServer { ... };`. Messages never contain a value: a value may be a
+Files of Java's login configuration are read too: `KafkaServer { … };`. Messages contain no value: a value may be a
 password.
 """
 

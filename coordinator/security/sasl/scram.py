@@ -95,8 +95,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 class Credentials(NamedTuple):
     """Finds the credentials of a mechanism. `secret`: for decoy credentials. `find_token` finds a token by id, salt and
-    iterations. `draw_iterations` gives a decoy its iterations, by the mechanism's type and the user's number below
-    2^32.
+    iterations. `draw_iterations` gives a decoy its iterations, by the mechanism's type and the user's number.
     """
 
     mechanism: ScramMechanism

@@ -115,7 +115,7 @@ class Cluster:
             raise failures[0]
 
     async def stop_node(self, node_id: int) -> None:
-        """Controlled shutdown: others lead at once, then the node's connections end. Raises WrongNode or `ApiError`."""
+        """Controlled shutdown: leaders move at once, then all connections end. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "stop")
         try:
             if node_id in self._topics.state.brokers:

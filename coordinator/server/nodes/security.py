@@ -45,7 +45,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 def make_delegation_tokens(
     config: Config, topics: Topics, clock: Clock, job_queue: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
-    """Give these nodes delegation tokens, if a key is configured. Returns a function that stops their expiry."""
+    """Give these nodes delegation tokens, if a key is configured. Returns a function that stops token expiry."""
     secret = config.value("delegation.token.secret.key")
     if not secret:
         return None

@@ -181,7 +181,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 def _forget_objects(error: BaseException) -> None:
-    """Clear the variables of all frames in the traceback: they may have 64 MB. Its lines can still be logged."""
+    """Clear the variables of all frames in the traceback, maybe 64 MB. The lines can still be logged."""
     one: BaseException | None = error
     while one is not None:
         traceback.clear_frames(one.__traceback__)

@@ -34,7 +34,7 @@ class LineWriter:
     ) -> None:
         """The thread calls `lost` with the number of lost lines, when lines flow again.
 
-        After each write it calls `tick`, which returns in how many seconds the next call is due, or None.
+        After each write the thread calls `tick`, which returns in how many seconds the next call is due, or None.
         """
         self._write = write
         self._report_lost = lost
