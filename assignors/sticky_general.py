@@ -30,7 +30,7 @@ from muster.protocol.hashing import java_string_hash
 def most_of(group: Group, topics: Sequence[int]) -> int:
     """How many partitions these topics have.
 
-    A list as long as that of all topics counts as all partitions, as in Kafka.
+    If the list is as long as that of all topics, all partitions count, as in Kafka.
     """
     return group.total if len(topics) == group.count else sum(group.sizes[topic] for topic in topics)
 

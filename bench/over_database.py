@@ -1,6 +1,6 @@
 """Measures nodes that share one PostgreSQL, beside a node with the embedded log: `make bench-cluster` writes
-over_database.md. The figures are CPU time, which a busy machine changes little, and the minimum of several runs. Other
-units are named.
+over_database.md. The figures are CPU time, which a busy machine changes little, and the minimum of several runs.
+Figures in another unit name it.
 """
 
 from __future__ import annotations

@@ -93,10 +93,7 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
 
 
 def ask(address: Address, context: SSLContext | None = None) -> None:
-    """Send one ApiVersions request and read its answer. Raises OSError or EOFError without a good answer.
-
-    A TLS alert that demands a client certificate counts as an answer.
-    """
+    """Ask for ApiVersions. A TLS alert that demands a certificate is an answer, too. Raises OSError, EOFError."""
     with socket.create_connection(address, TIMEOUT_S) as connection:
         if context is None:
             _ask(connection)

@@ -71,10 +71,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printing(command: str, work: Callable[[], int]) -> int:
-    """Run a command that prints to stdout, and return its exit status.
-
-    The status is 0 if the reader of a pipe closes it. It is 1, with a sentence, if stdout cannot be written.
-    """
+    """Run a command that prints; return its status: 0 if a pipe is closed, 1 if stdout cannot be written."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -108,7 +108,7 @@ class Against:
 
 
 class ClusterVerbs:
-    """The `verbs.Verbs` of such a cluster."""
+    """The `verbs.Verbs` of a running cluster."""
 
     def __init__(self, cluster: KafkaClient) -> None:
         self.cluster = cluster

@@ -39,7 +39,7 @@ def named(given: Any) -> Wanted:
 
 @contextmanager
 def on_own_server(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """Have the topics on a server that this test run has started. Such a server has no topics but those of tests."""
+    """Prepare the topics on a server that this test run has started, which has only topics of tests."""
     for name, partitions in wanted.items():
         _delete(server, name)
         server.topic(name).create(partitions)
@@ -55,7 +55,7 @@ def _delete(server: Muster, name: str) -> None:
 
 @contextmanager
 def on_cluster(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """Have the topics on another cluster. Raises CannotBeDone if an existing topic is not as the mark says."""
+    """Prepare the topics on another cluster. Raises CannotBeDone if an existing topic is not as the mark says."""
     with ExitStack() as stack:
         # sorted by name; otherwise two tests could wait for each other's topics for ever
         for name, partitions in sorted(wanted.items()):
@@ -67,7 +67,7 @@ def on_cluster(server: Muster, wanted: Wanted) -> Iterator[None]:
 @contextmanager
 def _empty(server: Muster, name: str, partitions: int | None, note: IO[str]) -> Iterator[None]:
     if name in server.topics and _noted(note) == _id(server, name):
-        server.topic(name).delete()  # a test that was killed has left it behind
+        server.topic(name).delete()  # a test that was killed has left this topic behind
     if name not in server.topics:
         server.topic(name).create(partitions)
         _write(note, _id(server, name))

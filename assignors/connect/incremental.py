@@ -232,7 +232,7 @@ def _lost(
     if not lost and not state.took_away:
         return _no_delay(state), []
     nobody_left = state.rebalance_at_ms <= 0 and state.members <= {load.name for load in loads}
-    if nobody_left or max_delay_ms == 0:  # without a running delay, a worker did not get the last assignment
+    if nobody_left or max_delay_ms == 0:  # in the first case, a worker has missed the last assignment
         return state, lost
     if 0 < state.rebalance_at_ms <= now_ms:
         return _after_the_delay(state, lost, loads)

@@ -95,7 +95,7 @@ def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partit
 
 @with_client(check_groups)
 def run_delete_groups(client: KafkaClient, options: argparse.Namespace) -> int:
-    """Delete the groups of the options. A group with members is refused. Exit status 1: a group was refused."""
+    """Delete the groups that the options name. A group with members is refused. Exit status 1: a group was refused."""
     group_ids, execute = group_names(options), options.execute
     names = consumer_groups(client) if group_ids is None else group_ids
     status = 0

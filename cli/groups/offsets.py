@@ -151,10 +151,7 @@ def run_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
 
 
 def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) -> int:
-    """Print the committed offsets of these groups (None: of all groups). `form`: text, json or csv.
-
-    Exit status 1 when one of the groups has no committed offset.
-    """
+    """Print committed offsets of these groups (None: all). `form`: text, json, csv. Exit status 1: a group has none."""
     names = [one.group_id for one in all_groups(client)] if group_ids is None else list(dict.fromkeys(group_ids))
     rows: list[Row] = []
     status = 0

@@ -1,7 +1,4 @@
-"""Reads the groups of a cluster: the list of groups, offline partitions of `__consumer_offsets`, one group of any type.
-
-Only Apache Kafka serves share groups (KIP-932) and Streams groups (KIP-1071); Muster does not.
-"""
+"""Reads groups of any type, also share groups (KIP-932) and Streams groups (KIP-1071), which only Apache Kafka has."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`muster groups offsets reset` shows new committed offsets for inactive groups, and with `--execute` commits them.
-
-It has the scenarios of `kafka-consumer-groups --reset-offsets`, and treats partitions without offsets as that tool.
-"""
+"""`muster groups offsets reset` has the scenarios of `kafka-consumer-groups --reset-offsets`; `--execute` commits."""
 
 from __future__ import annotations
 

@@ -130,10 +130,7 @@ def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
 
 
 def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
-    """Find pairs of partitions that have each other's folder, and note that in both inspections.
-
-    In a pair, each ends where the other ended at the last stop, or each has the other's groups.
-    """
+    """Note in both when two partitions have each other's folder, by their ends or the groups in their records."""
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:
         other = next((at for at in ends if at[0] == place.topic and _are_exchanged(one, ends[at])), None)
