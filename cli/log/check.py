@@ -151,10 +151,7 @@ def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tup
 
 
 def _homes(places: list[Place]) -> dict[int, int]:
-    """For each folder, the partition that its first records belong to, by the hash of the group or transactional id.
-
-    A folder whose records belong to several partitions is left out. When a folder is missing, the result is empty.
-    """
+    """The partition that each folder's first records belong to, if they agree; empty when a folder is missing."""
     if [place.number for place in places] != list(range(len(places))):
         return {}
     homes: dict[int, int] = {}
