@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,19 @@ def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL; each test makes a cluster of its own in it."""
     with running_postgres() as url:
         yield url
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """What is collected stays until the end: the garbage collector never looks at it."""
+    sharing_out.compile_from_the_end(session.config)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,6 +28,8 @@ AT_REST_MS = 40
 AGAIN_MS = 20
 """After so long a client asks again what could not be answered yet."""
 MAX_TRIES = 100
+FEW = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+"""Each story creates these topics; with Kafka's 50 partitions this took two thirds of its time."""
 
 
 class Client:
@@ -69,7 +71,7 @@ class NodeDriver:
         self.story = story
         self.world = Machine()
         self.process = Process(
-            self.world, self.world, FaultyStorage(1, NEVER, on=MemoryStorage()), {**QUICK, **story.broker},
+            self.world, self.world, FaultyStorage(1, NEVER, on=MemoryStorage()), {**QUICK, **FEW, **story.broker},
             caches=caches,
         )  # fmt: skip
         self.clients: dict[str, list[Client]] = {}

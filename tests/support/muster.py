@@ -22,6 +22,7 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
 }
 
 

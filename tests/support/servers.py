@@ -30,6 +30,7 @@ QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "offsets.topic.num.partitions": "10",
+    "transaction.state.log.num.partitions": "5",
 }
 """Settings under which groups settle at once and members may be declared dead soon."""
 

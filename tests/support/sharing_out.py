@@ -1,13 +1,16 @@
-"""Which tests run in the same process when two processes divide the tests (`make test`)."""
+"""How two processes divide the tests (`make test`), and the work to compile them."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from _pytest.assertion import rewrite
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
+    import pytest
     from xdist.workermanage import WorkerController
 
 # these need one Spark; they last longest, so that they come first
@@ -39,6 +42,23 @@ def rank(path: Path | str) -> int:
     """The tests of a low rank start first."""
     text = f"{path}"
     return 0 if SPARK in text else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
+
+
+def compile_from_the_end(config: pytest.Config) -> None:
+    """In the second of two processes: compile the test files from the last to the first, until the other process has
+    compiled the next one. So a fresh clone compiles each file once, and not in both processes.
+    """
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if worker != "gw1" or sys.dont_write_bytecode:
+        return
+    state = config.stash[rewrite.assertstate_key]
+    for path in sorted((config.rootpath / "tests").rglob("test_*.py"), reverse=True):
+        compiled = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
+        if rewrite._read_pyc(path, compiled, state.trace) is not None:
+            return
+        source, code = rewrite._rewrite_test(path, config)
+        compiled.parent.mkdir(exist_ok=True)
+        rewrite._write_pyc(state, code, source, compiled)
 
 
 class FileScheduling(LoadScopeScheduling):
