@@ -1,4 +1,4 @@
-"""The verbs on the brokers of a server: stop, kill, pause, and let them return. Call from the server's event loop only.
+"""The verbs on brokers of a server: stop, kill, pause, return. Call the verbs from the server's event loop only.
 
 The verbs are those of `muster nodes` (docs/brokers.md).
 """

@@ -1,4 +1,4 @@
-"""The verbs on topics: create and delete them, produce to them, read them. Call from the server's event loop only.
+"""The verbs on topics: create, delete, produce, read. Call the verbs from the server's event loop only.
 
 The partition itself appends the records, and wakes readers as for a client's records. No request is made, so no rule of
 faults hits these verbs.

@@ -38,7 +38,7 @@ _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `samples`: its values, by the texts of its `labels`; () for a metric without labels."""
+    """One metric. `samples`: the values, by the texts of `labels`; () for a metric without labels."""
 
     name: str
     kind: str

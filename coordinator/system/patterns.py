@@ -89,7 +89,7 @@ class Pattern:
         return self.size * len(text) + A_MATCH
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches all of `text`. Raises ValueError when that might take too long."""
+        """Whether the pattern matches all of `text`. Raises ValueError when a match might take too long."""
         if self.size * len(text) > MAX_STEPS:
             raise ValueError(f"the pattern is too large for a name of {len(text)} characters")
         return self._compiled.fullmatch(text) is not None

@@ -34,7 +34,7 @@ class Matcher(Protocol):
         """The cost of a match of this name at worst."""
 
     def matches(self, text: str) -> bool:
-        """Whether the whole name matches. Raises ValueError when that might take too long."""
+        """Whether the whole name matches. Raises ValueError when a match might take too long."""
 
 
 class Budget:
