@@ -92,8 +92,8 @@ def read_rows(
             room = node.unsent.room()
             min_one = room > 0 and read.bytes == 0
             data = yield from _read(row, partition, min(left, room), min_one, terms, read.absent)
-        except (ApiError, LogError) as refusal:
-            data = _failed_row(node, row, topic, refusal.error_code, terms.version)
+        except (ApiError, LogError) as failure:
+            data = _failed_row(node, row, topic, failure.error_code, terms.version)
             read.failed = True
         else:
             size = len(data.records) if data.records else 0

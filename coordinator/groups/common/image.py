@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from weakref import ref
 
 
 class TopicImage:
@@ -26,7 +25,7 @@ class TopicsImage:
     change. `deleted`: the names of deleted topics by id, as far as the metadata log has them.
     """
 
-    __slots__ = ("__weakref__", "_before", "_gone", "by_id", "by_name", "deleted", "version")
+    __slots__ = ("_before", "_gone", "by_id", "by_name", "deleted", "version")
 
     def __init__(
         self,
@@ -41,22 +40,19 @@ class TopicsImage:
         copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
         self.by_id: Mapping[bytes, TopicImage] = MappingProxyType(copied)
         self.version = version
-        self._before: Callable[[], TopicsImage | None] = _nothing
+        self._before: int | None = None
+        """The version of the image that `_gone` is about."""
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
         """The topics of `before` that were deleted since then: name by id. The result is cached for all shards."""
-        if self._before() is not before:
+        if self._before != before.version:
             ids = self.by_id
             self._gone = {}
             if not ids.keys() >= before.by_id.keys():  # most changes delete no topic
                 self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
-            self._before = ref(before)
+            self._before = before.version
         return self._gone
-
-
-def _nothing() -> None:
-    return None
 
 
 NO_TOPICS = TopicsImage({}, 0)

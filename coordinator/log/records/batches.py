@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from muster.coordinator.log.errors import CorruptBatch, InvalidRecords, MoreThanAllowed, UnsupportedCompression
 from muster.coordinator.log.records.aiokafka_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -122,7 +122,7 @@ def _records(batch: Buffer, header: BatchHeader) -> list[LogRecord]:
         raise UnsupportedCompression(f"unknown compression type {header.compression} at offset {header.base_offset}")
     with Reading(CorruptBatch, header):
         # the reader takes any buffer, but its annotation says bytes
-        return cast(list[LogRecord], list(DefaultRecordBatch(cast(bytes, batch))))
+        return cast(list[LogRecord], list(DefaultRecordBatch(cast(Any, batch))))
 
 
 def each(data: Buffer, header: BatchHeader) -> Iterator[LogRecord]:
@@ -187,7 +187,7 @@ def _read(batch: Plain) -> Iterable[LogRecord]:
         # the reader below copies each record at once: 64 MB take 60 ms and hold up the event loop
         return cast(Iterable[LogRecord], views_of(batch.data, batch.header))
     # aiokafka's reader takes any buffer, but its annotation says bytes
-    return cast(Iterable[LogRecord], DefaultRecordBatch(cast(bytes, batch.data)))
+    return cast(Iterable[LogRecord], DefaultRecordBatch(cast(Any, batch.data)))
 
 
 def greatest_timestamp(batch: Plain) -> int:
