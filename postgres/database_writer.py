@@ -56,7 +56,7 @@ class DatabaseWriter:
     ) -> None:
         """`storage`: the place of the local replica. `run_job(job, done)`: runs a job that works on files, in a thread.
         `known`: the end of the metadata log that this node has applied. `follow(needs)` returns when that end is
-        `needs`, or the node stops. By then `leave` was called for logs that others lead. `follow` raises StoreAway.
+        `needs`, or the node stops. Before, `leave` is called for logs that others lead. `follow` raises StoreAway.
 
         `lost` is called once, with the reason, when the node must give up. `cache`: fetches older segments of topics;
         None: the replica has all segments. `barrier`: the read barrier of this node; None: the node reads nothing.

@@ -57,7 +57,7 @@ NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(NamedTuple):
-    """A registered broker (BrokerRegistration). `epoch`: of the last start. `fenced`: whether the broker is fenced."""
+    """A registered broker (BrokerRegistration). `epoch`: at the last start. `fenced`: whether the broker is fenced."""
 
     epoch: int
     rack: str | None
