@@ -8,6 +8,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -476,7 +477,7 @@ def test_the_error_of_offloaded_work_keeps_nothing_that_the_work_made(kept: bool
     made: list[weakref.ref[Buffer]] = []
     errors: list[Exception] = []
 
-    def inner() -> None:
+    def inner(_: Buffer) -> None:
         buffer = Buffer()
         made.append(weakref.ref(buffer))
         try:
@@ -486,8 +487,13 @@ def test_the_error_of_offloaded_work_keeps_nothing_that_the_work_made(kept: bool
 
     def job() -> Job[str]:
         try:
-            yield OffloadedWork(inner)
+            given = Buffer()
+            made.append(weakref.ref(given))
+            work = OffloadedWork(partial(inner, given))
+            del given
+            yield work
         except KeyError as error:
+            del work
             if kept:
                 errors.append(error)
             return str(error)
@@ -503,8 +509,10 @@ def test_the_error_of_offloaded_work_keeps_nothing_that_the_work_made(kept: bool
         posted.get(timeout=60)()
         assert world.results == ["'it is too large'"]
         thread.close()
-        assert [one() for one in made] == [None]
-        if kept:
+        if not kept:
+            assert [one() for one in made] == [None, None]
+        else:
+            assert made[1]() is None
             lines = "".join(traceback.format_exception(errors[0]))
             assert "in inner" in lines, "the lines of the traceback are still there"
     finally:

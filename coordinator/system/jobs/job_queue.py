@@ -262,16 +262,23 @@ def _ignore(_: object) -> None:
 
 
 class _Failed:
-    __slots__ = ("error",)
+    """An error, until a job gets it. Its traceback refers to frames that refer to this object."""
+
+    __slots__ = ("_error",)
 
     def __init__(self, error: Exception) -> None:
-        self.error = error
+        self._error: Exception | None = error
+
+    def remove_error(self) -> Exception:
+        error, self._error = self._error, None
+        assert error is not None
+        return error
 
 
 def _set_result(running: _Running, later: PendingResult) -> None:
     value = later.value
     if type(value) is _Failed:
-        running.error = value.error
+        running.error = value.remove_error()
     else:
         running.value = value
 
