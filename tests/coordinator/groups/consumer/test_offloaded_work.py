@@ -442,3 +442,34 @@ def test_resolved_topics_that_do_not_fit_into_a_batch_are_left_out() -> None:
 def test_a_core_without_helpers_resolves_no_pattern() -> None:
     harness = ConsumerGroupHarness()
     assert harness.first_heartbeat("A", pattern="t").member_epoch == 1
+
+
+def test_an_unchanged_target_stays_the_same_object_in_whatever_order_the_assignor_gives_it() -> None:
+    harness = large()
+    harness.first_heartbeat("A", "t")
+    harness.notify(compute(harness))
+    harness.first_heartbeat("B", "t")
+    wanted = harness.offloaded.pop(0)
+    assert isinstance(wanted, AssignmentWanted)
+    (before,) = wanted.targets.values()
+    ((_, kept),) = before
+    turned = {"A": {"t": list(reversed(kept))}, "B": {}}
+    prepared = prepare_target(wanted, turned).prepared_target
+    assert prepared is not None
+    assert prepared.member_targets["A"] is before
+    assert set(prepared.records) == {"B"}
+
+
+def test_a_prepared_target_is_put_in_force_when_a_member_left_and_joined_again_meanwhile() -> None:
+    harness = large(group_consumer_assignment_interval_ms=1_000)
+    for member in "AB":
+        harness.first_heartbeat(member, "t")
+    while harness.offloaded:
+        harness.notify(compute(harness))
+    harness.advance(1_000)
+    harness.first_heartbeat("C", "t")
+    computed = compute(harness)
+    harness.heartbeat("B", -1)
+    harness.first_heartbeat("B", "t")
+    harness.notify(computed)
+    assert set(harness.consumers().targets) == {"A", "B", "C"}
