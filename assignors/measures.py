@@ -110,10 +110,10 @@ def total(rows: Mapping[Any, Moves]) -> Moves:
 def stickiness(before: Owned, after: Owned) -> float:
     """The share of kept partitions among those that could have been kept, from 0 to 1. It is 1 if none could be.
 
-    A member could have kept its old partitions that still have an owner, up to its present number of partitions. So a
-    strategy does not lose by moving partitions for balance. A is the set of all partitions with an owner after. The
-    dividend is the sum of |before(m) and after(m)| over all members m. The divisor is the sum of min(|before(m) and A|,
-    |after(m)|).
+    A member could have kept its old partitions that still have an owner, up to its present number of partitions. So the
+    share does not fall when partitions are moved only for balance. A is the set of all partitions with an owner after.
+    The dividend is the sum of |before(m) and after(m)| over all members m. The divisor is the sum of min(|before(m) and
+    A|, |after(m)|).
     """
     have = finish(_by_topic_in_steps(after))
     kept = possible = 0

@@ -286,7 +286,7 @@ class Levels:
         """The member that gives a partition away; None when no member is left that could."""
         if self._high_turn < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
-                # all members of the run were excluded
+                # the members with the most partitions are all excluded: a run begins at the highest load of the others
                 self._high_load = self._loads[self._row[self._high_start - 1]]
             else:
                 self._high_load -= 1

@@ -152,7 +152,7 @@ class ClusterVerbs:
 
 
 class AdminGroups:
-    """The verbs on groups that Kafka's administrators have, too."""
+    """The methods for groups that Kafka's Admin client has, too."""
 
     def __init__(self, cluster: KafkaClient, topics: AdminTopics) -> None:
         self._cluster = cluster
@@ -265,7 +265,7 @@ class AdminGroups:
 
 
 class AdminNodes:
-    """The verbs on nodes that Kafka's administrators have, too."""
+    """The methods for nodes that Kafka's Admin client has, too."""
 
     def __init__(self, cluster: KafkaClient) -> None:
         self._cluster = cluster

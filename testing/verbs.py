@@ -136,7 +136,7 @@ class OnThisLoop(Protocol):
 
 
 Behind = Callable[[], Verbs]
-"""A function that returns the verbs of the running server. Raises CannotBeDone when the server does not run."""
+"""A function that returns the `Verbs` of the running server. It raises CannotBeDone when no server runs."""
 
 
 class Verb(Generic[P, R]):

@@ -113,7 +113,7 @@ class ThrottledRequests(Layer):
             self.sink.mute(throttle_ms)
 
     def used(self, used_us: int) -> None:
-        """See `context.Throttle` (`JobQueue.meter`)."""
+        """Count the time of a job, as `JobQueue.meter` reports it. Time inside the handler is counted already."""
         if not self._is_inside:
             self._used_us += used_us
 

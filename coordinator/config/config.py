@@ -196,7 +196,7 @@ class Config:
 
     @property
     def effective(self) -> frozenset[str]:
-        """All properties with an effect: the packages have asked for their settings."""
+        """The properties that have an effect: those that packages have asked for until now."""
         return frozenset(self._effective)
 
     def unused(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class EventLog(Protocol):
 
 
 class EventWriter:
-    """The writer of one partition."""
+    """Writes the events of one partition of `__group_events` or `__transaction_events`."""
 
     def __init__(
         self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None

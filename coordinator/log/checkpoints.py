@@ -47,7 +47,7 @@ def partition_of(directory: str) -> Partition | None:
 
 
 def decode_uuid(text: str) -> bytes:
-    """Decode the 16 bytes of `encode_uuid`. Raises ValueError for any other text."""
+    """Return the 16 bytes from which `encode_uuid` made this text. Raises ValueError for any other text."""
     uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not the text of a 16-byte id")

@@ -237,7 +237,6 @@ def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> N
 
 
 def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """Returns the error, and the entry of the table."""
     if request.producer_id != one.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ""
     if request.producer_epoch != one.producer_epoch:
@@ -248,7 +247,6 @@ def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
 
 
 def _decide_new(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """Returns the error, and the entry of the table."""
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ""
     epoch, present = request.producer_epoch, one.producer_epoch

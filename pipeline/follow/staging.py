@@ -190,7 +190,7 @@ def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
 
 
 def _raw(rows: DataFrame, kind: str, topic: str) -> DataFrame:
-    """Raw rows, made again from the rows of a kind that was staged as bytes."""
+    """Turn the staged rows of `kind`, which were not decoded, back into raw rows of `topic`."""
     known = {
         "topic": F.lit(topic),
         "partition": F.col("log_partition"),

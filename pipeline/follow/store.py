@@ -166,7 +166,7 @@ class Store:
     # ---- for readers that do not know of the manifest
 
     def show(self, manifest: Manifest) -> None:
-        """Make OUT/tables a link to folders with hard links to all files, if OUT is on this machine.
+        """If OUT is on this machine, make OUT/tables a link to folders of hard links, one for each table.
 
         The link switches from the old tables to the new ones in one step.
         """

@@ -87,9 +87,12 @@ class State(NamedTuple):
     activity: Mapping[str, Activity] = NOTHING
     """The commits of each member until the next record, by member id."""
     ends_ms: int | None = None
-    """When the next rebalance began, if a record says so. This record made a KIP-848 group a classic one."""
+    """When the next rebalance began, if a record says so: the record that made a KIP-848 group a classic one."""
     parted: frozenset[str] = frozenset()
-    """The ids of those `members` that were missing in that record."""
+    """The ids of those `members` that the record of this state no longer has.
+
+    Only a record that made a KIP-848 group a classic one leaves members out.
+    """
 
     @property
     def is_cooperative(self) -> bool:
@@ -139,7 +142,7 @@ def taken_over(epoch: State, record: State) -> State:
 
 
 def joined_activity(then: Activity, now: Activity) -> Activity:
-    """The commits of a member in two states in a row, taken together."""
+    """The commits of one member in two successive states of its group, as one `Activity`."""
     commits = then.commits + now.commits
     longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
     gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms

@@ -206,7 +206,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "rebalances": "how many rebalances; 0: static members returned in time",
         "cost_ms": "sum of paused_partition_ms",
         "confidence": "how sure kind and causes are, from 0 to 1",
-        "partitions": "most partitions of the group meanwhile",
+        "partitions": "the largest number of partitions that the group had during the episode",
         "is_static": "members returned under their instance ids without a rebalance",
         "has_died": "the coordinator removed all that left",
         "back_ms": "the longest time until a member was replaced; null: none was",

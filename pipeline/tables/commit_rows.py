@@ -117,7 +117,7 @@ class _Common(NamedTuple):
 
 
 def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
-    """The commits; those of one topic's partition are together.
+    """Yield the commits in pieces. All commits of one partition of a topic are in the same piece.
 
     `are_placed`: whether the commits already have the state of their group.
     """

@@ -187,7 +187,8 @@ CANDIDATE: Final = pa.schema(
 )
 """A time after a commit, `from_ms` to `to_ms`, in which a partition may have stalled. Also the window of the commit.
 
-The window has the facts of `Windows` and `topic_ends.Reach`. `is_last`: the commit is the last one of its life.
+The row also has the facts about the commit's window (`Windows`) and about the end of the log (`topic_ends.Reach`).
+`is_last`: no later commit for this partition follows before its offset is deleted, or before the log ends.
 """
 MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
 """When a member made progress: the first and the last time in each span."""

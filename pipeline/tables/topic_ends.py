@@ -36,7 +36,7 @@ class Reach(NamedTuple):
     end_offset: Column
     """The latest known end of the log."""
     end_ms: Column
-    """From when on the log has this latest known end."""
+    """The earliest time at which the log is known to have had this end."""
 
 
 class Marks(NamedTuple):
@@ -50,7 +50,7 @@ class Marks(NamedTuple):
 
 
 def marks_of(ends: Ends) -> Marks:
-    """The ends by partition and offset."""
+    """The distinct ends, sorted by partition and offset, each with the first time at which it was seen."""
     upwards = sorted_rows(ends.topic, ends.end_offset, ends.time_ms)
     topic, end_offset, time_ms = (column[upwards] for column in ends)
     each = Parts(begins(known(topic), known(end_offset)))

@@ -99,7 +99,10 @@ def counts_of(events: DataFrame) -> DataFrame:
 
 
 def malformed_transactions(inputs: TransactionInputs) -> DataFrame | None:
-    """The unreadable rows of both topics, as rows of the table `malformed`. It is None without these topics."""
+    """The unreadable rows of `__transaction_state` and `__transaction_events`, as rows of the table `malformed`.
+
+    It is None without these topics.
+    """
     found: DataFrame | None = None
     for raw in (inputs.states, inputs.events):
         if raw is not None:

@@ -145,13 +145,13 @@ class AssignmentBook:
     def _as_recorded(
         self, strategy: str, members: Sequence[tuple[str, str | None, bytes]], slots: Mapping[str, str]
     ) -> list[tuple[str, bytes]] | None:
-        """The recorded assignment of the same members.
+        """The recorded assignment for these `members`, or else for members in the same places (`slots`).
 
-        Under a cooperative strategy, the members must have had the same partitions.
+        It is None if nothing was recorded. Under a cooperative strategy, a recorded assignment counts only if each
+        member owned the same partitions before it as now.
         """
         ids = [member_id for member_id, _, _ in members]
         had = [self._said[int(metadata)].share for _, _, metadata in members]
-        # an assignment of the same members comes first, then one of other members in the same places
         for names in (ids, [slots[member_id] for member_id in ids]):
             found = self._recorded.get((strategy, _circumstances(strategy, zip(names, had, strict=True))))
             if found is not None:

@@ -272,7 +272,10 @@ class Clients:
                         process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
 
     def _end(self, stay: Stay) -> None:
-        """Correct the absence of a member that was removed in a rebalance: it was slow since the rebalance began."""
+        """Correct the SLOW absence of a member that was removed because it did not join or sync in time.
+
+        The absence starts when the rebalance began in which the member was too slow.
+        """
         if stay.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or stay.end_ms is None:
             return
         process = self.by_member[stay.member_id]

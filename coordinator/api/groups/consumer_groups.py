@@ -91,8 +91,8 @@ def _submit_in_steps(
 def _check_in_steps(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Job[tuple[int, str | None]]:
-    """The error of a client without permission (or 0), and why its pattern is invalid. A long list of names is replaced
-    by each name once, in ascending order. If there are too many names, the limit plus one remain.
+    """The error of a client without permission (or 0), and why its pattern is invalid. In the request, the list of
+    topic names is sorted, and duplicates are removed. If there are too many names, the limit plus one remain.
     """
     names, request.subscribed_topic_names = request.subscribed_topic_names, None
     refusal = _refusal(node, context, request)

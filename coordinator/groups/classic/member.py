@@ -31,9 +31,9 @@ class Member(Due):
     """One member of a classic group. The object is also the deadline of its session, or of its first JoinGroup while
     the member `is_new`.
 
-    `parked_join` and `parked_sync` are the functions that answer the member's parked requests. `put_off`: the values of
-    `due_ms` after and before the last extension because of late answers. For the history only: `joined_ms` is the time
-    (wall) of the last JoinGroup, `synced_ms` that of this generation's SyncGroup. A time is 0 when unknown. While
+    `parked_join` and `parked_sync` are the functions that answer the member's parked requests. `put_off`: if late
+    answers extended the deadline, `due_ms` with and without the extension. For the history only: `joined_ms` is the
+    time (wall) of the last JoinGroup, `synced_ms` that of this generation's SyncGroup. A time is 0 when unknown. While
     `restarted_ms` equals `due_ms`, the member has sent nothing since its session was restarted.
     """
 
@@ -138,7 +138,7 @@ class Support:
                 del counts[name]
 
     def has_common(self, protocols: Protocols) -> bool:
-        """Whether all members offer one of these names."""
+        """Whether at least one of these names is offered by all members."""
         counts, lists = self._counts, len(self._lists)
         return any(counts.get(name, 0) == lists for name, _ in protocols)
 

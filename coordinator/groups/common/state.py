@@ -157,7 +157,7 @@ class State:
 
 
 class Step(Output):
-    """One step: the input (state, time, late answers, the largest batch), and the output, which grows."""
+    """The input of one step (state, time, late answers, most bytes of a batch) and its replies, records and events."""
 
     __slots__ = ("late_answers", "max_bytes", "now", "state")
 

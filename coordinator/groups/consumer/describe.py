@@ -50,7 +50,7 @@ class Snapshot(NamedTuple):
 
 A_MEMBER: Final = 200
 A_TOPIC: Final = 60
-"""The usual bytes of a member in an answer, and of one topic of a member."""
+"""Estimated bytes in an answer: of a member without its topics, of one topic without its partitions."""
 TOPICS_AT_ONCE: Final = 500
 """How many topics of a member's assignment are encoded in one step."""
 

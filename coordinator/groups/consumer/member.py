@@ -204,7 +204,7 @@ class Resolved(NamedTuple):
 
     topics: tuple[str, ...]
     version: int
-    """The version of the searched image of the topics."""
+    """The version of the metadata image whose topics the expression was matched against."""
     timestamp_ms: int
 
 

@@ -103,7 +103,7 @@ def update_revocation_timer(step: Step, member: ConsumerMember) -> None:
 def next_position(
     group: ConsumerGroup, position: Position, target_state: Target, owned: Owned, *, is_subscription_new: bool
 ) -> Position:
-    """The position of a member after this heartbeat; `position` itself if nothing changes. Raises Refused."""
+    """The `Position` of the member after this heartbeat; the same object if nothing changes. Raises Refused."""
     if is_waiting(position, target_state, owned):
         return _update_current_assignment(position, target_state, owned) if is_subscription_new else position
     check_known_state(position, owned)

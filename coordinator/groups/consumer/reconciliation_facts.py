@@ -111,7 +111,7 @@ class ReconciliationFacts:
     def note(
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
     ) -> None:
-        """Note a step of a member towards its target. `before`: the member's position before the step."""
+        """Note a step of a member towards its target. `before`: the member's `Position` before the step."""
         after = member.position
         if before.state == UNREVOKED_PARTITIONS and progress.revoking_since_ms is not None:
             progress.revoking_ms += now_ms - progress.revoking_since_ms

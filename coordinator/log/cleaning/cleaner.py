@@ -64,7 +64,7 @@ class Cleaner:
         self.check_logs()
 
     def stop(self, *, clean: bool = True) -> None:
-        """Stop the running compactions within some ms; the next start repeats them. `clean`: write the offsets."""
+        """Stop compactions within some ms; the next start repeats them. `clean`: save how far each log is compacted."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()

@@ -128,7 +128,8 @@ def build(settings: TlsSettings) -> TlsContext:
     """Read keys and certificates. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = ListenerSSLObject
-    # As with Java, a client cannot renegotiate, and any certificate of the trust store ends a chain.
+    # As on Kafka, a client cannot renegotiate. As in Java, a chain may end at any certificate of the trust store.
+    # That certificate need not be a root.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     notes = [*_set_versions(context, settings), *_set_ciphers(context, settings)]

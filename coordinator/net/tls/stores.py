@@ -163,7 +163,7 @@ def key_pair(settings: TlsSettings) -> KeyPair:
 
 
 def trusted(settings: TlsSettings) -> tuple[bytes, ...] | None:
-    """The certificates, in DER, that must have signed clients' certificates; None: the system's. Raises TlsError."""
+    """The trusted certificates, in DER; a peer's chain must lead to one. None: the system's. Raises TlsError."""
     one = settings
     _check_type("ssl.truststore.type", one.ssl_truststore_type)
     is_pem = one.ssl_truststore_type == "PEM"
