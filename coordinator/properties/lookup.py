@@ -92,7 +92,7 @@ MUSTER: Final = _by_name(OWN)
 """Muster's own properties."""
 
 TOPIC_SYNONYMS: Final[Mapping[str, Sequence[tuple[str, int]]]] = _TABLE["TOPIC_SYNONYMS"]
-"""The broker properties of each topic property; the first that is set counts. The factor changes hours to ms."""
+"""Topic property -> its broker properties (the first that is set counts), each with the factor to the topic's unit."""
 GROUP_SYNONYMS: Final[Mapping[str, str | None]] = _TABLE["GROUP_SYNONYMS"]
 """The broker property of each group property (GroupConfig.ALL_GROUP_CONFIG_SYNONYMS)."""
 BROKER_SYNONYMS: Final[Mapping[str, Sequence[str]]] = _TABLE["BROKER_SYNONYMS"]

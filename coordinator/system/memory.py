@@ -60,7 +60,7 @@ EVERY_OBJECTS: Final = 8_000
 MIDDLE_AFTER_RUNS: Final = 1
 """After more collections of new objects than this, the next visits the survivors too: 25,000 at most, in 2 ms."""
 ALL_AFTER_RUNS: Final = 0
-"""After more such visits, all objects but the frozen ones are visited, if a quarter of them is new."""
+"""After more such visits than this, all objects that are not frozen are visited, if a quarter is new."""
 MAX_OBJECTS: Final = 20_000
 """When more objects survive such a visit, they are frozen. A visit of 150,000 takes 15 ms, of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
