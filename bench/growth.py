@@ -21,8 +21,14 @@ from tests.budget.scenes import quiet
 
 RESULT: Final = Path(__file__).with_name("growth.md")
 SIZES: Final = (10, 100, 1_000, 10_000, 100_000)
-LARGEST: Final[Mapping[str, int]] = {"members of a consumer group": 10_000, "members of a classic group": 10_000}
-"""Each of 100,000 members asks dozens of times until the group has settled: that takes hours."""
+LARGEST: Final[Mapping[str, int]] = {
+    "members of a consumer group": 10_000,
+    "members of a classic group": 1_000,
+    "partitions of a topic": 10_000,
+}
+"""Members ask dozens of times until their group has settled: with 100,000 members that takes hours. A request may
+create 10,000 partitions.
+"""
 COLUMN: Final = 9
 HEAD: Final = """\
 # How costs grow
@@ -62,8 +68,8 @@ def section(scene: str, found: Mapping[str, Sequence[Point]]) -> str:
     lines.append("|---|---|" + "---:|" * (len(sizes) + 2))
     for letter, (kind, points) in zip(ascii_lowercase, found.items(), strict=False):
         costs = " | ".join(f"{point.instructions:,.0f}" for point in points)
-        of_memory = exponent(points, "kilobytes", LEAST_KB)
-        lines.append(f"| {letter} | {kind} | {costs} | {exponent(points) + 0:.2f} | {of_memory + 0:.2f} |")
+        exponents = (round(one, 2) + 0 for one in (exponent(points), exponent(points, "kilobytes", LEAST_KB)))
+        lines.append(f"| {letter} | {kind} | {costs} | {' | '.join(f'{one:.2f}' for one in exponents)} |")
     return "\n".join([*lines, "", "```", *chart(list(found.values()), sizes), "```", ""])
 
 

@@ -38,6 +38,8 @@ SETTLED_MS: Final = 2_500
 """Longer than group.consumer.assignment.interval.ms."""
 ROUNDS: Final = 4
 """In so many heartbeats of each member a group reaches a new target."""
+MAX_PARTITIONS: Final = 10_000
+"""A request may create so many partitions."""
 COMMITTED: Final = 400
 """So many offsets are in one commit while a group grows."""
 LONE: Final = PLAIN | {"offsets.topic.num.partitions": "1"}
@@ -215,7 +217,8 @@ def groups(node: Growing, sizes: Sequence[int]) -> None:
 
 def offsets(node: Growing, sizes: Sequence[int]) -> None:
     """Offsets of one group."""
-    topic_id, there = node.topic(TOPIC, sizes[-1] + 10), 0
+    topic_ids = [node.topic(f"topic-{at}", MAX_PARTITIONS) for at in range(0, sizes[-1], MAX_PARTITIONS)]
+    topic_id, there = topic_ids[0], 0
     rows = offset_fetch.OffsetFetchRequestTopics("", topic_id, [0])
     one, every = (
         offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("c", None, -1, which)])
@@ -223,8 +226,9 @@ def offsets(node: Growing, sizes: Sequence[int]) -> None:
     )
     for size in sizes:
         while there < size:
-            some = min(COMMITTED, size - there)
-            node.scene.ask(commit("c", topic_id, 5, some, there))
+            at = there % MAX_PARTITIONS
+            some = min(COMMITTED, size - there, MAX_PARTITIONS - at)
+            node.scene.ask(commit("c", topic_ids[there // MAX_PARTITIONS], 5, some, at))
             there += some
         node.rest(10_000)
         node.count(size, "offsets, commit one", *[commit("c", topic_id, i) for i in range(4)])
