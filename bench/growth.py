@@ -33,12 +33,11 @@ COLUMN: Final = 9
 HEAD: Final = """\
 # How costs grow
 
-Written by `make bench-growth`: CPython {python}. What one request costs, in instructions of Python, when the node has
-so many of what grows; counted in virtual time, where the same work gives the same number on every machine. Copies that
-C makes are no instructions, so the memory at its highest is counted too. An exponent is that of the last ten-fold
-growth: 0, the size does not matter; 1, ten times the size costs ten times as much. Requests about all of something
-answer with all of it, and a new target is computed of all members: these grow with the size, and no request grows
-faster than n log n.
+Written by `make bench-growth`: CPython {python}. Each row is the cost of one request when the node has so many of what
+grows. Instructions of Python are counted, in virtual time, so each machine gives the same numbers. The memory at its
+highest is counted too, because no instruction shows a copy that C makes. The exponent is that of the last ten-fold
+growth. 0: the size does not matter. 1: ten times the size costs ten times as much. A request about all of something
+is answered with all of it, and a target is computed of all members. No other cost grows.
 """
 
 
