@@ -94,7 +94,7 @@ class Consumer(Actor):
         """Work as a member. The result is False when the group rebalances, and True when the consumer has left."""
         raise NotImplementedError
 
-    def told_id(self) -> Script:
+    def reported_id(self) -> Script:
         """Called when the consumer has got a member id, before it joins again with this id."""
         yield from ()
 
@@ -128,7 +128,7 @@ class Consumer(Actor):
                 return None
             if error == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = response.member_id
-                yield from self.told_id()
+                yield from self.reported_id()
                 continue
             if error == ErrorCode.UNKNOWN_MEMBER_ID:
                 self.forget()
