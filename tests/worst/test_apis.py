@@ -19,7 +19,7 @@ from muster.protocol.api import api, api_named
 from muster.protocol.frames import request_frame
 from muster.protocol.message import Message, ProtocolError, UnrepresentableField
 from tests.worst.cases import CASES, Case, arrays, most_rows, versions
-from tests.worst.judging import LIMIT, SIZES, Verdict, judge, scaled_limits
+from tests.worst.judging import SIZES, Verdict, judge, scaled_limits
 from tests.worst.meter import Meter
 from tests.worst.node import WorstNode, without_collections
 from tests.worst.state import State, made
@@ -204,12 +204,14 @@ def test_events_with_whole_member_metadata_on_the_event_loop_are_detected(
     assert verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long
 
 
-def test_a_target_for_many_topic_names_on_the_event_loop_is_detected(
+def test_a_target_for_many_topics_on_the_event_loop_is_detected(
     states: States, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = case_of("ConsumerGroupHeartbeat", "names of each member")
-    mended = verdict_on(states, "ConsumerGroupHeartbeat", case, 1)
-    assert not mended.is_too_long
+    api_name, version = "ConsumerGroupHeartbeat", 1
+    names, topics = case_of(api_name, "names of each member"), case_of(api_name, "topics of each member")
+    sizes = (600, 1_200)  # the target of fewer names is always computed on the loop
+    in_the_thread = verdict_on(states, api_name, names, version, sizes)
+    assert not in_the_thread.is_too_long
     monkeypatch.setattr(target, "AT_ONCE", NEVER)
-    # it was twice as long as the limit; what was mended beside has halved that
-    assert verdict_on(states, "ConsumerGroupHeartbeat", case, 1).needs > max(0.9 * LIMIT, 1.5 * mended.needs)
+    assert verdict_on(states, api_name, names, version, sizes).needs > 2 * in_the_thread.needs
+    assert verdict_on(states, api_name, topics, version).is_too_long
