@@ -26,7 +26,7 @@ from muster.coordinator.config.listeners import Address
 from tests.coordinator.security.sasl.bearer_cases import AUDIENCE, ISSUER, After, Case, Keys
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
-from tests.e2e.sync_clients import CONFLUENT_CONSUMER, KAFKA_PYTHON_CONSUMER, kafka
+from tests.e2e.sync_clients import CONFLUENT_CONSUMER, kafka, kafka_python_consumer, kafka_python_producer
 from tests.support.servers import QUICK, MusterServer
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or "MUSTER_TEST_BOOTSTRAP" in os.environ, reason="its own listeners")
@@ -117,12 +117,12 @@ async def test_aiokafka_authenticates_with_a_token(bearer: Bearer) -> None:
 
 def test_kafka_python_authenticates_with_a_token(bearer: Bearer) -> None:
     settings: dict[str, Any] = {
-        "bootstrap_servers": bearer.server.bootstrap, "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": PythonTokens(bearer),
+        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": PythonTokens(bearer),
     }  # fmt: skip
-    with contextlib.closing(kafka.KafkaProducer(**settings)) as producer:
+    with kafka_python_producer(bearer.server.bootstrap, **settings) as producer:
         producer.send("t", b"kafka-python").get(30)
-    with contextlib.closing(kafka.KafkaConsumer("t", group_id="py", **settings, **KAFKA_PYTHON_CONSUMER)) as consumer:
+    with kafka_python_consumer(bearer.server.bootstrap, "t", group_id="py", **settings) as consumer:
         for record in consumer:
             if record.value == b"kafka-python":
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import ssl
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
-from tests.e2e.sync_clients import KAFKA_PYTHON_CONSUMER, confluent_consumer, kafka
+from tests.e2e.sync_clients import confluent_consumer, kafka_python_consumer, kafka_python_producer
 from tests.support.certificates import Authority
 from tests.support.servers import QUICK, MusterServer
 
@@ -110,15 +109,14 @@ def test_librdkafka_works_over_tls(tls: Tls, listener: str) -> None:
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_kafka_python_works_over_tls(tls: Tls, listener: str) -> None:
     settings = {
-        "bootstrap_servers": tls.address(listener),
         "security_protocol": "SSL",
         "ssl_context": tls.context(listener == "MUTUAL"),
     }
-    value = b"kafka-python " + listener.encode()
-    with contextlib.closing(kafka.KafkaProducer(**settings)) as producer:
+    bootstrap, value = tls.address(listener), b"kafka-python " + listener.encode()
+    with kafka_python_producer(bootstrap, **settings) as producer:
         producer.send("t", value).get(30)
     group = f"py-{listener}"
-    with contextlib.closing(kafka.KafkaConsumer("t", group_id=group, **settings, **KAFKA_PYTHON_CONSUMER)) as consumer:
+    with kafka_python_consumer(bootstrap, "t", group_id=group, **settings) as consumer:
         for record in consumer:
             if record.value == value:
                 break

@@ -16,7 +16,7 @@ import confluent_kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from tests.e2e.sync_clients import kafka, kafka_offsets
+from tests.e2e.sync_clients import close_kafka_python, kafka, kafka_offsets
 
 PARTITIONS = 3
 PATIENCE_S = 60.0
@@ -177,7 +177,7 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
         nonlocal consumer, heard_s
         if time.monotonic() > heard_s + SILENT_S:
             # kafka-python 3.0.12 may count a fetch as under way whose connection was cut, and never fetch there again
-            consumer.close()
+            close_kafka_python(consumer)
             consumer, heard_s = join(), time.monotonic()
         # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
         try:
@@ -213,8 +213,8 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
                 commit()
                 break
     finally:
-        consumer.close()
-        producer.close()
+        close_kafka_python(consumer)
+        close_kafka_python(producer)
 
 
 def quieten() -> None:
