@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,17 +24,8 @@ def postgres() -> Iterator[str]:
         yield url
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """What is collected stays until the end: the garbage collector never looks at it."""
+def pytest_collection(session: pytest.Session) -> None:
     sharing_out.compile_from_the_end(session.config)
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.collect()
-        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
