@@ -120,19 +120,8 @@ class ConnectionRequests:
     """The requests of one connection, one at a time. `context`: the context of the present or the last request."""
 
     __slots__ = (
-        "_dispatcher",
-        "_intercept_point",
-        "_node",
-        "_route",
-        "_routes",
-        "cached",
-        "channel",
-        "context",
-        "current",
-        "is_reading",
-        "job_queue",
-        "note_response",
-        "sink",
+        "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel", "context", "current",
+        "is_reading", "job_queue", "note_response", "sink",
     )  # fmt: skip
 
     context: RequestContext
@@ -187,17 +176,19 @@ class ConnectionRequests:
         return self._handle_uncached(known, data, start, end)
 
     def _handle_uncached(
-        self, known: ConnectionRoute, data: bytes, start: int, end: int, *, has_waited: bool = False
+        self, known: ConnectionRoute, data: bytes, start: int, end: int, exchange: Exchange | None = None
     ) -> Answer | None:
+        """Handle a request without its cached form. `exchange`: that of a request whose turn has come."""
         route = known.route
         body = route.body_at(data, start, end)
-        exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
-        if end - body > route.small_bytes and not has_waited:
-            if end - body > route.large_bytes:
-                self._decode_in_thread(exchange, data, body, end)
-            else:
-                self._handle_in_a_slice(known, exchange, data, start, end)
-            return None
+        if exchange is None:
+            exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
+            if end - body > route.small_bytes:
+                if end - body > route.large_bytes:
+                    self._decode_in_thread(exchange, data, body, end)
+                else:
+                    self._handle_in_a_slice(known, exchange, data, start, end)
+                return None
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
         except TooMany:
@@ -223,18 +214,16 @@ class ConnectionRequests:
 
     def _handle_in_a_slice(self, known: ConnectionRoute, exchange: Exchange, data: bytes, start: int, end: int) -> None:
         """Handle a request of several kilobytes when an iteration of the event loop has time for it."""
-        is_later = is_done = False
+        is_later = False
 
         def handle() -> None:
-            nonlocal is_done
-            is_done = True
             if self.current is not exchange:
                 return  # the connection has ended
             if is_later:
                 self.is_reading = False
                 self.sink.request_decoded()
             try:
-                answer = self._handle_uncached(known, data, start, end, has_waited=True)
+                answer = self._handle_uncached(known, data, start, end, exchange)
             except CloseConnection as reason:
                 self.current = None
                 self.sink.fail(reason)
@@ -242,8 +231,7 @@ class ConnectionRequests:
                 if answer is not None:
                     self.sink.answer(answer)
 
-        self.job_queue.run_soon(handle, self.channel)
-        if not is_done:
+        if not self.job_queue.run_soon(handle, self.channel):
             is_later = self.is_reading = True
 
     @property

@@ -128,24 +128,9 @@ class Node:
     """The objects of this node that handlers use."""
 
     __slots__ = (
-        "_most_sessions",
-        "authorizer",
-        "clock",
-        "cluster",
-        "config",
-        "controller",
-        "decoded_requests",
-        "delegation_tokens",
-        "draw_uuid",
-        "draw_uuid_text",
-        "job_queue",
-        "quotas",
-        "routing",
-        "serves_consumer_groups",
-        "sessions",
-        "topics",
-        "transactions",
-        "unsent",
+        "_most_sessions", "authorizer", "clock", "cluster", "config", "controller", "decoded_requests",
+        "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "quotas", "routing", "serves_consumer_groups",
+        "sessions", "topics", "transactions", "unsent",
     )  # fmt: skip
 
     def __init__(

@@ -358,11 +358,11 @@ class Connection(asyncio.Protocol):
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
             left -= 1
-            share = self._limits.share
-            asks = not (left + 1) % REQUESTS_EACH and core.has_requests
-            if (share.is_used or (asks and share.is_over()) or not left) and core.has_requests:
-                core.wait_for(OTHERS)
-                asyncio.get_running_loop().call_soon(self._serve_again)
+            if core.has_requests:
+                share, asks = self._limits.share, not (left + 1) % REQUESTS_EACH
+                if not left or share.is_used or (asks and share.is_over()):
+                    core.wait_for(OTHERS)
+                    asyncio.get_running_loop().call_soon(self._serve_again)
         self._is_pumping = False
         had_rest = core.waits_for & REST
         self._write_out()

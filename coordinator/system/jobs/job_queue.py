@@ -49,12 +49,7 @@ class _Running:
         """Whether no client waits for the job."""
         self.steps = 0
         self.value: Any = None
-        self.error: Exception | None = None
-
-    def remove_error(self) -> Exception:
-        error, self.error = self.error, None
-        assert error is not None
-        return error
+        self.error: _Failed | None = None
 
 
 class JobQueue:
@@ -134,13 +129,16 @@ class JobQueue:
             self._schedule()
         return True
 
-    def run_soon(self, work: Callable[[], object], owner: Owner) -> None:
-        """Do work that takes much less than a slice: now, or when an iteration has time for it. After `stop`: now."""
+    def run_soon(self, work: Callable[[], object], owner: Owner) -> bool:
+        """Do work that takes much less than a slice: now, or (False) when an iteration has time. After `stop`: now."""
         if self._stopped:
             work()
-        elif not self.run_small(work):
-            self._new.append(_Running(_one_step(work), _ignore, owner))
-            self._schedule()
+            return True
+        if self.run_small(work):
+            return True
+        self._new.append(_Running(_one_step(work), _ignore, owner))
+        self._schedule()
+        return False
 
     def stop(self) -> None:
         """Close all jobs, and begin no further job: the server stops."""
@@ -201,7 +199,8 @@ class JobQueue:
                 return False
             try:
                 if running.error is not None:
-                    asked = job.throw(running.remove_error())  # no variable: see `Thread._run`
+                    failed, running.error = running.error, None
+                    asked = job.throw(failed.remove_error())  # no variable: see `Thread._run`
                 else:
                     value, running.value = running.value, None
                     asked = job.send(value)
@@ -278,7 +277,7 @@ class _Failed:
 def _set_result(running: _Running, later: PendingResult) -> None:
     value = later.value
     if type(value) is _Failed:
-        running.error = value.remove_error()
+        running.error = value
     else:
         running.value = value
 
