@@ -3,8 +3,6 @@
 A strategy is a pure function of its arguments. Kafka's counterpart is `ConsumerPartitionAssignor` (on the server
 `ConsumerGroupPartitionAssignor`). The last part of this module orders members, and reads their subscriptions, for all
 strategies.
-
-
 """
 
 from __future__ import annotations

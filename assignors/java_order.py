@@ -137,10 +137,7 @@ def uuid_key(uuid: bytes) -> tuple[int, int]:
 
 
 def utf16(text: str) -> bytes:
-    """The sort key of a text that gives the order of Java's String.compareTo:
-
-    UTF-16 units, so U+1F600 is before U+FFFF.
-    """
+    """The sort key for the order of Java's String.compareTo: by UTF-16 units, so U+1F600 is before U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import FEW_LETTERS, string_hash, string_order
-from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step, with_bytes
 from muster.coordinator.groups.consumer import history, kafka_order, records, replay
@@ -73,6 +73,19 @@ class Ranges:
         return found
 
 
+def _is_unchanged(
+    before: TargetAssignment, given: Mapping[str, Collection[int]], by_id: Mapping[bytes, TopicImage]
+) -> bool:
+    """Whether an assignment by name is the target that the member has. So it is for most members."""
+    if len(given) != len(before):
+        return False
+    for topic_id, partitions in before:
+        topic = by_id.get(topic_id)
+        if topic is None or tuple(given.get(topic.name, ())) != partitions:
+            return False
+    return True
+
+
 def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
     """Prepare a computed target. Call this function in a thread."""
     topics, targets = wanted.topics, wanted.targets
@@ -83,14 +96,9 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
     by_id = wanted.image.by_id
     for member_id, description in wanted.descriptions:
         given, before = assignment.get(member_id, nothing), targets.get(member_id)
-        if before is not None and len(given) == len(before):
-            for topic_id, partitions in before:
-                topic = by_id.get(topic_id)
-                if topic is None or tuple(given.get(topic.name, ())) != partitions:
-                    break
-            else:  # most members: nothing has changed
-                member_targets[member_id] = before
-                continue
+        if before is not None and _is_unchanged(before, given, by_id):
+            member_targets[member_id] = before
+            continue
         member_target = target_assignment({topics[name].topic_id: its for name, its in given.items()})
         if before is not None and member_target == before:
             member_target = before  # an unchanged target stays the same object, which makes comparisons fast
