@@ -6,13 +6,9 @@ A curve is the cost of one kind of request at several sizes, counted in virtual 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from unittest.mock import patch
 
-from muster.coordinator.log import maintenance
-from muster.coordinator.topics import partition_maintenance
 from muster.protocol.message import Message
 from muster.protocol.messages import offset_fetch
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -28,9 +24,9 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.budget.scenes import PLAIN, TOPIC, Scene, beat, commit, fetching, join, producing
+from tests.budget.scenes import PLAIN, TOPIC, Scene, beat, commit, fetching, join, producing, undisturbed
 from tests.coordinator.topics.support import batch
-from tests.support.virtual_node import NEVER, Link
+from tests.support.virtual_node import Link
 
 AT_ONCE: Final = 200
 """So many requests are under way at once while a node grows."""
@@ -321,13 +317,3 @@ def curves(scene: str, sizes: Sequence[int]) -> dict[str, list[Point]]:
         finally:
             node.scene.close()
     return node.curves
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Nothing is done at intervals: it would count for the request during which it happens."""
-    with (
-        patch.object(maintenance, "CHECK_EVERY_MS", NEVER),
-        patch.object(partition_maintenance, "CHECK_EVERY_MS", NEVER),
-    ):
-        yield

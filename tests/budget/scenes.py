@@ -485,10 +485,7 @@ def costs_of(name: str) -> dict[str, Cost]:
 def played(name: str) -> Scene:
     """Play a scene twice, and return the second one: the first one in a process fills some tables."""
     make, play = SCENES[name]
-    with (
-        patch.object(maintenance, "CHECK_EVERY_MS", NEVER),
-        patch.object(partition_maintenance, "CHECK_EVERY_MS", NEVER),
-    ):
+    with undisturbed():
         for _ in range(2):
             scene = make()
             try:
@@ -511,3 +508,13 @@ def quiet() -> Iterator[None]:
 
 def _drop(*_: object) -> str:
     raise structlog.DropEvent
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Nothing is done at intervals: it would count for the request during which it happens."""
+    with (
+        patch.object(maintenance, "CHECK_EVERY_MS", NEVER),
+        patch.object(partition_maintenance, "CHECK_EVERY_MS", NEVER),
+    ):
+        yield
