@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
@@ -25,10 +25,13 @@ with warnings.catch_warnings():
     from kafka.structs import OffsetAndMetadata
 
 _connect = KafkaNetSocket.sock_connect
+_sockets: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
+"""By event loop of kafka-python: the sockets of its connections."""
 
 
 async def _connect_or_close(self: Any, net: Any, sock: Any, *where: Any, **how: Any) -> Any:
     """kafka-python forgets the socket of a connection that is refused; a later test would be warned of it."""
+    _sockets.setdefault(net, WeakSet()).add(sock)
     try:
         return await _connect(self, net, sock, *where, **how)
     except BaseException:
@@ -75,14 +78,11 @@ def confluent_consumer(bootstrap: str, **settings: Any) -> Iterator[confluent_ka
 
 
 def close_kafka_python(client: Any) -> None:
-    """Close a client of kafka-python. Its connection that is not made yet leaves an open socket in a reference cycle.
-
-    Such a socket has no peer. The garbage collector closes it here, and not in a later test, which would then fail.
-    """
+    """Close a client of kafka-python, and its sockets: the client forgets that of a connection under way."""
+    net = (client._sender if isinstance(client, kafka.KafkaProducer) else client)._client._net
     client.close()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"unclosed <socket(?!.*raddr)", ResourceWarning)
-        gc.collect()
+    for one in list(_sockets.pop(net, ())):
+        one.close()
 
 
 @contextmanager
