@@ -195,7 +195,7 @@ def main() -> None:
         ("the same with one broker", "", f"{min(ms for ms, _ in starts[1]):.0f}"),
         ("a heartbeat, CPU us, x one broker", "", f"{beats[3] / beats[1]:.2f}"),
         (
-            "stop of a broker, until who waits in a JoinGroup is told, ms",
+            "stop of a broker, until waiting JoinGroups are answered, ms",
             "≤ 100",
             f"{min(one.reported_ms for one in empty):.0f}",
         ),

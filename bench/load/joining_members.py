@@ -82,30 +82,30 @@ def settle(comer: Comer) -> None:
         time.sleep(0.1)
 
 
+def one_leaves(leaver: Comer, stays: Comer, epoch: int) -> None:
+    """Let a member leave, and wait until the other one has an epoch above `epoch`."""
+    leaver.leave()
+    stays.until_above(epoch)
+
+
 def main() -> None:
     port, pid, group, epoch, times, *topics = sys.argv[1:]
     stays = Comer(int(port), group, f"{group}-stays", topics)
     stays.until_above(int(epoch))
     more, less = [], []
 
-    def measured(work: Callable[[], object]) -> tuple[float, float]:
+    def measured(work: Callable[..., object], *arguments: Any) -> tuple[float, float]:
         cpu_ms, start_s = measure.cpu_ms(int(pid)), time.perf_counter()
-        work()
+        work(*arguments)
         return (time.perf_counter() - start_s) * 1000, measure.cpu_ms(int(pid)) - cpu_ms
 
     for number in range(int(times)):
         settle(stays)
         before = stays.epoch
         comes = Comer(int(port), group, f"{group}-comes-{number}", topics)
-        more.append(measured(lambda: comes.until_above(before)))  # noqa: B023  # called in the same iteration
+        more.append(measured(comes.until_above, before))
         settle(stays)
-        before = stays.epoch
-
-        def leaves() -> None:
-            comes.leave()  # noqa: B023  # called in the same iteration
-            stays.until_above(before)  # noqa: B023
-
-        less.append(measured(leaves))
+        less.append(measured(one_leaves, comes, stays, stays.epoch))
     stays.leave()
     print(json.dumps({"more": more, "less": less}))
 

@@ -122,7 +122,7 @@ def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
         "group",
         "generation",
         F.col("start_ms").alias("event_start_ms"),
-        *(F.col(name).alias(f"told_{name}") for name in _EXACT),
+        *(F.col(name).alias(f"reported_{name}") for name in _EXACT),
     )
     same = (
         concluded["group"].eqNullSafe(said["group"])
@@ -133,7 +133,7 @@ def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
     both = concluded.join(said, same, "left")
     has_event = F.col("event_start_ms").isNotNull()
     columns_of = [
-        F.when(has_event, F.col(f"told_{name}")).otherwise(concluded[name]).alias(name)
+        F.when(has_event, F.col(f"reported_{name}")).otherwise(concluded[name]).alias(name)
         if name in _EXACT
         else concluded[name]
         for name in concluded.columns

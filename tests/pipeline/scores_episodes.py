@@ -141,7 +141,7 @@ def scored(rows: Sequence[Row], truth: Truth) -> Scored:
         near = {row["kind"] for row in rows if _is_near(row, one)}
         right.append((one, bool(near & {*KINDS[one.what], *one.also})))
         if not right[-1][1]:
-            misses.append(f"{one.group} {one.what}: told as {sorted(near)}")
+            misses.append(f"{one.group} {one.what}: reported as {sorted(near)}")
     rebalances = [line for line in truth if line["kind"] == "rebalance"]
     false = [
         f"{row['group']} {row['kind']}"

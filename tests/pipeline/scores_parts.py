@@ -129,7 +129,9 @@ def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[
     return [
         Figure("  start, median error", median(starts) if starts else None, unit="ms", goal=START_MS),
         Figure("  length, median error", median(lengths) if lengths else None, unit="%", goal=LENGTH),
-        Figure("  length, all told / all true", 100 * _sum(both, reported=True) / _sum(both, reported=False), unit="%"),
+        Figure(
+            "  length, all reported / all true", 100 * _sum(both, reported=True) / _sum(both, reported=False), unit="%"
+        ),
         _share("  start inside the told range", inside, outside),
         _share("  length inside the told range", lasts),
         Figure("  range, median width", median(wide) if wide else None, unit="ms"),
@@ -149,7 +151,7 @@ def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list
         reported = {one["client_id"] for one in row.get("died") or ()}
         named.append(reported == dead)
         if reported != dead:
-            missed.append(f"{was['group']} {was['generation']}: {sorted(dead)} told as {sorted(reported)}")
+            missed.append(f"{was['group']} {was['generation']}: {sorted(dead)} reported as {sorted(reported)}")
         lives = [one["last_life"] for one in was["died"] if one["last_life"] is not None]
         if lives and row.get("silent_from_ms") is not None:
             errors.append(abs(row["silent_from_ms"] - min(lives)))
@@ -176,7 +178,7 @@ def regressions(tables: Tables, truth: Truth) -> list[Figure]:
         causes = {row["cause"] for row in reported.get(place, ())}
         right.append(causes == {line["cause"]})
         if not right[-1]:
-            misses.append(f"{line['group']} {line['cause']} by {line['by']}: told as {sorted(causes)}")
+            misses.append(f"{line['group']} {line['cause']} by {line['by']}: reported as {sorted(causes)}")
     of_meant = [row for some in reported.values() for row in some]
     wrong = [row for place, some in reported.items() for row in some if row["cause"] != meant[place]["cause"]]
     known = {(line["group"], line["from"]) for line in _of("regression", truth) if line["cause"] is None}

@@ -105,7 +105,7 @@ class OneProtocol(Checker):
         if known is not None:
             reported, own = (response.protocol_type, response.protocol_name), (known.protocol_type, known.protocol)
             if reported != own:
-                self.fail(view.group_id, f"{identity!r} was told {reported}, the generation has {own}")
+                self.fail(view.group_id, f"{identity!r} got {reported}, the generation has {own}")
 
 
 class GenerationsGrow(Checker):

@@ -122,7 +122,7 @@ def test_no_record_is_lost_without_a_log_line(path: str, stopped: str) -> None:
         damage(storage)
         before = values_in(storage)
         topics, reported = started(storage)
-        assert values_in(storage) >= before, f"damage {number}: record bytes are gone, told: {reported}"
+        assert values_in(storage) >= before, f"damage {number}: record bytes are gone, reported: {reported}"
         if topics is not None and not reported and not path.endswith("log-start-offset-checkpoint"):
             for name, first in (("plain", 0), ("keyed", 0), ("cut", 15)):
                 expected = [b"<%s-%d>" % (name.encode(), index) for index in range(first, VALUES)]
