@@ -1,4 +1,4 @@
-"""What tests of several folders share, and how two processes divide the tests (`make test`)."""
+"""Fixtures of several folders, and how two processes divide the tests (`make test`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import sharing_out, unseen_faults
 from tests.support.postgres import running_postgres
 
-# how long an example takes on a busy machine says nothing
+# on a busy machine the duration of an example says nothing
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 unseen_faults.watch_event_loops()
@@ -19,7 +19,7 @@ unseen_faults.watch_event_loops()
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL; each test makes a cluster of its own in it."""
+    """The URL of a PostgreSQL. Each test makes a cluster of its own in this database."""
     with running_postgres() as url:
         yield url
 

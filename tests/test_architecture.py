@@ -1,4 +1,4 @@
-"""docs/dev/architecture.md equals the tree: its packages are those of the import contracts, and have all modules."""
+"""docs/dev/architecture.md equals the tree: it has the packages of the import contracts, and all their modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BELOW = (
     "coordinator",
     *(f"coordinator/{name}" for name in ("api", "runtime", "runtime/group_coordinator", "log", "net", "topics")),
 )
-"""Where the paths of a page may begin: what a row says of a room is inside it."""
+"""Where the paths of a page may begin: a path in the row of a room is inside that room."""
 
 
 def rooms_of_the_page() -> list[str]:
@@ -50,7 +50,9 @@ def test_an_arrow_implied_by_a_longer_path_is_not_drawn() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_paths_and_names_on_each_page_exist(page: str) -> None:
-    """Paths of folders and files, and the names that stand behind a file: `coordinator/system/clock.py: Clock`."""
+    """All paths of folders and files exist, and also the names behind a file, as in `coordinator/system/clock.py:
+    Clock`.
+    """
     text = re.sub(r"```.*?```", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     named = re.findall(r"`((?:[a-z_]+/)+(?:[\w.]+)?|(?:[a-z_]+/)*\w+\.(?:py|md|txt|toml))(?:: (\w+))?`", text)
     assert len(named) > 5
@@ -60,7 +62,7 @@ def test_the_paths_and_names_on_each_page_exist(page: str) -> None:
 
 
 def undefined(named: list[tuple[str, str]]) -> list[str]:
-    """The names that their modules do not define, of pairs of a path and a name, which may be empty."""
+    """Of pairs of a path and a name: the names that their modules do not define. A name may be empty."""
     return [
         f"{path}: {name}"
         for path, name in named

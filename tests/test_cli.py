@@ -1,4 +1,4 @@
-"""The `muster` command as a user meets it: a subprocess, its output and its exit status."""
+"""The `muster` command as a user runs it: a subprocess, its output and its exit status."""
 # ruff: noqa: E501  # a table is read by its rows
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(
 
 @pytest.mark.parametrize("words", [("version",), ("serve", "--check"), ("nodes", "--help")])
 def test_a_closed_pipe_behind_stdout_is_no_failure(words: tuple[str, ...]) -> None:
-    """As in `muster serve --check | head -1`."""
+    """A user closes a pipe so: `muster serve --check | head -1`."""
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
@@ -62,7 +62,7 @@ def test_a_closed_pipe_behind_stdout_is_no_failure(words: tuple[str, ...]) -> No
 
 
 def test_a_stdout_closed_from_the_start_is_no_failure() -> None:
-    """As by `>&-` of a shell."""
+    """A shell closes stdout so with `>&-`."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "serve", "--check"], stderr=subprocess.PIPE, text=True,
         timeout=START_S, env=environment(),
@@ -71,7 +71,7 @@ def test_a_stdout_closed_from_the_start_is_no_failure() -> None:
 
 
 class Serving:
-    """A running `muster serve`: waits for its one line, ends it by SIGTERM."""
+    """A running `muster serve`. It waits for the ready line, and ends the process with SIGTERM."""
 
     def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -92,7 +92,7 @@ class Serving:
         return int(self.line.rpartition(":")[2])
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[str, list[dict[str, str]]]:
-        """What else came on stdout, and the log lines."""
+        """Stop the process: the rest of its stdout, and its log lines."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         out, err = self.process.communicate(timeout=START_S)
@@ -103,7 +103,7 @@ class Serving:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
-    """Start servers that are gone when the test ends, whatever happened."""
+    """Start servers, which are always stopped when the test ends."""
     started: list[subprocess.Popen[str]] = []
 
     class Started(Serving):
@@ -229,7 +229,7 @@ def test_serve_in_memory_writes_no_files(serving: Callable[..., Serving], tmp_pa
 
 
 def failed(result: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence of a start that failed."""
+    """The only error sentence of a start that failed."""
     assert result.returncode == 1, result.stderr
     assert result.stdout == ""
     sentences = [line for line in result.stderr.splitlines() if not line.startswith("{")]
@@ -368,7 +368,7 @@ def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT,SSL:SSL\n"
         f"ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.client.auth=required\n"
     )
-    file.chmod(0o644)  # there are no passwords in it
+    file.chmod(0o644)  # the output has no passwords
     said = run("serve", "--check", "--config", str(file))
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines() == [
@@ -389,7 +389,7 @@ def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
 
 
 def test_check_warns_of_passwords_readable_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which is warned about too
+    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which causes another warning
     file = tmp_path / "server.properties"
     file.write_text(
         "listeners=SASL_PLAINTEXT://127.0.0.1:1\nsasl.enabled.mechanisms=PLAIN\n"
@@ -435,7 +435,7 @@ def test_health_connects_with_tls(serving: Callable[..., Serving], tmp_path: Pat
 
 
 def test_a_configuration_without_tls_imports_no_tls_code() -> None:
-    """So that a start without security takes no longer than before."""
+    """A start without security must not become slower."""
     look = (
         "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
         "print([name for name in sys.modules if name.startswith(('cryptography', 'jwt', 'muster.coordinator.net.tls'))"
@@ -446,7 +446,7 @@ def test_a_configuration_without_tls_imports_no_tls_code() -> None:
 
 
 def test_users_of_the_command_line_exist_from_the_start(serving: Callable[..., Serving], tmp_path: Path) -> None:
-    """A password does not show anywhere, and one that was changed stays."""
+    """A password is shown nowhere, and a changed password stays."""
     (tmp_path / "secret").write_text("from a file\n")
     overrides = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512"]
     words = [word for one in overrides for word in ("--override", one)]
@@ -489,7 +489,7 @@ def test_check_reports_who_can_log_in(tmp_path: Path) -> None:
         "  They say so again after 5 ms at most.",
         "Every connected client may do everything: there is no authorizer.class.name.",
     ]
-    # such a server starts, as Kafka does; who asks is told that it is a mistake
+    # such a server starts, as Kafka does; a client that asks gets the mistake in the answer
     assert (said.returncode, said.stderr) == (
         2,
         "muster serve: listener SASL_PLAINTEXT at :1: the passwords of PLAIN would be sent in the clear; use SASL_SSL, "

@@ -1,4 +1,4 @@
-"""`muster log`, as a user meets it."""
+"""`muster log` as a user runs it."""
 
 from __future__ import annotations
 

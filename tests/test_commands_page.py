@@ -1,5 +1,5 @@
-"""Every `muster …` in README, pages and help is a command line that the program understands; the page of commands has
-them all.
+"""Every `muster …` in the README, pages and help texts is a valid command line, and the page of commands lists all
+commands.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ WORD = re.compile(r"[a-z][a-z-]*")
 
 
 def fenced(text: str) -> Iterator[str]:
-    """Command lines in blocks of code: those behind a prompt, and those that begin with `muster`."""
+    """Command lines in blocks of code: lines with a prompt, and lines that begin with `muster`."""
     for block in re.findall(r"(?ms)^```(?:sh|text|bash|console)?\n(.*?)^```", text):
         for line in re.sub(r"\\\n\s*", " ", block).splitlines():
             found = re.match(r"(?:\$ )?((?:[A-Z_]+=\S+ )*muster [a-z-].*)", line)
-            # `muster ready …` is what the server prints; with a colon it is an error
+            # the server prints `muster ready …`; a line with a colon is an error
             if found is not None and not re.match(r"muster (ready|[a-z -]+:)", found[1]):
                 yield re.sub(r"^(?:[A-Z_]+=\S+ )*", "", found[1])
 
 
 def examples(parser: Parser) -> Iterator[str]:
-    """Command lines in the help of a command and of those below it."""
+    """Command lines in the help of a command and of its subcommands."""
     for one in (parser, *(below for _, below in walk(parser))):
         text = re.sub(r"\\\n\s*", "", one.epilog or "")
         for line in text.splitlines():
-            # what it does stands behind two spaces
+            # the description is behind two spaces
             found = re.match(r"  (?:[A-Z_]+=\S+ )*(muster [^\n]*?)(?:  .*)?$", line)
             if found is not None:
                 yield found[1]
 
 
 def understood(line: str) -> bool:
-    """Whether the program takes the command line; nothing is run."""
+    """Whether the program accepts the command line; nothing is run."""
     words = shlex.split(line.replace("…", ""), comments=True)
     for end, word in enumerate(words):
         if word in ("|", ">", ">>", "&", "&&", ";", "2>&1") or word.endswith(";"):
@@ -78,7 +78,7 @@ def test_an_example_of_a_help_is_understood(line: str, capsys: pytest.CaptureFix
 
 
 def spoken_of() -> Iterator[tuple[str, str]]:
-    """`muster …` within sentences."""
+    """Each `muster …` within sentences."""
     for page in PAGES:
         text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
         for found in re.findall(r"`(muster [^`]+)`", text):
@@ -89,14 +89,14 @@ def spoken_of() -> Iterator[tuple[str, str]]:
 def test_a_command_in_a_sentence_exists_with_its_options(page: str, words: str) -> None:
     given = words.split()[1:]
     if given[0].rstrip(":,") == "ready":
-        return  # what the server prints
+        return  # the server prints this line
     if given[0] == "help":
         given = given[1:]
     if "--" in given:
         given = given[: given.index("--")]
     path: tuple[str, ...] = ()
     for word in given:
-        # `muster nodes list | stop ID`: each is a command beside the first
+        # `muster nodes list | stop ID`: each is a command of its own
         if (*path, word) in TREE:
             path = (*path, word)
         elif path and (*path[:-1], word) in TREE:
@@ -117,7 +117,7 @@ def test_a_command_in_a_sentence_exists_with_its_options(page: str, words: str) 
 
 @pytest.mark.parametrize("path", sorted(BY_PATH), ids=" ".join)
 def test_each_command_and_option_has_a_help_text(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """It is printed, says how the command is called, and explains every option and argument."""
+    """The help is printed, shows how the command is called, and explains every option and argument."""
     with pytest.raises(SystemExit) as ended:
         main([*path, "--help"])
     assert ended.value.code == 0

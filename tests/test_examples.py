@@ -1,4 +1,4 @@
-"""The examples run as printed, against a running server."""
+"""The examples run as printed, on a running server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_the_example_server_properties_is_valid() -> None:
 
 
 def test_each_example_is_run_by_a_test() -> None:
-    """Here, beside the README, the analysis that the notebook is about, or with the tools of its language."""
+    """A test in this module, the test of the README, the analysis for the notebook, or the tools of the example's
+    language.
+    """
     elsewhere = (
         "test_readme.py",
         "pipeline/test_analyze.py",

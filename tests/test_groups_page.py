@@ -1,4 +1,4 @@
-"""docs/dev/groups.md says what the core decides by, and the tool that draws it notices when it does not."""
+"""docs/dev/groups.md names what decides in the core, and the drawing tool fails when the page is wrong."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_diagram_of_group_states_has_each_transition() -> None:
 
 def test_the_table_of_group_decisions_has_each_cell() -> None:
     head, _, *decisions = rows(groups.decision_table())
-    living = [state for state in STATES if state != DEAD]  # a dead group is not there to be joined
+    living = [state for state in STATES if state != DEAD]  # no member can join a dead group
     assert ([row[0] for row in decisions], head[1:]) == (list(SENDERS), living)
     said = {(row[0], state): cell for row in decisions for state, cell in zip(living, row[1:], strict=True)}
     assert said == {pair: "-" if what == IMPOSSIBLE else what for pair, what in DECISIONS.items()}

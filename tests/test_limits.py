@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code does: each constant and each property that it names has the value beside it."""
+"""docs/limits.md has the values of the code: each constant and property that it names has its value in the same row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def constants(cell: str) -> Iterator[tuple[str, object]]:
         for name in NAME.findall(names):
             found = getattr(room, name)
             if isinstance(found, frozenset):
-                continue  # of what a limit holds
+                continue  # of the things that a limit counts
             for number, value in enumerate(found if isinstance(found, tuple) else (found,)):
                 yield f"{path}.{name}.{number}", value
 
@@ -273,8 +273,8 @@ INNER = {
     "transactions/add_partitions.MAX_ORDERED",
     "transactions/timeouts.MAX_ABORTS",
 }
-"""Sizes of one step of large work, of caches, and of what is written or shown: no client meets them. Whoever adds a
-limit adds a row to docs/limits.md, or names it here.
+"""Sizes of one step of large work, of caches, and of output: no client sees them. A new limit needs a row in
+docs/limits.md, or its name here.
 """
 
 

@@ -1,4 +1,4 @@
-"""Rules about the source that no linter knows: one source of time, rooms that import nothing."""
+"""Rules about the source that no linter has: one source of time, and rooms that import nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def name(path: Path) -> str:
 
 
 def dotted(node: ast.expr) -> str:
-    """`a.b.c` of an expression; what is not a name is `?`."""
+    """`a.b.c` of an expression; `?` stands for a part that is no name."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else "?"
 
 
 def uses_of_time(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and text of everything that reads a clock or sets a timer, whatever it was imported as."""
+    """Line and text of everything that reads a clock or sets a timer, under whatever name it was imported."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (
@@ -96,7 +96,7 @@ may do it too: the names of its messages are generated.
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The modules that import statements name, wherever they stand."""
+    """The modules that import statements name, wherever they are in the file."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -107,7 +107,7 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 def named_modules(path: Path, tree: ast.AST) -> set[str]:
-    """The modules of Muster that texts of a file name, from the root or from the file's own package."""
+    """The modules of Muster that strings of a file name, from the root or from the file's own package."""
     package = "muster." + name(path.parent).replace("/", ".")
     found: set[str] = set()
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""What tests paste from pages is what a reader copies."""
+"""Tests paste the same text from pages as readers copy."""
 
 from __future__ import annotations
 

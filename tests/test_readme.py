@@ -1,7 +1,6 @@
-"""The README, line by line: what stands in its blocks is pasted and run, in its order, and gives what it shows.
+"""The README, line by line: its blocks are pasted and run in their order, and print what the README shows.
 
-The ports 9092 and 9094 may be taken on the machine that tests: free ones stand in their places, and nothing else is
-changed.
+The ports 9092 and 9094 may be taken on the machine of the tests. Free ports replace them; nothing else is changed.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ VARIES = (
     (r"(ann|bob|cid)\\-[0-9a-f]{8}", r"\\w+-[0-9a-f]{8}"),
     (r"client\\ (ann|bob|cid)", r"client \\w+"),
 )
-"""What differs from run to run in an output, in a text that was escaped, and its pattern."""
+"""Parts of an output that differ from run to run: escaped text, and the pattern for it."""
 
 
 def named(name: str) -> list[Block]:
-    """The blocks of a test, which cannot be without one."""
+    """The blocks of a test; at least one must exist."""
     found = blocks(README, name=name)
     assert found, name
     return found
 
 
 def commands(name: str) -> list[str]:
-    """The lines of the shell of these blocks, without the comments behind them."""
+    """The shell lines of these blocks, without the comments behind them."""
     return [line.partition("  #")[0].strip() for block in named(name) for line in block.commands]
 
 
@@ -58,7 +57,7 @@ def shown(block: Block) -> str:
 
 
 def pattern(line: str) -> str:
-    """A line of an output, with patterns for what varies."""
+    """The pattern of an output line, with patterns for the parts that vary."""
     found = re.escape(line)
     for varies, with_pattern in VARIES:
         found = re.sub(varies, with_pattern, found)
@@ -66,7 +65,7 @@ def pattern(line: str) -> str:
 
 
 def make(*words: str) -> str:
-    """What make would do: it may not install anything here."""
+    """Do what make would do: make may not install anything here."""
     done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -74,7 +73,7 @@ def make(*words: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with what the commands name: the examples, and a `.venv`."""
+    """A folder with what the commands need: the examples, and a `.venv`."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("node_modules", "target"))
     (tmp_path / ".venv").symlink_to(BIN.parent)
     return tmp_path
@@ -93,7 +92,7 @@ def pasted(command: str, cwd: Path, **environment: str) -> str:
 
 @contextmanager
 def serving(command: str, cwd: Path) -> Iterator[str]:
-    """Run a line that serves, until its first line is there; it ends in order."""
+    """Run a line that starts a server until its first line comes; the server ends in order."""
     with (cwd / "stderr").open("w") as stderr, subprocess.Popen(
         [BIN / "muster", *shlex.split(command)[1:]], cwd=cwd, stdout=subprocess.PIPE, stderr=stderr, text=True
     ) as process:  # fmt: skip
@@ -129,7 +128,9 @@ def test_the_readme_prints_the_quickstart_in_ten_lines() -> None:
 
 
 def test_the_first_steps_of_the_readme_print_the_shown_output(checkout: Path) -> None:
-    """One after the other, on a server as `make serve` starts it: they get on with what the one before has left."""
+    """The steps run one after another, on a server as `make serve` starts it. Each step uses what the steps before
+    left.
+    """
     ran = [command.split()[-1] for command in commands("first-steps")]
     assert ran == ["examples/quickstart.py", "examples/share_a_topic.py", "couriers"]
     server = MusterServer(checkout / "server", in_memory=True)
@@ -148,7 +149,7 @@ def test_the_first_steps_of_the_readme_print_the_shown_output(checkout: Path) ->
     *firsts, (history, lines) = outputs
     for expected, got in firsts:
         assert got == expected
-    # two who leave at a time may be seen one after the other
+    # two members that leave at the same time may be seen one after the other
     left = iter(lines)
     for line in history[:-1]:
         assert any(re.fullmatch(pattern(line), one) for one in left), (line, lines)
@@ -194,7 +195,7 @@ def test_cluster_try_of_the_readme_starts_a_cluster(checkout: Path) -> None:
     (block,) = named("cluster")
     port = free_port_pair()
     expected = shown(block).strip()
-    # from the last to the first, for one may be the next one's number
+    # from the last to the first: a replacement may be the number of the next port
     for place in (2, 1, 0):
         expected = expected.replace(f":{9092 + place}", f":{port + place}")
     with serving(f"{trial} --listen localhost:{port}", checkout) as line:
@@ -203,7 +204,7 @@ def test_cluster_try_of_the_readme_starts_a_cluster(checkout: Path) -> None:
 
 @pytest.mark.parametrize("plugins", [("-p", "no:asyncio"), ()])
 def test_the_test_of_the_readme_passes(plugins: tuple[str, ...], pytester: pytest.Pytester) -> None:
-    """With pytest and Muster alone, and beside pytest-asyncio as it is without settings."""
+    """The test runs with pytest and Muster alone, and beside pytest-asyncio in its default mode."""
     (block,) = named("test")
     pytester.makepyfile(test_orders=block.text)
     pytester.runpytest_subprocess(*plugins, "-p", "no:cacheprovider", "test_orders.py").assert_outcomes(passed=1)
@@ -218,7 +219,7 @@ def test_the_control_commands_of_the_readme_work(checkout: Path) -> None:
 
 
 def test_the_analyze_commands_of_the_readme_are_valid() -> None:
-    """Its command lines; what it does is in tests/pipeline."""
+    """Only the command lines are checked; tests/pipeline tests what they do."""
     pipeline, *analyses = commands("analyze")
     assert "muster analyze muster-sample" in make(*pipeline.split()[1:])
     for command in analyses:

@@ -1,4 +1,4 @@
-"""The repository as a whole: nothing of one machine in it, and what the README says is so."""
+"""The repository as a whole: nothing in it is of one machine, and the README is true."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tools.prose import __main__ as prose
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
-# Package registries and mirrors are chosen by whoever installs, never by a file of the project
+# Whoever installs chooses package registries and mirrors, never a file of the project
 REGISTRIES = (
     "pypi" + ".org",
     "pythonhosted" + ".org",
@@ -44,7 +44,7 @@ OF_A_MACHINE = re.compile(r"(?<![\w.])/(?:work|tmp/plan|root)/")
 
 
 def committed() -> list[Path]:
-    """Every file that git knows; all there are where there is no git."""
+    """Every file that git knows; all existing files if git is absent."""
     try:
         out = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -123,7 +123,7 @@ MORE_NAMES = re.compile(r"(?:, `\w+`|(?: \(`\w+`(?:, `\w+`)*\)))+")
 
 
 def named_files(page: str) -> Iterator[tuple[str, list[str]]]:
-    """The Python files in the text of a page, each with the names that it says are defined there."""
+    """The Python files in the text of a page, each with the names that the page says it defines."""
     text = re.sub(r"\s+", " ", re.sub(r"(?ms)^ *```.*?^ *```$", "", page))
     for span in SPAN.finditer(text):
         if (found := FILE.fullmatch(span[1])) and "*" not in span[1]:
@@ -207,14 +207,14 @@ def test_the_configuration_page_lists_the_effective_properties() -> None:
         *(TopicSettings, TransactionSettings),
     )
     later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}
-    assert later <= config.effective  # though a server makes them when they are needed
+    assert later <= config.effective  # although a server makes them when they are needed
     for room in rooms:
         config.settings(room)
     assert set(listed) == config.effective
 
 
 def test_the_image_is_built_from_all_folders_of_the_package() -> None:
-    """A folder that is left out makes a dangling link, and the wheel is built without it."""
+    """If a folder is left out, its link dangles, and the wheel lacks it."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept >= {link.name for link in (ROOT / "muster").iterdir() if link.is_symlink()}
     assert kept >= {"docker", "muster", "pyproject.toml", "requirements/build.txt", "requirements/run.txt"}

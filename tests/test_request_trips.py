@@ -1,4 +1,4 @@
-"""docs/dev/architecture.md has a table of the modules that an OffsetCommit and a JoinGroup go through: all of them."""
+"""docs/dev/architecture.md lists all modules that an OffsetCommit and a JoinGroup go through."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.muster import Client, connected, running
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIPS = 3
-"""Trips of each kind, after a first one that opens the log."""
+"""The number of trips of each kind, after a first trip that opens the log."""
 MOST = {"commit": (28, 37), "join": (35, 44)}
 """The most rows of the table, and the most modules that a request calls. Do not raise these numbers."""
 
@@ -33,7 +33,7 @@ BESIDE = {
     "protocol/hashing.py": "a hash",
     "coordinator/topics/partition.py": "fetches that wait are woken",
 }
-"""Modules of both requests that the table leaves out, and why."""
+"""Modules that all requests use, which the table leaves out, with the reason."""
 BESIDE_ONE = {
     "commit": {
         "coordinator/groups/classic/member.py": "the new group is empty",
@@ -54,7 +54,7 @@ LOG_LINES = "coordinator/system/logging/"
 
 
 def rows(kind: str) -> list[str]:
-    """The modules of the table for this kind of request."""
+    """The modules that the table lists for this kind of request."""
     page = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Two requests, module by module")[2].partition("\n## ")[0]
     found = re.findall(r"(?m)^\| `([^`]+\.py)` \| (?:(commit|join): )?", table)
@@ -108,7 +108,7 @@ async def commit(client: Client, name: str, trace: Trace) -> int:
 
 
 async def join(client: Client, name: str, trace: Trace) -> int:
-    """The first request of a member only gets it a member id."""
+    """The first request of a member only gets a member id for it."""
     offered = [JoinGroupRequestProtocol("range", b"metadata")]
     request = JoinGroupRequest(name, 10_000, 60_000, protocol_type="consumer", protocols=offered)
     request.member_id = (await ask(client, request, trace)).member_id
@@ -133,7 +133,7 @@ async def trips(kind: str, directory: Path) -> list[dict[str, None]]:
 @pytest.mark.parametrize("kind", MOST)
 async def test_a_request_goes_through_the_modules_of_the_table_and_no_others(kind: str, tmp_path: Path) -> None:
     found = await trips(kind, tmp_path)
-    # what only some trips call is other work, which happened to be done in the same moment
+    # modules of only some trips did other work, which happened at the same moment
     always = [module for module in found[0] if all(module in other for other in found)]
     named = rows(kind)
     beside = {*BESIDE, *BESIDE_ONE[kind]}

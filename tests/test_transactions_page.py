@@ -1,4 +1,4 @@
-"""docs/dev/transactions.md says what the transaction core decides by."""
+"""docs/dev/transactions.md names what decides in the transaction core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups to assign to: drawn from a seed, written as lines of JSON for Java, and read back."""
+"""Groups to assign to. They are drawn from a seed, written as lines of JSON for Java, and read back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Case:
     topics: Mapping[str, Topic]
 
     def line(self) -> str:
-        """As tests/conformance/Assignors.java reads it."""
+        """The line that tests/conformance/Assignors.java reads."""
         members = [
             [
                 m.member_id,
@@ -50,7 +50,7 @@ def _hex(data: bytes | None) -> str | None:
 
 
 def read_case(line: str) -> Case:
-    """The case that Case.line wrote."""
+    """Return the case that `Case.line` wrote."""
     given = json.loads(line)
     members = [
         Member(m[0], tuple(m[1]), m[2], m[3], m[4], m[5], None if m[6] is None else bytes.fromhex(m[6]))
@@ -75,7 +75,7 @@ def sticky_data(owned: Mapping[str, Sequence[int]], generation: int | None) -> b
 
 
 def draw_case(rng: random.Random, strategy: str) -> Case:
-    """A group of a few members, now and then of dozens, with anything that a leader may meet."""
+    """A group of a few members, sometimes of dozens, with everything that a leader may meet."""
     known = _topics(rng)
     names = [*known, *rng.sample(["gone", "missing", "Aa", "BB"], rng.choice([0, 0, 1, 2]))]
     members = _members(rng, names)
@@ -99,7 +99,7 @@ def _topics(rng: random.Random) -> dict[str, Topic]:
 
 
 def _colliding(rng: random.Random, count: int) -> list[str]:
-    """Names of which up to four have one hash code, as "Aa" and "BB" have."""
+    """Names of which up to four have the same hash code, as "Aa" and "BB" have."""
     drawn = (rng.choice("stuvwxyz") + "".join(rng.choice(["Aa", "BB"]) for _ in range(2)) for _ in range(count))
     return list(dict.fromkeys(drawn))
 

@@ -1,4 +1,4 @@
-"""Short ways to write groups and assignments in tests."""
+"""Helpers with which tests write groups and assignments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.assignors.histories import with_assignment
 
 
 def sizes(**partitions: int) -> dict[str, Topic]:
-    """Topics by name."""
+    """The number of partitions of each topic, by its name."""
     return {name: Topic(count) for name, count in partitions.items()}
 
 
@@ -50,7 +50,9 @@ def moved(before: Assignment, after: Assignment) -> int:
 
 
 def settled(assignor: Assignor, group: list[Member], topics: Mapping[str, Topic]) -> tuple[list[Member], Assignment]:
-    """Assign until members have what they are assigned; the members as they would join next, and what they have."""
+    """Assign until members have what they are assigned. Returns the members as they would join next, and their
+    partitions.
+    """
     assignment: Assignment = {}
     for generation in range(1, 4):
         assignment = assignor.assign(group, topics)

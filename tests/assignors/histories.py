@@ -1,4 +1,4 @@
-"""Groups over time: members come and go, topics grow, every assignment is made from what the one before left."""
+"""Groups over time: members join and leave, topics grow, and every assignment starts from the one before."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ROUNDS = 3
 
 
 def with_assignment(assignor: Assignor, member: Member, assignment: Assignment, generation: int) -> Member:
-    """The member as it joins next, having been assigned that."""
+    """The member as it joins next, after it got this assignment."""
     mine = assignment[member.member_id]
     data = assignor.user_data(mine, generation)
-    # an eager member gives everything up before it joins, and can tell of it only in its user data
+    # an eager member gives everything up before it joins: only its user data can say what it had
     owned = mine if RebalanceProtocol.COOPERATIVE in assignor.protocols else {}
     return replace(member, owned=owned, generation=generation, user_data=data)
 
 
 def rounds(case: Case, generation: int, most: int = ROUNDS) -> tuple[list[Case], list[Member]]:
-    """Assignments until members hold what they are assigned; the calls, and the members after them."""
+    """Assignments until members have what they are assigned; the calls, and the members after them."""
     assignor = ASSIGNORS[case.strategy]
     calls, members = [], list(case.members)
     for number in range(most):
@@ -47,7 +47,7 @@ def rounds(case: Case, generation: int, most: int = ROUNDS) -> tuple[list[Case],
 
 
 def draw_history(rng: random.Random, strategy: str) -> list[Case]:
-    """A group from its first assignment on, through a few changes; all calls of the strategy."""
+    """A group from its first assignment on, through some changes; all calls of the strategy."""
     start = draw_case(rng, strategy)
     members: Sequence[Member] = [replace(m, owned={}, generation=-1, user_data=None) for m in start.members]
     topics, calls, generation = dict(start.topics), [], 1

@@ -1,4 +1,4 @@
-"""Assignments that Muster was asked for, in so many words: whatever assigns, on whichever client, they come out so."""
+"""Assignments that Muster's mission demands literally: each assignor, on each client, must make them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Topics:
 def rebalance(
     consumers: dict[str, ClientAssignor], topics: list[str], cluster: Topics
 ) -> dict[str, dict[str, list[int]]]:
-    """One generation by way of the bytes of JoinGroup and SyncGroup; the last consumer leads."""
+    """One generation, with the bytes of JoinGroup and SyncGroup; the last consumer leads."""
     members = {
         name: ConsumerProtocolMemberMetadata.decode(consumer.metadata(set(topics)).encode())
         for name, consumer in consumers.items()
@@ -59,7 +59,7 @@ def test_each_eager_strategy_is_an_aiokafka_assignor(name: str) -> None:
 
 
 def test_range_and_roundrobin_of_aiokafka_share_as_in_the_stories() -> None:
-    """Stories 11 and 12."""
+    """Stories 11 and 12 show these assignments."""
     two = Topics(t1=3, t2=3)
     shares = rebalance({member: strategy("range") for member in ("c1", "c2")}, ["t1", "t2"], two)
     assert shares == {"c1": {"t1": [0, 1], "t2": [0, 1]}, "c2": {"t1": [2], "t2": [2]}}
@@ -68,7 +68,7 @@ def test_range_and_roundrobin_of_aiokafka_share_as_in_the_stories() -> None:
 
 
 def test_sticky_of_aiokafka_remembers_the_assignment_of_each_consumer() -> None:
-    """Story 13: ten members of five partitions, one leaves, five move."""
+    """Story 13: ten members have five partitions each, one member leaves, five partitions move."""
     consumers = {f"m{number}": strategy("sticky") for number in range(10)}
     before = rebalance(consumers, ["t"], Topics(t=50))
     del consumers["m3"]

@@ -45,7 +45,7 @@ def test_the_generation_of_old_members_is_read_from_user_data() -> None:
         Member("a", ("t",), {"t": [0, 1]}, user_data=pack(">i", 2)),
         Member("b", ("t",), {"t": [1, 2]}, user_data=pack(">i", 2)),
     ]
-    # each other's generation is read from the subscription alone, as in Kafka: to b, a has none, so b's is later
+    # as in Kafka, b reads generations from the subscription alone: a has none there, so b's is later
     assert written(COOPERATIVE.assign(group, sizes(t=3))) == {"a": "tp0", "b": "tp1 tp2"}
 
 

@@ -1,4 +1,4 @@
-"""Strategies that users write: how they are found, and what is told when they do wrong."""
+"""Strategies that users write: how Muster finds them, and which errors it reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPICS = {"t": Topic(2), "u": Topic(1)}
 
 
 class Everything:
-    """The first member takes all it may."""
+    """The first member takes all partitions that it may take."""
 
     name = "everything"
 

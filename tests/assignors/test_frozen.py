@@ -1,4 +1,6 @@
-"""What Kafka 4.3's own classes answered to some groups, without Java (made by tests/conformance/test_assignors.py)."""
+"""The answers of Kafka 4.3's own classes to some groups, without Java (tests/conformance/test_assignors.py wrote
+them).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders as OpenJDK 17 showed them."""
+"""Orders of elements, as OpenJDK 17 showed them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_strings_are_sorted_by_utf16_units() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-(2**31), 2**31 - 1)), max_size=60))
 def test_the_first_element_of_a_java_set_is_first_in_iteration(steps: list[tuple[bool, int]]) -> None:
-    """As long as nothing was removed; then the table may be larger than its content needs."""
+    """The rule holds as long as nothing was removed; then the table may be larger than its content needs."""
     kept: JavaSet[int] = JavaSet()
     present: list[int] = []
     for _, number in steps:
@@ -88,7 +88,7 @@ def test_a_java_set_keeps_its_capacity_after_removals() -> None:
         kept.add(number, number)
     for number in range(1, 20):
         kept.remove(number)
-    kept.add(33, 33)  # bucket 1 of 32; in a table of 16 it would be that of 17
+    kept.add(33, 33)  # bucket 1 of 32; in a table of 16 the bucket would be that of 17
     kept.add(4, 4)
     assert kept.first() == 33
 

@@ -42,7 +42,8 @@ def test_moves_of_a_large_group_are_counted_in_small_steps() -> None:
         return rows
 
     steps = sum(1 for _ in counted())
-    assert steps >= 3 * 10 + len(topics) // ROWS_A_STEP  # those before twice, those after, and the topics
+    # the partitions that were there twice before, those after, and the topics
+    assert steps >= 3 * 10 + len(topics) // ROWS_A_STEP
     assert seen == [moves(before, after)]
     assert seen == [dict.fromkeys(topics, Moves(moved=9, gained=1, lost=1))]
 
@@ -67,7 +68,7 @@ def test_stickiness_is_complete_when_only_lost_partitions_move() -> None:
 
 
 def test_moves_that_balance_requires_do_not_lower_stickiness() -> None:
-    """Story 15: from three members to five, 2 each; nobody could keep more than 2."""
+    """Story 15: a group grows from three members to five, with 2 partitions each; no member could keep more than 2."""
     before = {"a": {"t": [0, 1, 2, 3]}, "b": {"t": [4, 5, 6]}, "c": {"t": [7, 8, 9]}}
     sticky = {"a": {"t": [0, 1]}, "b": {"t": [4, 5]}, "c": {"t": [7, 8]}, "d": {"t": [2, 3]}, "e": {"t": [6, 9]}}
     ranged = {name: {"t": [2 * i, 2 * i + 1]} for i, name in enumerate("abcde")}

@@ -1,6 +1,6 @@
-"""What every strategy guarantees, on groups that hypothesis thinks of.
+"""What every strategy guarantees, on groups that hypothesis draws.
 
-Member ids are single letters: they fall into buckets of their own, so that Java, too, would take them in one order.
+Member ids are single letters. Each falls into its own bucket, so that Java would take them in the same order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RACKS = st.one_of(st.none(), st.sampled_from("xyz"))
 
 @st.composite
 def groups(draw: st.DrawFn, least: int = 1, alike: bool | None = None, racks: bool = True) -> Group:
-    """A few members of a few topics, with equal subscriptions or any."""
+    """A few members of a few topics. Their subscriptions are equal, or drawn one by one."""
     names = "tuvw"[: draw(st.integers(1, 4))]
     with_racks = racks and draw(st.booleans())
     topics = {}
@@ -157,7 +157,7 @@ def test_two_cooperative_rounds_suffice_and_kept_partitions_are_never_revoked(
 def test_cooperative_assignments_never_give_a_partition_that_is_still_owned(
     group: Group, other: Group, leaving: int
 ) -> None:
-    """Whatever racks and subscriptions."""
+    """The rule holds for all racks and subscriptions."""
     strategy = ASSIGNORS["cooperative-sticky"]
     members, topics = group
     after = settled(strategy, members, topics)[0]

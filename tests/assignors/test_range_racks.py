@@ -8,7 +8,7 @@ RANGE = RangeAssignor()
 
 
 def placed(*racks: str) -> Topic:
-    """A topic; for each partition the racks of its replicas, a letter each."""
+    """A topic. For each partition there are the racks of its replicas, one letter for each."""
     return Topic(len(racks), [set(each) for each in racks])
 
 

@@ -10,7 +10,7 @@ STICKY = StickyAssignor()
 
 
 def claiming(member_id: str, topics: str, generation: int, **owned: list[int]) -> Member:
-    """A member whose user data tells what it had."""
+    """A member whose user data names the partitions that it had."""
     return Member(member_id, tuple(topics.split()), generation=generation, user_data=encode_owned(owned, generation))
 
 

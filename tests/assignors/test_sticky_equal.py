@@ -41,4 +41,4 @@ def test_partitions_without_a_matching_rack_go_to_any_member_below_its_share() -
     topics = {"t": Topic(4, [{"x"}, {"x"}, {"x"}, {"x", "z"}])}
     got = shares(topics, Member("a", ("t",), rack="x"), Member("b", ("t",), {"t": [0]}, 1, rack="y"))
     assert [len(codes) for codes in got.shares] == [2, 2]
-    assert got.moving == {0: 0}  # b had it, in none of its racks
+    assert got.moving == {0: 0}  # b had it, but no replica is in b's rack

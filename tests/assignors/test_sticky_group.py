@@ -29,7 +29,7 @@ def test_partition_codes_are_sorted_by_partition_then_topic() -> None:
         (["t u", "u t"], True),
         (["t u", "t"], False),
         (["t t u", "t t u"], False),  # three names, two topics
-        (["", "t"], True),  # empty ones before the first that is not
+        (["", "t"], True),  # members without partitions before the first member that has some
         (["t", ""], False),
         (["", "t", ""], False),
         (["", ""], True),

@@ -18,7 +18,7 @@ def test_the_member_with_the_lowest_load_is_known_after_each_change() -> None:
     loads = made()[1]
     assert (loads.least(T), loads.least(U)) == (1, 1)
     loads.give(1, 3)
-    assert (loads.least(T), loads.least(U)) == (1, 1)  # b and c have one each: the lesser id
+    assert (loads.least(T), loads.least(U)) == (1, 1)  # b and c have one partition each: the lesser id wins
     loads.take(2, 1)
     assert loads.least(U) == 2
     loads.leave_out(2)

@@ -42,5 +42,5 @@ def test_a_partition_that_moved_before_counts_for_its_first_owner() -> None:
     made = moves()
     made.add(0, A, B)
     made.add(2, C, A)
-    # 0 is with B but came from A; C gave 2 to A: 0 to C is as 2 back to C
+    # B has 0, which came from A; C gave 2 to A: a move of 0 to C is like 2 going back to C
     assert made.instead(0, B, C) == 2

@@ -10,7 +10,9 @@ def loads(topics: dict[str, Topic], *members: Member) -> list[int]:
 
 
 def test_overlapping_subscriptions_are_balanced_one_topic_at_a_time() -> None:
-    """3 + 4 + 5, as Kafka's own comment tells: one more move through b would balance it, which neither topic sees."""
+    """The loads are 3, 4 and 5, as a comment in Kafka's code says. One more move through b would balance them, but
+    neither topic sees that move.
+    """
     topics = {"t": Topic(6, (), bytes(15) + b"\1"), "u": Topic(6, (), bytes(15) + b"\2")}
     assert loads(topics, Member("a", ("t",)), Member("b", ("t", "u")), Member("c", ("u",))) == [3, 4, 5]
 

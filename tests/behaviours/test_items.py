@@ -1,7 +1,7 @@
-"""Every behaviour of the classic protocol is answered for: by a story, by a test, or by a line in docs/conformance.md.
+"""Each behaviour of the classic protocol has a story, a test, or a line in docs/conformance.md.
 
-The data files beside this module say which (see README.md). Nothing here shows that a story or test is about its item;
-that was read by a person.
+The data files beside this module name it (see README.md). Nothing here shows that a story or test is about its item; a
+person has read that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 LATER = {"later:KIP-848", "later:transactions"}
 MAX_UNOBSERVABLE = 10
-"""So many items at most may stand in docs/conformance.md alone."""
+"""At most so many items may stand in docs/conformance.md alone."""
 
 SECTIONS: dict[str, int | str] = {
     "1": 9,
@@ -88,7 +88,7 @@ def names_of_tests(path: Path) -> frozenset[str]:
 
 
 def problem_of(reference: str) -> str | None:
-    """What is wrong with a reference; None when it can be found."""
+    """The fault of a reference; None when the reference can be found."""
     kind, _, what = reference.partition(":")
     if kind == "story":
         return None if (ROOT / "tests/stories" / f"{what}.txt").is_file() else "there is no such story"

@@ -33,7 +33,7 @@ AT_ONCE: Final = 200
 SETTLED_MS: Final = 2_500
 """Longer than group.consumer.assignment.interval.ms."""
 ROUNDS: Final = 4
-"""In so many heartbeats of each member a group reaches a new target."""
+"""A group reaches a new target within so many heartbeats of each member."""
 MAX_PARTITIONS: Final = 10_000
 """A request may create so many partitions."""
 COMMITTED: Final = 400
@@ -49,7 +49,7 @@ class Point(NamedTuple):
     size: int
     instructions: float
     kilobytes: float
-    """Memory at its highest, above the memory before: a copy that C makes is seen here, and not in instructions."""
+    """Memory at its highest, above the memory before. A copy that C makes is seen here, and not in instructions."""
 
 
 def exponent(points: Sequence[Point], figure: str = "instructions", least: float = 1) -> float:
@@ -62,7 +62,7 @@ def exponent(points: Sequence[Point], figure: str = "instructions", least: float
 
 
 class Growing:
-    """A node that grows. Its clients stay connected; what is counted is asked on a connection of its own."""
+    """A node that grows. Its clients stay connected; the requests that are counted have a connection of their own."""
 
     def __init__(self) -> None:
         self.scene = Scene(dict(LONE))
@@ -72,7 +72,7 @@ class Growing:
         self._links: list[Link] = []
 
     def rest(self, for_ms: int) -> None:
-        """Let this time pass."""
+        """Let this time pass, without requests."""
         self.scene.node.rest(for_ms)
 
     def topic(self, name: str, partitions: int) -> bytes:
@@ -101,7 +101,7 @@ class Growing:
         return answers
 
     def count(self, size: int, kind: str, *requests: Message, link: Link | None = None) -> list[Any]:
-        """Count what a request costs at this size. Of several, the first half shows the memory."""
+        """Count the cost of a request at this size. Of several requests, the first half shows the memory."""
         answers = self.scene.count(kind, requests, link=link)
         cost = self.scene.costs[kind]
         self.curves.setdefault(kind, []).append(Point(size, cost.instructions, cost.kilobytes))
@@ -154,7 +154,7 @@ class ConsumerGroup:
             for member, answer in zip(members, self._node.ask_all(list(map(self.beat, members))), strict=True):
                 assert not answer.error_code, answer
                 self.epochs[member] = answer.member_epoch
-                if answer.assignment is not None:  # what the member has from now on
+                if answer.assignment is not None:  # what the member owns from now on
                     self._owned[member] = [
                         ConsumerGroupHeartbeatRequestTopicPartitions(row.topic_id, row.partitions)
                         for row in answer.assignment.topic_partitions
@@ -183,7 +183,7 @@ def _synced(joined: Any) -> SyncGroupRequest:
 
 
 def _together(node: Growing, links: Sequence[Link], requests: Sequence[Message]) -> list[Any]:
-    """Let clients ask who all wait for one another."""
+    """Let clients ask at once whose requests wait for one another."""
     for link, request in zip(links, requests, strict=True):
         link.send(request)
     assert node.scene.node.world.run(lambda: all(link.answers for link in links), 600_000)
@@ -283,7 +283,7 @@ def connections(node: Growing, sizes: Sequence[int]) -> None:
 FLAT: Final = 0.05
 """The exponent that a cost may have that does not grow."""
 LINEAR: Final = 1.15
-"""The exponent that a cost may have that grows with what is answered or computed: as n log n."""
+"""The exponent that a cost may have that grows as the answer or the computation grows: as n log n."""
 GROWS: Final[Mapping[str, float]] = {
     "consumer group, describe": LINEAR,
     "consumer group, one member more": LINEAR,

@@ -55,9 +55,9 @@ REPEATS: Final = 10
 FIRST: Final = 1
 """The id of the first node."""
 REST_MS: Final = 50
-"""After the requests: for what the node writes behind its answers."""
+"""The time after the requests in which the node writes behind its answers."""
 LATER_MS: Final = 3_000
-"""Before the next requests: for what the node does about a second later, as writing events."""
+"""The time before the next requests: a node does some work, such as writing events, a second later."""
 SESSION_MS: Final = 1_800_000
 PLAIN: Final = {
     "offsets.topic.num.partitions": "2",
@@ -104,7 +104,7 @@ class Scene:
         self.user, self.suffix = user, suffix
         self.costs: dict[str, Cost] = {}
         self.where: dict[str, dict[str, float]] = {}
-        """By kind: the instructions of each function, if `Counter.explains`."""
+        """The instructions of each function, by kind, if `Counter.explains`."""
         self.link = self.connect()
 
     def connect(self, user: str | None = None) -> Link:
@@ -320,7 +320,7 @@ def connections(scene: Scene, topic_id: bytes) -> None:
 
 
 def classic_groups(scene: Scene, topic_id: bytes) -> None:
-    """A classic group of one member, from its first join to its end."""
+    """The requests of a classic group of one member, from its first join to its end."""
     count = scene.count
     scene.join("warm")
     ids = [scene.ask(join(f"g{i}")).member_id for i in range(4)]

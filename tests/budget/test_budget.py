@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(figures.PYTHON not in BUDGET.costs, reason="bench/budget.toml has no figures of this Python")
 def test_no_request_costs_more_than_its_budget() -> None:
-    # in a process of its own: what other tests have left behind costs some instructions
+    # a process of its own: what other tests have left behind costs some instructions
     command = [sys.executable, "-m", "tests.budget", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

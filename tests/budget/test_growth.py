@@ -8,9 +8,10 @@ from tests.budget import growth
 from tests.budget.scenes import quiet
 
 SIZES = (250, 500)
-"""Small, for a few seconds; `python -m bench.growth` goes to 100,000."""
+"""Small sizes, for a few seconds; `python -m bench.growth` goes to 100,000."""
 SIZES_OF = {"members of a consumer group": (200, 400), "topics": (500, 1_000)}
-"""Between 250 and 500 topics the answer about all of them begins to be encoded in the thread, in pieces."""
+"""Above some number of topics (between 250 and 500) the answer about all of them is encoded in the thread, in pieces.
+"""
 
 
 @pytest.mark.parametrize("scene", growth.SCENES)

@@ -35,7 +35,7 @@ def test_a_wrong_option_is_refused_before_spark_is_imported(
 
 @contextmanager
 def alerting(connections: int) -> Iterator[str]:
-    """A server that answers as one with TLS does to who does not speak it."""
+    """A server that answers as a TLS server does to a client without TLS."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

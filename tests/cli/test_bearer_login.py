@@ -1,4 +1,4 @@
-"""Tokens of Muster's own commands: where they come from, how they are shown, and what is said where there is none."""
+"""Tokens of Muster's own commands: their sources, how they are shown, and the error when there is no token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def bearer(folder: Path, *lines: str, options: str = "") -> Bearer:
-    """Of a client.properties with these lines."""
+    """The token settings of a client.properties with these lines."""
     file = folder / "client.properties"
     file.write_text("\n".join([START, f"sasl.jaas.config={MODULE} required {options};", *lines]))
     found = security.read(file).user
@@ -37,7 +37,9 @@ def bearer(folder: Path, *lines: str, options: str = "") -> Bearer:
 
 
 class Provider:
-    """An identity provider on a port; `answers`: status, headers and text, the last one again and again."""
+    """An identity provider on a port. `answers`: status, headers and text of each answer; the last answer is
+    repeated.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str], dict[str, list[str]]]] = []
@@ -57,7 +59,7 @@ class Provider:
                 self.wfile.write(text.encode())
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/token"
@@ -65,7 +67,7 @@ class Provider:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more."""
+        """Stop the provider."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -154,7 +156,7 @@ def test_an_unreachable_identity_provider_is_reported(tmp_path: Path, provider: 
 
 
 def token(**claims: Any) -> str:
-    """It says this, and is signed by nobody who counts."""
+    """A token with these claims, signed by a key that no server trusts."""
     return f"x.{base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b'=').decode()}.x"
 
 

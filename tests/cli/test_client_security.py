@@ -1,4 +1,6 @@
-"""`--command-config`: what can be used, what cannot and how that is said; the exchanges against the server's own."""
+"""`--command-config`: which settings can be used, which cannot, and the errors; logins are tried with the server's own
+code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SASL = "security.protocol=SASL_PLAINTEXT"
 
 
 def written(folder: Path, text: str) -> Path:
-    """A client.properties."""
+    """A client.properties with this text."""
     file = folder / "client.properties"
     file.write_text(text)
     return file
@@ -100,7 +102,7 @@ def test_key_stores_of_each_type_are_translated_for_librdkafka(tmp_path: Path) -
 
 
 def exchanged(user: User, server: ScramExchange | PlainExchange) -> None:
-    """The client and the server talk until both are content."""
+    """Let the client and the server exchange messages until both are done."""
     exchange = login(user, lambda: "nonce")
     token: bytes | None = next(exchange)
     while token is not None:

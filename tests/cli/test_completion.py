@@ -1,5 +1,5 @@
-"""`muster completion`: what shells complete, by the shells themselves. bash is everywhere; zsh and fish where there are
-some.
+"""`muster completion`: the shells themselves show what they complete. bash is everywhere; zsh and fish where
+installed.
 """
 
 from __future__ import annotations

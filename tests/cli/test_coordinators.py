@@ -1,4 +1,4 @@
-"""A coordinator that is not ready yet is waited for, as Kafka's admin clients do; one that is offline is not."""
+"""A coordinator that is not ready yet is waited for, as Kafka's admin clients do; an offline coordinator is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOADING, MOVED = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINAT
 
 
 class Node:
-    """A server that answers with these errors, one after the other, and then without."""
+    """A server that answers with these errors, one after the other, and then without an error."""
 
     address = "127.0.0.1:9092"
 
@@ -48,7 +48,7 @@ class Node:
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", error_code=error)])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no connection is open."""
 
 
 @pytest.fixture

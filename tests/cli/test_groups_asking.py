@@ -1,4 +1,4 @@
-"""What `muster groups` says when the other side is no Kafka, or hangs up; tables."""
+"""What `muster groups` prints when the server is no Kafka, or closes the connection; tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """A server that sends these bytes to the first request and hangs up."""
+    """A server that sends these bytes to the first request and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

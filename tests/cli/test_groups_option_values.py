@@ -1,4 +1,4 @@
-"""What `muster groups offsets reset` is told: partitions, times, offsets, files; and what it refuses."""
+"""Values for options of `muster groups offsets reset`: partitions, times, offsets and files. Wrong values are refused."""
 # ruff: noqa: E501  # a table is read by its rows
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_an_invalid_offset_is_refused(text: str) -> None:
 
 
 def test_an_offset_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> None:
-    """With groups as with several groups, without as with one; quoted as Kafka's tool does."""
+    """Lines with groups as for several groups, lines without as for one; quoted as Kafka's tool does."""
     file = tmp_path / "plan.csv"
     file.write_text('"a, b","orders",0,5\n\n orders , 1 , 7 \n')
     assert option_values.read_plan(file) == [Planned("a, b", "orders", 0, 5), Planned(None, "orders", 1, 7)]

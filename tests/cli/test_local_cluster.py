@@ -1,4 +1,6 @@
-"""`muster cluster try`: what its nodes are given, and what it says when it cannot run. tests/e2e has the whole."""
+"""`muster cluster try`: the options of its nodes, and its errors when it cannot run. tests/e2e runs the whole
+command.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def parsed(*words: str) -> argparse.Namespace:
 
 
 def of_each(options: argparse.Namespace) -> list[list[str]]:
-    """What differs between the nodes."""
+    """The options that differ between the nodes."""
     config = command._load(options)
     return [command._of_its_own(config, place)[1::2] for place in range(config.nodes)]
 
@@ -87,7 +89,7 @@ def test_advertised_listeners_and_racks_are_assigned_to_each_node(tmp_path: Path
         "node.id=8", "broker.id=8", "muster.nodes=1", "listeners=A://:9003,B://:9004",
         "advertised.listeners=A://a:9003,B://b:9004", "broker.rack=y", "muster.nodes.racks=",
     ]  # fmt: skip
-    # each node takes them
+    # each node takes these options
     config = load(file=file, overrides=second)
     assert (config.node_id, config.nodes, config.rack) == (8, 1, "y")
 
@@ -155,7 +157,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 async def test_copied_postgresql_programs_start_a_database(tmp_path: Path) -> None:
-    """As for root when the user who runs PostgreSQL cannot reach them."""
+    """Root needs a copy when the user who runs PostgreSQL cannot reach the programs."""
     binaries = embedded_postgres._copy(find_binaries(), tmp_path)
     assert (binaries / "initdb").is_file()
     assert not (binaries.parent / "include").exists()

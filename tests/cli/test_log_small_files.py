@@ -1,5 +1,6 @@
-"""`muster log check` names each file that is damaged, and what is in the place of another: in a sentence, without a
-traceback. A server starts all the same, and the rest is served.
+"""`muster log check` names each damaged file, and each file in the place of another, in a sentence without a traceback.
+
+A server starts all the same, and serves the other files.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ async def write(directory: Path) -> None:
 
 @pytest.fixture
 def data(whole: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of `whole`."""
     return Path(shutil.copytree(whole, tmp_path / "data", symlinks=True))
 
 
@@ -72,14 +73,14 @@ def checked(data: Path, capsys: CAPS) -> tuple[int, str]:
 
 
 def exchange(data: Path, one: str, other: str) -> None:
-    """Each gets the other one's name."""
+    """Exchange the names of two files."""
     (data / one).rename(data / "between")
     (data / other).rename(data / one)
     (data / "between").rename(data / other)
 
 
 def in_place_of(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
-    """Something else is under this name."""
+    """Put something else under this name."""
 
     def act(data: Path) -> None:
         path = data / name
@@ -153,7 +154,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a link to itself": (link("a-0", "a-0"), "a-0", "a symbolic link to a-0"),
     "no ordinary file": (in_place_of(f"a-0/{SEGMENT}.log", os.mkfifo), f"a-0/{SEGMENT}.log", "no ordinary file"),
 }  # fmt: skip
-"""What is done, the name that must be told, and words of the sentence."""
+"""The damage that is done, the name that the report must contain, and words of its sentence."""
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -1,4 +1,4 @@
-"""Names that clients chose do nothing to a terminal."""
+"""Names that clients chose cannot control a terminal."""
 
 from __future__ import annotations
 

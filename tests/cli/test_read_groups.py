@@ -1,4 +1,6 @@
-"""Share groups and Streams groups, which only an Apache Kafka has: described, and refused where nothing can be done."""
+"""Share groups and Streams groups, which only an Apache Kafka has: they are described, and other commands refuse
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from muster.protocol.messages import (
 
 MISSING = ErrorCode.GROUP_ID_NOT_FOUND
 OLD = frozenset({ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS})
-"""What a Kafka does not have that knows nothing of such groups."""
+"""The APIs that an older Kafka does not have, which knows nothing of such groups."""
 
 
 class Kafka:
@@ -169,5 +171,5 @@ def test_offsets_of_other_group_types_are_not_reset(name: str, sentence: str) ->
 
 
 def test_all_groups_covers_both_consumer_protocols_and_memberless_groups() -> None:
-    """As Kafka's tool takes them: of both protocols, and those without members that only commit."""
+    """The command takes them as Kafka's tool does: groups of both protocols, and those that only commit."""
     assert consumer_groups(Kafka()) == ["new", "old", "plain"]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`muster groups describe` of consumer groups: who has what, who shall have it, who waits for whom."""
+"""`muster groups describe` of consumer groups: current assignments, targets, and which member waits for which."""
 
 from __future__ import annotations
 

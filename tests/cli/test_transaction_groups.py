@@ -1,4 +1,4 @@
-"""Whose offsets a transaction committed, by what the groups are told of it."""
+"""Which groups' offsets a transaction committed, as the events of these groups say."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def ended(**other: Any) -> dict[str, Any]:
     ("other", "found"),
     [
         ({}, ["g"]),
-        ({"producer_epoch": 2}, ["g"]),  # the marker had the next one
+        ({"producer_epoch": 2}, ["g"]),  # the marker had the next offset
         ({"producer_epoch": 6}, []),
         ({"kind": "transaction_aborted"}, []),
         ({"producer_id": 8}, []),
-        ({"time": 50_000 - EARLIER_MS}, ["g"]),  # by a clock that was looked at a turn of the event loop before
+        # the event has a clock value that was read one iteration of the event loop earlier
+        ({"time": 50_000 - EARLIER_MS}, ["g"]),
         ({"time": 50_000 - EARLIER_MS - 1}, []),
         ({"time": 50_000 + COUNTED_MS}, ["g"]),
         ({"time": 50_001 + COUNTED_MS}, []),

@@ -1,4 +1,4 @@
-"""`muster transactions`: what it makes of the answers of a cluster. A server is asked in tests/e2e."""
+"""`muster transactions`: what it prints of a cluster's answers. tests/e2e asks a real server."""
 
 from __future__ import annotations
 

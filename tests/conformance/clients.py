@@ -1,6 +1,7 @@
-"""Programs that run producers and consumers of a client library, from Python: start, stop and watch them.
+"""Runs programs with producers and consumers of a client library: starts, stops and watches them.
 
-Clients.java is Kafka's own library; consumers/main.go beside the exactly-once worker of franz-go speaks the same words.
+Clients.java uses Kafka's own library. consumers/main.go, beside the exactly-once worker of franz-go, has the same
+commands.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.support.servers import KAFKA_SCRIPTS
 
 
 class Clients:
-    """One process; its consumers by their names."""
+    """One process; its consumers have names."""
 
     def __init__(self, command: Sequence[str | Path], log_path: Path) -> None:
         self.ledger = Ledger()
@@ -100,14 +101,14 @@ class Clients:
         eventually_sync(or_failed, what, 60)
 
     def kill(self) -> None:
-        """SIGKILL: no consumer says good-bye."""
+        """Kill the process with SIGKILL: no consumer leaves its group."""
         self._process.kill()
         self.close()
 
     def close(self) -> None:
         """End the program; its consumers close."""
         if self._process.stdin is not None and not self._process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):  # it was killed
+            with contextlib.suppress(BrokenPipeError):  # the process was killed
                 self._process.stdin.close()
             try:
                 self._process.wait(60)
@@ -120,9 +121,10 @@ class Clients:
 
 
 class JavaClients(Clients):
-    """Those of Clients.java."""
+    """Runs Clients.java."""
 
     def __init__(self, class_path: str, bootstrap: str, log_path: Path) -> None:
-        quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"  # else stdout has its log too
+        # otherwise stdout would have the log too
+        quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"
         java = ["java", "-Xmx192M", "-XX:TieredStopAtLevel=1", quiet, "-cp", class_path, "Clients", bootstrap]
         super().__init__(java, log_path)

@@ -1,7 +1,8 @@
-"""A real Kafka Connect cluster for the tests: distributed workers as subprocesses, file connectors, what each runs.
+"""A real Kafka Connect cluster for the tests: distributed workers as subprocesses, file connectors, and what each
+worker runs.
 
-What runs where is read from the coordinator (DescribeGroups: what workers said they had when they joined, and what
-they were given), what was started and stopped from the workers' logs, and the rest over their REST interface.
+The coordinator (DescribeGroups) shows what runs where: what workers reported when they joined, and their assignments.
+The logs of the workers show what was started and stopped. The REST interface shows the rest.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Run it; it takes some seconds until it answers."""
+        """Start the worker; it answers after some seconds."""
         jars = subprocess.run(
             [KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True
         ).stdout.strip()
@@ -96,13 +97,13 @@ class Worker:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: it says good-bye to nobody."""
+        """Kill it with SIGKILL: it does not leave the group."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """Stop it with SIGTERM, and wait."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -111,13 +112,13 @@ class Worker:
             self.kill()
 
     def log(self, since: int = 0) -> str:
-        """What it logged, from that position on."""
+        """The worker's log from that position on."""
         with self.log_path.open("rb") as log:
             log.seek(since)
             return log.read().decode("utf-8", "replace")
 
     def log_end(self) -> int:
-        """The position at which its next words will stand."""
+        """The position of its next log line."""
         return self.log_path.stat().st_size
 
     def stopped_since(self, since: int) -> list[str]:
@@ -160,7 +161,7 @@ class Cluster:
                 worker.stop()
 
     def wait(self, condition: Any, what: str) -> None:
-        """Wait until it holds; a worker that ended, or the group, is shown when it does not."""
+        """Wait until the condition holds. If it does not hold, show a worker that ended, or the group."""
         try:
             eventually_sync(condition, what, PATIENCE_S)
         except AssertionError as error:
@@ -168,7 +169,7 @@ class Cluster:
             raise AssertionError(f"{error}\n{self.seen()}\n{ends}") from None
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or change a connector; asked again while the cluster rebalances."""
+        """Create or change a connector; repeated while the cluster rebalances."""
 
         def accepted() -> bool:
             asked = next(worker for worker in self.workers if worker.running)
@@ -177,7 +178,7 @@ class Cluster:
         self.wait(accepted, f"{name} to be configured")
 
     def states(self, name: str) -> dict[str, str]:
-        """The states of a connector and its tasks as a worker tells them."""
+        """The states of a connector and its tasks as a worker reports them."""
         asked = next(worker for worker in self.workers if worker.running)
         status = asked.ask("GET", f"/connectors/{name}/status")
         if status is None:
@@ -243,7 +244,7 @@ class Feeder:
             self.count += 1
 
     def close(self) -> int:
-        """Write no more; how many numbers were written."""
+        """Stop; the number of numbers that were written."""
         self._end.set()
         self._thread.join()
         assert self._producer.flush(30) == 0
@@ -251,7 +252,7 @@ class Feeder:
 
 
 def in_file(path: Path) -> list[int]:
-    """The numbers in a file, as far as its last line is whole."""
+    """The numbers in a file, up to its last whole line."""
     text = path.read_text() if path.exists() else ""
     return [int(line) for line in text[: text.rfind("\n") + 1].split()]
 

@@ -1,4 +1,4 @@
-"""The Java program Assignors.java from Python."""
+"""Calls the Java program Assignors.java."""
 
 from __future__ import annotations
 

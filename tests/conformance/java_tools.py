@@ -12,7 +12,7 @@ from tests.support.servers import KAFKA_SCRIPTS
 
 HERE = Path(__file__).parent
 NOISE = ("\tat ", "Tools$Ended")
-"""How a line begins that tells where in the tool it was, and how it ended."""
+"""How a line begins that says where in the tool an error was, or how the tool ended."""
 
 
 class Tools:
@@ -27,7 +27,9 @@ class Tools:
         )
 
     def __call__(self, *words: str) -> str:
-        """What it wrote, behind a line with its exit status. `words`: the class of the tool, and its arguments."""
+        """The output of the tool, after a line with its exit status. `words`: the class of the tool, and its
+        arguments.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(("\t".join(words) + "\n").encode())
@@ -36,13 +38,13 @@ class Tools:
         return f"status {status.decode()}\n{self._process.stdout.read(int(count)).decode()}"
 
     def close(self) -> None:
-        """The JVM ends."""
+        """End the JVM."""
         self._process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
-    """They are there while the tests of a module run."""
+    """The tools, which exist while the tests of a module run."""
     jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
     classes = tmp_path_factory.mktemp("tools")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Tools.java"], check=True)

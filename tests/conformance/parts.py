@@ -1,4 +1,4 @@
-"""The parts of the comparison with real Kafka and its clients: marks of pytest, and which files have them."""
+"""The parts of the comparison with real Kafka and its clients: pytest marks, and the files of each part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = {
     "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
 }
-"""Marks, each with what its tests compare: `make conformance-PART`."""
+"""Marks, each with what its tests compare. `make conformance-PART` runs a part."""
 FILES = {
     "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
@@ -25,4 +25,4 @@ FILES = {
     "test_sarama": "sarama", "test_sticky_with_java": "assignors", "test_streams": "streams",
     "test_transaction": "transactions",
 }  # fmt: skip
-"""The part of each file by how its name begins. Any other file is of the part `clients`."""
+"""The part of each file, by the beginning of its name. Any other file belongs to the part `clients`."""

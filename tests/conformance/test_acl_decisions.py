@@ -1,4 +1,4 @@
-"""Random questions to Kafka's own StandardAuthorizer and to ours."""
+"""Kafka's own StandardAuthorizer and ours answer the same random questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUESTIONS = 50
 
 
 def ask_java(cases: Sequence[Case]) -> list[str]:
-    """What Kafka says to each question: 1, 0, or x where it fails."""
+    """Kafka's answer to each question: 1, 0, or x where it fails."""
     lines = [
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls on a real Kafka: the answers that the unit tests hold Muster to."""
+"""DescribeAcls, CreateAcls and DeleteAcls on a real Kafka. The unit tests expect the same answers of Muster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_acl_requests_are_answered_by_kafka_as_recorded(tmp_path: Path, what: st
 
 
 def test_kafka_acls_works_on_muster(tmp_path: Path) -> None:
-    """What a user types: entries for a consumer of a prefix are added, listed, and partly removed."""
+    """The commands of a user: entries for a consumer of a prefix are added, listed, and partly removed."""
     server = MusterServer(tmp_path, AUTHORIZER, in_memory=True)
     server.start()
     try:

@@ -1,10 +1,9 @@
 """aiokafka's own tests of groups, consumers, producers and transactions, on the fixture of `muster.testing`.
 
-    git clone --branch v0.14.0 https://github.com/aio-libs/aiokafka
-    make conformance-aiokafka AIOKAFKA=aiokafka
+    git clone --branch v0.14.0 https://github.com/aio-libs/aiokafka make conformance-aiokafka AIOKAFKA=aiokafka
 
-Its tests are copied; in the copy conftest.py is ours, which gives them the server of the session in place of a
-container. What they ask of the container itself (certificates, Kerberos, Kafka's scripts) is skipped.
+Its tests are copied. In the copy conftest.py is ours, which gives them the server of the session in place of a
+container. Tests that need the container itself (certificates, Kerberos, Kafka's scripts) are skipped.
 """
 
 from __future__ import annotations

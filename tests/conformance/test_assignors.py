@@ -1,4 +1,4 @@
-"""Every strategy gives what Kafka 4.3's own class gives: on groups drawn at random, and through histories of groups.
+"""Every strategy answers as Kafka 4.3's own class does: on random groups, and through histories of groups.
 
 `MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/kafka-4.3.jsonl.gz) anew.
 """
@@ -24,7 +24,7 @@ HISTORIES = 500
 FROZEN_GROUPS = 60
 FROZEN_HISTORIES = 10
 KNOWN_FAILURE = "java.lang.NullPointerException"
-"""Of Kafka's general sticky algorithm (see docs/assignors.md): nothing to compare with."""
+"""An error of Kafka's general sticky algorithm (see docs/assignors.md): then nothing can be compared."""
 
 
 def differences(cases: list[Case]) -> list[str]:
@@ -49,7 +49,7 @@ def test_random_groups_get_the_assignments_of_kafka(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ASSIGNORS)
 def test_histories_of_groups_get_the_assignments_of_kafka(strategy: str) -> None:
-    """Cooperative rounds run to their end; each call of each round is compared."""
+    """Cooperative rounds are played to their end; each call of each round is compared."""
     rng = random.Random(f"{strategy} over time")
     cases = [case for _ in range(HISTORIES) for case in draw_history(rng, strategy)]
     assert len(cases) > HISTORIES
@@ -57,7 +57,9 @@ def test_histories_of_groups_get_the_assignments_of_kafka(strategy: str) -> None
 
 
 def test_the_named_examples_get_the_assignments_of_kafka() -> None:
-    """And story 13: two topics of two on three members, one leaves; ten of five partitions each, one leaves."""
+    """The test includes story 13: two topics of two partitions on three members, one leaves; ten members of five
+    partitions each, one leaves.
+    """
     cases = [
         Case(
             example.strategy,
@@ -75,7 +77,7 @@ def test_the_named_examples_get_the_assignments_of_kafka() -> None:
 
 
 def one_leaves(strategy: str, names: list[str], counts: dict[str, int], leaver: str) -> list[Case]:
-    """A group's first assignment, and the one when a member has left."""
+    """A group's first assignment, and its assignment after a member has left."""
     topics = {name: Topic(count, (), name.encode().ljust(16)) for name, count in counts.items()}
     group = [Member(name, tuple(topics)) for name in names]
     first = ASSIGNORS[strategy].assign(group, topics)

@@ -1,4 +1,4 @@
-"""The table of what each API answers to a client that may not, asked of a real Kafka with the StandardAuthorizer.
+"""A real Kafka with the StandardAuthorizer gives the answers in the table for clients without permission, for each API.
 
 The client comes from 127.0.0.2, and only that host is refused: Kafka's own connections come from 127.0.0.1.
 """
@@ -94,7 +94,7 @@ class Kafka:
 
     @contextmanager
     def refusing(self, questions: tuple[Question, ...]) -> Iterator[None]:
-        """Inside, these are refused."""
+        """Refuse these questions inside the block."""
         acls = [
             _acl(TYPES[kind], name, REFUSED_HOST, OPERATIONS[operation], AclPermissionType.DENY)
             for operation, kind, name in questions
@@ -103,7 +103,7 @@ class Kafka:
             yield
             return
         _done(self.admin.create_acls(acls))
-        time.sleep(0.3)  # until the broker has heard of them from the controller
+        time.sleep(0.3)  # until the broker has fetched them from the controller
         yield
         same = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
         _done(self.admin.delete_acls([AclBindingFilter(*(getattr(acl, field) for field in same)) for acl in acls]))
@@ -111,7 +111,7 @@ class Kafka:
 
 
 def said_in(version: int, request: Message) -> Message:
-    """The cases have newest shapes; only the older shape of this one is asked of Kafka."""
+    """The cases have the newest form; only this case needs an older form for Kafka."""
     if isinstance(request, AddPartitionsToTxnRequest) and version < 4:
         (one,) = request.transactions
         return AddPartitionsToTxnRequest((), one.transactional_id, one.producer_id, one.producer_epoch, one.topics)
@@ -119,7 +119,7 @@ def said_in(version: int, request: Message) -> Message:
 
 
 def newest(answer: Any) -> Any:
-    """And so its answer."""
+    """The answer, converted to the newest form in the same way."""
     if isinstance(answer, AddPartitionsToTxnResponse) and answer.results_by_topic_v3_and_below:
         answer.results_by_transaction = [AddPartitionsToTxnResult("", answer.results_by_topic_v3_and_below)]
     return answer

@@ -1,5 +1,5 @@
-"""A cluster whose PostgreSQL fails over to its synchronous standby while clients write and commit: nothing that was
-acknowledged is lost. By hand, and by Patroni.
+"""The PostgreSQL of a cluster fails over to its synchronous standby while clients write and commit. No acknowledged
+write is lost. The failover is done by hand, and by Patroni.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_no_acknowledged_write_is_lost_in_a_failover(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(patroni.missing()), reason=f"of Debian's packages there is no {patroni.missing()}")
 @pytest.mark.timeout(900)
 def test_no_acknowledged_write_is_lost_in_a_failover_by_patroni(tmp_path: Path) -> None:
-    """The primary dies with its machine, comes back behind the other one, and they change places in order."""
+    """The primary dies with its machine, returns as the standby, and the two change roles in order."""
     with patroni.running_patroni() as pair:
 
         def dies() -> None:
@@ -47,7 +47,7 @@ def test_no_acknowledged_write_is_lost_in_a_failover_by_patroni(tmp_path: Path) 
 
 
 def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
-    """Clients of two nodes write and commit while one fault after the other is done to the database."""
+    """Clients of two nodes write and commit during one fault of the database after another."""
     with ExitStack() as ends:
         asyncio.run(administration.init(url, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
         nodes = []
@@ -94,7 +94,7 @@ def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
 
 
 def commit(consumer: Consumer, offset: int) -> int:
-    """Until it is acknowledged."""
+    """Commit until the commit is acknowledged."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,4 +1,6 @@
-"""All stories on three brokers, in one process and in three over a database: what Kafka's one broker told."""
+"""All stories on three brokers, in one process and in three over a database. The answers are those of one Kafka
+broker.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What three brokers of Kafka answer while leaders and coordinators move; Muster's in one process are held to it in
-`make test`, those over a database here.
+"""Three brokers answer as three brokers of Kafka do while leaders and coordinators move. `make test` checks three
+brokers in one process; this module checks three over a database.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.postgres import own_database
 from tests.support.servers import KafkaCluster
 
 DIRECTORY = "    partitions in the directory of "
-"""Over a database only who leads a partition has a copy of it (docs/cluster.md)."""
+"""Over a database only the leader of a partition has a replica of it (docs/cluster.md)."""
 
 
 @pytest.mark.timeout(600)
@@ -32,7 +32,7 @@ async def test_three_brokers_of_kafka_answer_as_recorded(tmp_path: Path) -> None
 @pytest.mark.timeout(600)
 def test_three_nodes_over_a_database_answer_as_kafka(tmp_path: Path, postgres: str) -> None:
     with own_database(postgres) as database:
-        # a lease is not to end because the machine is busy
+        # a lease must not end because the machine is busy
         nodes = ClusterNodes(tmp_path, {**PROPERTIES, "broker.session.timeout.ms": "6000"}, database)
         nodes.start()
         try:

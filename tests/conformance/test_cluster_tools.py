@@ -1,8 +1,8 @@
 """Kafka's tools of clusters on three brokers: Muster's, in one process and over a database, beside Kafka's, word by
 word.
 
-Each command is run on both by Kafka's own tools, and what they print is compared. What differs by nature (ports, ids
-that were drawn, times, sizes of what is stored) is replaced by names.
+Kafka's own tools run each command on both, and their outputs are compared. Names replace what always differs (ports,
+random ids, times, sizes on the disk).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 SUBCOMMANDS = (CLUSTER,)
-"""Tools whose first word must be what they are to do."""
+"""Tools whose first argument is a command."""
 RACKS = ("a", "b", "b")
 PROPERTIES = {
     "broker.session.timeout.ms": "1500",
@@ -51,15 +51,15 @@ PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
 }
 PARTITION = group_partition("readers", 6)
-"""Of the group's coordinator."""
+"""The partition of the group's coordinator."""
 ONLY = {"1": [1], "3": [3, 2]}
-"""The replicas of it."""
+"""The replicas of that partition."""
 NOW_MS = int(time.time() * 1000)
 PATIENCE_S = 90.0
 
 
 class Stage:
-    """Three brokers, and what the tools say of them."""
+    """Three brokers, and the output of the tools on them."""
 
     def __init__(self, server: Any, tools: Tools) -> None:
         self.server, self._tools = server, tools
@@ -71,7 +71,7 @@ class Stage:
         text = self._tools(words[0], *first, "--bootstrap-server", self.server.bootstrap, *rest)
         for number, (host, port) in enumerate(self.server.addresses, 1):
             text = re.sub(rf"{host}[ :]{port}\b", f"HOST-{number}", text)
-        text = text.partition("\nOption  ")[0]  # a refusal, and then how to do it right
+        text = text.partition("\nOption  ")[0]  # a wrong command, and then the correct one
         for pattern, name in UNLIKE.items():
             text = re.sub(pattern, name, text)
         if words[0] in SHORTER:
@@ -80,7 +80,7 @@ class Stage:
         return "\n".join(lines)
 
     def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Ask again and again. What cannot be asked now is not so."""
+        """Ask again and again. A question that fails counts as not yet true."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -99,8 +99,8 @@ UNLIKE = {
     r'"log_dirs":\[.*?\]': "DIRECTORIES",
     r"(partitions? )([\w.-]+-\d+(?:, [\w.-]+-\d+)*)$": lambda found: found[1] + _named_only(found[2]),
 }
-"""What differs by nature, or as the docs say. In sync are, on Kafka, first those who were so first; topics of the
-server's own have other replicas.
+"""What always differs, or differs as the docs say. Kafka lists the first in-sync replicas first; the server's own
+topics have other replicas.
 """
 
 
@@ -109,14 +109,16 @@ def _named_only(partitions: str) -> str:
 
 
 def _served(text: str) -> str:
-    """The APIs that both serve; brokers come in the order of a hash."""
+    """The APIs that both serve; Kafka prints brokers in the order of a hash."""
     brokers = re.split(r"^(?=HOST)", text, flags=re.MULTILINE)
     lines = "".join(sorted(brokers)).splitlines()
     return "\n".join(line for line in lines if line.partition("(")[0].strip() not in NOT_SERVED)
 
 
 def _quorum(text: str) -> str:
-    """Without who keeps the metadata log, how long it is, and what is behind: of each broker's row that it is there."""
+    """The output without the leader of the metadata log, its length and its lag. Of each broker's row only its
+    existence counts.
+    """
     if "NodeId" in text:
         rows = sorted(line.split() for line in text.splitlines()[2:])
         return "\n".join([text.splitlines()[1], *(" ".join(row[:2]) for row in rows)])
@@ -124,13 +126,13 @@ def _quorum(text: str) -> str:
 
 
 def _features(text: str) -> str:
-    """Those that both have."""
+    """The features that both have."""
     text = re.sub(r"Epoch: \d+", "Epoch", text)
     return "\n".join(line for line in text.splitlines() if not line.startswith(OF_NOTHING_HERE))
 
 
 def _directories(text: str) -> str:
-    """Which partitions there are in any: over a database only who leads one has a copy."""
+    """The partitions in any directory: over a database only the leader of a partition has a replica."""
     found = sorted(set(re.findall(r'{"partition":[^}]*}', text)))
     return "\n".join([*(line for line in text.splitlines() if not line.startswith("{")), *found])
 
@@ -303,7 +305,7 @@ def _in_sync(stage: Stage) -> bool:
 
 
 def acts(stage: Stage, what: str, *words: str) -> None:
-    """What no tool does."""
+    """Do what no tool can do."""
     if what == "wait for reassignments":
         stage.until(
             "no reassignment is under way", lambda: "No partition reassignments found" in stage(REASSIGNMENTS, "--list")
@@ -332,7 +334,7 @@ def acts(stage: Stage, what: str, *words: str) -> None:
         stage.until("the coordinator has moved", lambda: _coordinator(stage) == int(words[0]))
         acts(stage, "wait for reassignments")
     elif what == "coordinator":
-        # what is asked next is asked while it moves
+        # the next request is sent while the group moves
         output = stage(REASSIGNMENTS, "--execute", "--additional", "--reassignment-json-file", words[1])
         assert "Successfully started partition reassignment" in output, output
 

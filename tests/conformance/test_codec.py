@@ -1,4 +1,4 @@
-"""Kafka's own classes read every message that we write and write the same bytes: all versions, records included."""
+"""Kafka's own classes read every message that we write, and write the same bytes: all versions, with records."""
 
 from __future__ import annotations
 

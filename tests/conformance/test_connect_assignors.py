@@ -21,7 +21,7 @@ FROZEN = 80
 
 
 def on_java(histories: list[History]) -> list[list[Answer]]:
-    """What the Java classes answer."""
+    """The answers of the Java classes."""
     jars = subprocess.run(
         [HERE.parent / "kafka" / "fetch-jars.sh"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -52,7 +52,7 @@ def test_random_histories_get_the_assignments_of_connect() -> None:
 
 
 def freeze() -> None:
-    """Write the sample: histories and what Java answers to them."""
+    """Write the sample: histories and the answers of Java."""
     histories = [draw(1_000_000 + seed)[0] for seed in range(FROZEN)]
     with SAMPLE.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as out:
         for history, answers in zip(histories, on_java(histories), strict=True):

@@ -1,7 +1,7 @@
-"""Story 17: three Kafka Connect workers on Muster as their only cluster; one is killed. `make conformance-connect`.
+"""Story 17: three Kafka Connect workers use Muster as their only cluster; one is killed. `make conformance-connect`.
 
-Three file sources and three file sinks, each with a task; numbers are fed to files and topics all the time, so that
-whether a task works shows in what it writes.
+There are three file sources and three file sinks, each with a task. Numbers are written to files and topics all the
+time: so the output of a task shows whether it works.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORK = {Task(name) for name in NAMES} | {Task(name, 0) for name in NAMES}
 
 
 class Pipeline:
-    """The cluster, its connectors, and how far each of them has come."""
+    """The cluster, its connectors, and the progress of each."""
 
     def __init__(self, workdir: Path, server: ServerProcess) -> None:
         self.workdir, self.server = workdir, server
@@ -69,7 +69,7 @@ class Pipeline:
         self.settled()
 
     def settled(self) -> dict[int, set[Task]]:
-        """Wait until all is shared out evenly among three workers, and works."""
+        """Wait until all tasks are distributed evenly to three workers, and work."""
 
         def even() -> bool:
             seen = self.cluster.seen()
@@ -116,7 +116,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
 
 
 class Loss:
-    """A worker that is not the leader is killed; the others are watched from then on."""
+    """A worker that is not the leader is killed; the test watches the others from then on."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline, self.cluster = pipeline, pipeline.cluster
@@ -135,7 +135,7 @@ class Loss:
         return seen is not None and self.victim.port not in seen.running and seen.delay_ms > 0
 
     def nothing_is_assigned_for_the_delay(self) -> float:
-        """Watch until what was lost is assigned; how long that took since it was noticed, in seconds."""
+        """Watch until the lost tasks are assigned; the seconds from the loss until then."""
         mine = {worker.port: self.before[worker.port] for worker in self.others}
 
         def assigned() -> bool:
@@ -191,13 +191,13 @@ def test_the_tasks_of_a_lost_worker_move_to_the_others_after_the_delay(pipeline:
     loss.the_others_never_stopped()
     assert sorted(map(len, pipeline.cluster.running().values())) == [6, 6]
     pipeline.all_work(set(NAMES))
-    # late, it gets its share back in two steps: taken from the others, then given
+    # a late worker gets its share back in two steps: revoked from the others, then assigned
     loss.victim.start()
     pipeline.settled()
 
 
 def test_no_record_of_the_connectors_was_lost(pipeline: Pipeline) -> None:
-    """Connect promises at least once here: a number may be there twice, none may be missing."""
+    """Connect promises at-least-once here: a number may be there twice, none may be missing."""
     count = pipeline.feeder.close()
     for number in range(3):
         wanted = set(range(count))

@@ -27,7 +27,7 @@ CLASSIC = {
     "java": {"range": f"{KAFKA}RangeAssignor", "cooperative": f"{KAFKA}CooperativeStickyAssignor"},
     "franz-go": {"range": "range", "cooperative": "cooperative"},
 }
-"""What each calls its strategies."""
+"""The names of the strategies in each client."""
 only_java = pytest.mark.parametrize("client", ["java"])
 NewName = Callable[[str], str]
 StartClients = Callable[[ServerProcess], Clients]
@@ -35,7 +35,7 @@ StartClients = Callable[[ServerProcess], Clients]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One whose consumer groups settle soon."""
+    """A server whose consumer groups settle soon."""
     process = new_server(tmp_path_factory.mktemp("prompt"), {**QUICK, **PROMPT})
     process.start()
     yield process
@@ -59,7 +59,7 @@ def client(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start_clients(request: pytest.FixtureRequest, client: str, tmp_path: Path) -> Iterator[StartClients]:
-    """Start a process with clients; those that still run when the test ends are ended."""
+    """Start a process with clients; processes that still run when the test ends are stopped."""
     program = request.getfixturevalue("java_classes" if client == "java" else "franz_program")
     with ExitStack() as until:
 
@@ -75,14 +75,16 @@ def start_clients(request: pytest.FixtureRequest, client: str, tmp_path: Path) -
 
 
 class Stay:
-    """What a consumer had and had heard at a moment, to see afterwards that it stopped for nothing but what moved."""
+    """What a consumer had and which callbacks it got until a moment. A test sees later that it stopped only for what
+    moved.
+    """
 
     def __init__(self, clients: Clients, name: str) -> None:
         self._clients, self._name = clients, name
         self.had, self._since = set(clients.assignments[name]), len(clients.rebalances[name])
 
     def check(self) -> None:
-        """What it has had all the time it was never told to give up."""
+        """The partitions that the consumer kept all the time, because the server never revoked them."""
         callbacks = [line.split() for line in self._clients.rebalances[self._name][self._since :]]
         gave_up = {int(number) for what, *numbers in callbacks if what != "assigned" for number in numbers}
         assert not gave_up & self.had & self._clients.assignments[self._name], callbacks
@@ -142,7 +144,7 @@ def test_a_killed_consumer_leaves_after_its_session_timeout(start_server: Start,
 def test_a_static_member_restarts_without_a_rebalance(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
-    """franz-go 1.22 forgets the instance id when it goes (INVALID_REQUEST, on Kafka too)."""
+    """franz-go 1.22 forgets the instance id when it leaves (INVALID_REQUEST, on Kafka too)."""
     topic, clients = new_name("topic"), start_clients(server)
     create_topic(server, topic, PARTITIONS)
     for name in ("a", "b"):
@@ -164,7 +166,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 def test_the_close_options_of_a_consumer_decide_whether_it_leaves(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
-    """KIP-1092: a static member that leaves at once, one that stays, and one without a name."""
+    """KIP-1092: a static member leaves at once, another one stays, and a dynamic member leaves."""
     topic, clients = new_name("topic"), start_clients(server)
     create_topic(server, topic, PARTITIONS)
     admin = confluent_admin(server.bootstrap)
@@ -195,7 +197,7 @@ def test_the_close_options_of_a_consumer_decide_whether_it_leaves(
 def test_a_subscription_pattern_is_resolved_by_the_server(
     server: ServerProcess, new_name: NewName, group: str, start_clients: StartClients
 ) -> None:
-    """A topic that is new comes with the next search."""
+    """A new topic is found by the next search."""
     prefix, clients = new_name("some"), start_clients(server)
     for topic in (f"{prefix}.a", f"other-{prefix}.a"):
         create_topic(server, topic, 2)

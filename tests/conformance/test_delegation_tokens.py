@@ -1,4 +1,4 @@
-"""The story of delegation tokens on a real Kafka and on Muster; and Kafka's own tool and client with them."""
+"""The story of delegation tokens on a real Kafka and on Muster, also with Kafka's own tool and client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.servers import KafkaServer, MusterServer, ServerProcess, free
 
 @pytest.fixture(params=["kafka", "muster"])
 def ports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Of the PLAINTEXT listener, and of the other one."""
+    """The ports of the PLAINTEXT listener and of the other listener."""
     folder = tmp_path_factory.mktemp(str(request.param))
     first, (sasl, _) = free_port_pair(), (free_port_pair(), 0)
     names = {"PLAINTEXT": first, "SASL_PLAINTEXT": sasl}
@@ -40,7 +40,7 @@ def ports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_the_story_of_delegation_tokens_is_as_recorded(ports: tuple[int, int]) -> None:
     async def settle() -> None:
-        await asyncio.sleep(3)  # a broker of Kafka hears of changes from its controller
+        await asyncio.sleep(3)  # a broker of Kafka gets changes from its controller
 
     answers: dict[str, Any] = asyncio.run(Story(*ports, settle).play())
     assert answers == EXPECTED

@@ -1,4 +1,4 @@
-"""KafkaProducer (idempotent, as it is by default) and KafkaConsumer: the walking skeleton's story, told by Java."""
+"""KafkaProducer (idempotent, as it is by default) and KafkaConsumer play the story of the first clients, in Java."""
 
 from __future__ import annotations
 

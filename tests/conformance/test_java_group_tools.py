@@ -1,7 +1,7 @@
 """`kafka-consumer-groups.sh` and `kafka-groups.sh` on groups of both protocols: Muster beside Kafka, word by word.
 
-The same groups are made on both; then each command is run on both by Kafka's own tools. What differs by nature (ids of
-members, ports, times) is replaced by names.
+The same groups are made on both; then Kafka's own tools run each command on both. Names replace what always differs
+(ids of members, ports, times).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EMPTY = ("gone", "gone-classic", "simple")
 
 
 class Stage:
-    """The groups on one server, and what the tools say of them there."""
+    """The groups on one server, and the output of the tools there."""
 
     def __init__(self, server: ServerProcess, tools: Tools) -> None:
         self.server, self._tools = server, tools
@@ -51,7 +51,7 @@ class Stage:
         self._names: dict[str, str] = {}
 
     def fill(self, until: ExitStack) -> None:
-        """Groups of each kind: with members until the end of the block, and without."""
+        """Make groups of each kind: with members until the end of the block, and without."""
         for topic, partitions in {"orders": 4, "payments": 2, "payments-old": 1}.items():
             create_topic(self.server, topic, partitions)
             for partition in range(partitions):
@@ -80,7 +80,7 @@ class Stage:
                         lambda: sorted(len(one.assignment) for one in there) == [count // len(there)] * len(there),  # noqa: B023  # at once
                         f"{group} to share",
                     )
-                    # what they have read they commit when they go or give a partition up
+                    # members commit what they have read when they leave or give a partition up
                     eventually_sync(lambda: len(ledgers[group]) == 10 * count, "all records")  # noqa: B023  # at once
         with confluent_consumer(self.server.bootstrap, group_id="simple") as consumer:
             consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 1, 7)], asynchronous=False)
@@ -94,8 +94,8 @@ class Stage:
             text = text.replace(member_id, name)
         text = text.replace(self.server.bootstrap, "HOST:PORT")
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?", "TIME", text)
-        text = text.partition("\nOption  ")[0]  # a refusal, and then how to do it right
-        # tables are printed in the order of a hash of the ids
+        text = text.partition("\nOption  ")[0]  # a wrong command, and then the correct one
+        # the tool prints tables in the order of a hash of the ids
         head, *lines = text.splitlines()
         return "\n".join(
             [head, *sorted(line.rstrip() for line in lines if line.strip() and not line.startswith(NOISE))]
@@ -104,7 +104,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tuple[Stage, Stage]]:
-    """Muster and Kafka."""
+    """Muster and Kafka with the same groups."""
     settings = {**QUICK, **PROMPT}
     servers = (
         MusterServer(tmp_path_factory.mktemp("muster"), settings, in_memory=True),
@@ -122,7 +122,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[tup
 
 
 def commands(csv: Path) -> Iterator[tuple[str, ...]]:
-    """Those that change nothing first."""
+    """Commands, those first that change nothing."""
     for more in (
         (), ("--state",), ("--type",), ("--state", "--type"), ("--type", "consumer"), ("--type", "Classic"),
         ("--state", "stable"), ("--state", "empty,stable", "--type", "consumer"), ("--type", "consumer,classic"),
@@ -193,7 +193,7 @@ RESETS = (
     (("gone", "simple"), ("--all-topics", "--to-earliest")),
     ((), ("--all-topics", "--to-earliest")),
 )
-"""Groups (none: all), and where their offsets are to be."""
+"""Groups (none: all), and the targets of their offsets."""
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""Rebalances as Kafka's own consumer goes through them: story 14 (cooperative) and story 5 (slow between polls)."""
+"""Rebalances with Kafka's own consumer: story 14 (cooperative) and story 5 (slow between polls)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NewTopic = Callable[[int], str]
 
 
 class JavaMember:
-    """A consumer of `JavaClients` with the cooperative strategy, as story 14 is told."""
+    """A consumer of `JavaClients` with the cooperative strategy, as in story 14."""
 
     def __init__(self, name: str, java: JavaClients, group: str, topic: str) -> None:
         self.name, self._java, self._group, self._topic = name, java, group, topic
@@ -29,7 +29,7 @@ class JavaMember:
 
     @property
     def callbacks(self) -> list[tuple[str, Partitions]]:
-        """What its listener heard."""
+        """The callbacks that its listener got."""
         lines = [line.split() for line in self._java.rebalances[self.name]]
         return [(what, {(self._topic, int(number)) for number in numbers}) for what, *numbers in lines]
 
@@ -39,7 +39,7 @@ class JavaMember:
         self._runs = True
 
     def stop(self) -> None:
-        """Commit, leave; harmless when it has."""
+        """Commit and leave; it may already have left."""
         if self._runs:
             self._runs = False
             self._java.stop(self.name)

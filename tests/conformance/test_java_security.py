@@ -1,4 +1,6 @@
-"""Kafka's own clients and tools over TLS: with certificates, by PLAIN and by SCRAM, with users that they have set."""
+"""Kafka's own clients and tools over TLS: with certificates, with PLAIN and with SCRAM. The tools have created the
+users.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 TOPICS = ("sha256", "sha512", "certificate", "again", "token", "bearer")
-"""One for each group: it reads what it finds."""
+"""The topics, one for each group, which reads its records."""
 StartJava = Callable[[ServerProcess], JavaClients]
 
 
 class SecureMuster(MusterServer):
-    """With listeners of SASL_SSL and of SSL that wants certificates."""
+    """A server with listeners of SASL_SSL and of SSL with client certificates."""
 
     def __init__(self, workdir: Path) -> None:
         authority = Authority()
@@ -56,7 +58,7 @@ class SecureMuster(MusterServer):
         )
 
     def settings(self, mechanism: str, user: str, password: str) -> dict[str, str]:
-        """Of a client; without blanks, which part the words of Clients.java."""
+        """Settings of a client, without blanks: blanks separate the words of Clients.java."""
         module = PLAIN if mechanism == "PLAIN" else SCRAM
         return {
             "security.protocol": "SASL_SSL",
@@ -67,7 +69,7 @@ class SecureMuster(MusterServer):
 
     @property
     def trust(self) -> dict[str, str]:
-        """The server's certificate is good."""
+        """The settings with which a client trusts the server's certificate."""
         return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
 
     def tool(self, name: str, settings: dict[str, str], *arguments: str, status: int = 0) -> str:
@@ -91,7 +93,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMuster]:
 
 
 def read_and_written(java: JavaClients, settings: dict[str, str], topic: str) -> None:
-    """A group gets what a producer sends."""
+    """Whether a group gets what a producer sends."""
     names = {name.replace(".", "_"): value for name, value in settings.items()}
     java.consume("c", f"group-{topic}", topic, **names)
     java.shared_out(["c"], 2)
@@ -102,7 +104,7 @@ def read_and_written(java: JavaClients, settings: dict[str, str], topic: str) ->
 def test_users_set_by_kafka_configs_can_log_in(secure: SecureMuster, start_java: StartJava) -> None:
     admin = secure.settings("PLAIN", "admin", "admin-secret")
     for credential in "SCRAM-SHA-256=[password=bob-secret]", "SCRAM-SHA-512=[iterations=8192,password=bob-secret]":
-        # not both at once: that is refused, as by Kafka 4.3
+        # not both at once: Muster refuses that, as Kafka 4.3 does
         words = "--alter", "--entity-type", "users", "--entity-name", "bob", "--add-config", credential
         assert "Completed updating config for user bob." in secure.tool("kafka.admin.ConfigCommand", admin, *words)
     wrong = secure.settings("SCRAM-SHA-512", "bob", "wrong")
@@ -124,7 +126,7 @@ def test_a_java_client_with_a_certificate_is_authenticated(secure: SecureMuster,
 
 
 def test_kafka_delegation_tokens_works_on_muster(secure: SecureMuster, start_java: StartJava) -> None:
-    """Made, shown by a client, told, renewed and ended."""
+    """A token is made, used by a client, described, renewed and expired."""
     name, admin = "org.apache.kafka.tools.DelegationTokenCommand", secure.settings("PLAIN", "admin", "admin-secret")
     words = "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob"
     said = secure.tool(name, admin, *words)
@@ -161,7 +163,7 @@ def test_a_java_client_with_a_signed_token_is_authenticated(
 
 
 def test_a_java_client_that_authenticates_again_stays_in_its_group(secure: SecureMuster, start_java: StartJava) -> None:
-    """KIP-368: Java's clients do so on each connection, before its time is over."""
+    """KIP-368: Java's clients authenticate again on each connection, before its session ends."""
     java, settings = start_java(secure), secure.settings("PLAIN", "admin", "admin-secret")
     names = {name.replace(".", "_"): value for name, value in settings.items()}
     java.consume("c", "again", "again", **names)

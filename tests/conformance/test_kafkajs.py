@@ -1,9 +1,9 @@
 """The ACL and SASL specs of kafkajs's own suite, as far as they need one broker, on Muster.
 
-    git clone https://github.com/tulios/kafkajs && (cd kafkajs && npm install --ignore-scripts)
-    make conformance-kafkajs KAFKAJS=kafkajs
+    git clone https://github.com/tulios/kafkajs && (cd kafkajs && npm install --ignore-scripts) make conformance-kafkajs
+    KAFKAJS=kafkajs
 
-The checkout is copied; in the copy ports are free ones, and topics have one replica. Tried with 2.2.4: 67 of 69 tests
+The checkout is copied. In the copy, free ports are used, and topics have one replica. Tried with 2.2.4: 67 of 69 tests
 pass. The other two want null where Kafka 4.3 and Muster send the empty string as the message of no error.
 """
 
@@ -43,7 +43,9 @@ SPECS = (
     "src/consumer/__tests__/connection.spec.js",
 )
 OTHERWISE = {"Broker > createAcls request", "Broker > describeAcls request"}
-"""Kafka before 3.0 sent null there: the answers of 4.3 are in tests/coordinator/api/security/acls_of_kafka.json."""
+"""Kafka before 3.0 sent null in these answers: tests/coordinator/api/security/acls_of_kafka.json has the answers of
+4.3.
+"""
 PORTS = {"PLAINTEXT": (9092, 9095, 9098), "SSL": (9093, 9096, 9099), "SASL_SSL": (9094, 9097, 9100)}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USERS = 'user_test="testtest" user_bob="bobbob" user_alice="alicealice"'
@@ -52,7 +54,7 @@ SCRAM = {ScramMechanism.SCRAM_SHA_256: b"testtestscram=256", ScramMechanism.SCRA
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Iterator[Path]:
-    """A copy of the suite, for a server that runs."""
+    """A copy of the suite, for a running server."""
     ports = {name: free_port_pair() for name in PORTS}
     copy = tmp_path / "kafkajs"
     copied(Path(CHECKOUT).resolve(), copy, ports)

@@ -1,4 +1,4 @@
-"""The clients of the control's API in other languages (examples/), each in tests with its language's Kafka client."""
+"""Clients of the test control's API in other languages (examples/), each in tests with its language's Kafka client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = {
     "java": [["mvn", "-q", "-B", "test"]],
 }
 LINES = 340
-"""No client is longer than something that one copies."""
+"""The largest length of a client: users copy the file."""
 
 
 @pytest.mark.parametrize("language", list(COMMANDS))
@@ -44,7 +44,7 @@ def test_the_example_tests_of_each_language_pass(language: str, tmp_path: Path) 
     "name", ["typescript/muster.ts", "go/muster.go", "java/src/test/java/muster/Muster.java"], ids=lambda name: name[:2]
 )
 def test_each_example_client_uses_only_described_paths(name: str) -> None:
-    """Each path that a client builds is one of the description; and it is short."""
+    """Each path that a client builds is in the description, and the client is short."""
     text = (EXAMPLES / name).read_text()
     assert len(text.splitlines()) <= LINES
     paths = json.loads((REPOSITORY / "testcontrol/http/openapi.json").read_text())["paths"]

@@ -1,10 +1,9 @@
-"""The tests of librdkafka's own suite that are about who may come in and who may do what, on Muster.
+"""The tests of librdkafka's own suite about authentication and authorization, on Muster.
 
-    git clone --branch v2.8.0 https://github.com/confluentinc/librdkafka
-    cd librdkafka && ./configure --disable-gssapi && make libs && make -C tests build
-    make conformance-librdkafka LIBRDKAFKA=librdkafka
+    git clone --branch v2.8.0 https://github.com/confluentinc/librdkafka cd librdkafka && ./configure --disable-gssapi
+    && make libs && make -C tests build make conformance-librdkafka LIBRDKAFKA=librdkafka
 
-Nothing of the checkout is changed: the program is called in a folder of its own with a `test.conf` for each way in.
+Nothing of the checkout is changed. The program runs in a folder of its own, with a `test.conf` for each listener.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ exec {ROOT}/tests/kafka/kafka-tool.sh org.apache.kafka.tools.AclCommand "$@"
 
 
 class Suite(NamedTuple):
-    """A server, and where the tests are run."""
+    """A server, and the folder where the tests run."""
 
     folder: Path
     ports: dict[str, int]
     ca: Path
 
     def run(self, number: str, protocol: str, mechanism: str = "", subtests: str = "") -> dict[str, str]:
-        """The tests of a number, over a listener: state by name."""
+        """Run the tests of a number, over a listener: their states by name."""
         lines = [f"bootstrap.servers=localhost:{self.ports[protocol]}", f"security.protocol={protocol}"]
         if protocol.endswith("SSL"):
             lines.append(f"ssl.ca.location={self.ca}")
@@ -74,7 +73,7 @@ class Suite(NamedTuple):
         (self.folder / f"{number}-{protocol}-{mechanism}.log").write_text(said)
         found = dict(re.findall(r"^\|\s*(\d{4}_\w+)\s*\|\s*(\w+)", said, re.MULTILINE))
         assert found, said[-3000:]
-        # what is passed over is passed, too: something must have been tried
+        # a skipped test counts as passed, too: at least one test must have run
         assert not subtests or re.search(rf"{subtests}\w*:\d+.*: PASS ", said), said[-3000:]
         assert "FAILED" not in found.values(), [line for line in said.splitlines() if "FAIL" in line.upper()][-20:]
         return found
@@ -112,7 +111,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
             "allow.everyone.if.no.acl.found": "true",
         },
         in_memory=True,
-        arguments=["--nodes", "3"],  # the suite makes topics of three replicas
+        arguments=["--nodes", "3"],  # the suite makes topics with three replicas
     )
     server.start()
     try:
@@ -155,5 +154,5 @@ def test_librdkafka_token_callbacks_work(suite: Suite) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_librdkafka_clients_that_authenticate_again_lose_no_record(suite: Suite, mechanism: str) -> None:
-    """librdkafka's suite wants the broker's connections.max.reauth.ms to be 10 s."""
+    """librdkafka's suite needs a broker with connections.max.reauth.ms of 10 s."""
     assert suite.run("0142", "SASL_SSL", mechanism) == {"0142_reauthentication": "PASSED"}

@@ -1,5 +1,5 @@
-"""Consumer groups (KIP-848) with members change hands: a Kafka's partitions of `__consumer_offsets` are taken over by
-Muster, and its own by Kafka. The members go on where they were.
+"""Consumer groups (KIP-848) with members move between servers: Muster takes over Kafka's partitions of
+`__consumer_offsets`, and Kafka takes over Muster's. The members continue where they were.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Member:
         self.has: list[Body] = []
 
     async def beat(self, at: Connection, **said: Any) -> Body:
-        """Send a heartbeat, and take what it is given."""
+        """Send a heartbeat, and take the assignment of the answer."""
         body: Body = {
             "GroupId": GROUP,
             "MemberId": self.name,
@@ -55,13 +55,13 @@ class Member:
         return answer
 
     async def enter(self, at: Connection, **said: Any) -> None:
-        """Join."""
+        """Let the member join."""
         self.epoch, self.has = 0, []
         await self.beat(at, RebalanceTimeoutMs=60_000, TopicPartitions=[], **said)
 
 
 async def connect(server: ServerProcess) -> Connection:
-    """As soon as the group is there."""
+    """Connect as soon as the group exists."""
     host, port = server.address
     at = await Connection.to(host, port)
     asked = {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}
@@ -74,7 +74,7 @@ async def connect(server: ServerProcess) -> Connection:
 
 
 async def describe(at: Connection) -> Body:
-    """The group; members and topics by their names, partitions ascending."""
+    """The group, with the names of members and topics, and partitions ascending."""
     (group,) = (await at.ask("ConsumerGroupDescribe", 1, {"GroupIds": [GROUP], "IncludeAuthorizedOperations": False}))[
         "Groups"
     ]
@@ -88,7 +88,9 @@ async def describe(at: Connection) -> Body:
 
 
 async def begin(server: ServerProcess, members: list[Member]) -> Body:
-    """A group with dynamic and static members, one with a pattern, and a classic one that is still to join again."""
+    """A group with dynamic and static members, one with a pattern, and a classic member that has not yet joined
+    again.
+    """
     at = await connect(server)
     first, second, third = members
     await first.enter(at, SubscribedTopicNames=["orders"])
@@ -105,7 +107,7 @@ async def begin(server: ServerProcess, members: list[Member]) -> Body:
         "Protocols": [{"Name": "range", "Metadata": bytes_of("sub(orders)")}], "Reason": None,
     }  # fmt: skip
     assert not (await at.ask("JoinGroup", 9, asked))["ErrorCode"]
-    # one has something to give up, the others wait for it
+    # one member has partitions to give up, the others wait for them
     await first.beat(at)
     group = await describe(at)
     await at.close()
@@ -113,7 +115,7 @@ async def begin(server: ServerProcess, members: list[Member]) -> Body:
 
 
 async def commit(at: Connection, member: Member, offset: int) -> None:
-    """One partition that the member has."""
+    """Commit one partition of the member."""
     topic = member.has[0]
     rows = [{"PartitionIndex": topic["Partitions"][0], "CommittedOffset": offset, "CommittedMetadata": "m"}]
     rows[0]["CommittedLeaderEpoch"] = -1
@@ -126,7 +128,7 @@ async def commit(at: Connection, member: Member, offset: int) -> None:
 
 
 async def go_on(server: ServerProcess, before: Body, members: list[Member], newcomer: Member) -> Body:
-    """The group is what it was, its members follow their targets, one leaves and one comes."""
+    """The group is as before, its members follow their targets, one leaves and one joins."""
     at = await connect(server)
     assert await describe(at) == before
     first, second, _ = members
@@ -151,7 +153,7 @@ async def go_on(server: ServerProcess, before: Body, members: list[Member], newc
 
 
 async def look(server: ServerProcess, before: Body, members: list[Member]) -> None:
-    """The group is what it was, and its members are welcome."""
+    """Check that the group is as before, and accepts its members."""
     at = await connect(server)
     assert await describe(at) == before
     for member in members:
@@ -173,7 +175,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
 
 
 def take_over(source: Path, target: Path, *, topics: bool) -> None:
-    """The partitions of the offsets topic, and those of the topics, whose ids are in the records."""
+    """Copy the partitions of the offsets topic, and those of the topics whose ids are in the records."""
     if topics:
         for path in source.iterdir():
             if path.name.rpartition("-")[0] in TOPICS:
@@ -211,7 +213,7 @@ def test_consumer_groups_go_on_from_kafka_to_muster_and_back(
     muster.start()
     after = asyncio.run(go_on(muster, before, members, newcomer))
     muster.kill()
-    muster.start()  # from its own log
+    muster.start()  # read from its own log
     asyncio.run(look(muster, after, [*members, newcomer]))
     at_last = asyncio.run(last_word(muster))
     muster.kill()

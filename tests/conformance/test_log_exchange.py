@@ -1,5 +1,5 @@
-"""Offsets partitions change hands: those of a Kafka broker are copied into a Muster data directory, and the other way
-round. Whoever has them answers OffsetFetch and DescribeGroups as the other did.
+"""Offsets partitions move between servers. A Kafka broker's are copied into a Muster data directory, and Muster's into
+Kafka's. The new server answers OffsetFetch and DescribeGroups as the old one did.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Facts = dict[str, Any]
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
-    """One of each, not started."""
+    """One server of each kind, not started."""
     kafka = KafkaServer(tmp_path / "kafka", PROPERTIES)
     muster = MusterServer(tmp_path / "muster", PROPERTIES)
     yield kafka, muster
@@ -48,7 +48,9 @@ def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
 
 
 async def live(server: ServerProcess, *, transactions: bool) -> Facts:
-    """Have groups do all sorts of things, and end the server under a group with two members; what it said before."""
+    """Let groups do all kinds of things, and end the server under a group with two members. Returns its last
+    answers.
+    """
     create_topic(server, "orders", 4)
     at = server.bootstrap
     first = TopicPartition("orders", 0)
@@ -68,7 +70,7 @@ async def live(server: ServerProcess, *, transactions: bool) -> Facts:
     before = await settled(at)
     server.kill()
     for member in members:
-        # whatever a client says of a server that is gone: it cannot say good-bye any more
+        # ignore what a client reports of a server that has ended: the client cannot leave any more
         with contextlib.suppress(Exception, asyncio.CancelledError):
             await asyncio.wait_for(member.stop(), 2)
     return before
@@ -84,7 +86,7 @@ async def commit_in_transactions(bootstrap: str) -> None:
 
 
 async def settled(bootstrap: str) -> Facts:
-    """What the server says once the group `members` has two members and is stable."""
+    """The server's answers when the group `members` has two members and is stable."""
     while True:
         facts = await ask(bootstrap)
         if facts["members"][:2] == ("Stable", 2):
@@ -93,7 +95,7 @@ async def settled(bootstrap: str) -> Facts:
 
 
 async def ask(bootstrap: str) -> Facts:
-    """Group -> state, how many members, the rest of its description, and its offsets."""
+    """The state of each group, its number of members, the rest of its description, and its offsets."""
     facts: Facts = {}
     async with administering(bootstrap) as admin:
         for group in GROUPS:
@@ -128,7 +130,7 @@ def test_muster_reads_the_offsets_partitions_of_kafka(servers: tuple[KafkaServer
         shutil.copytree(folder, muster.workdir / "data" / folder.name)
     muster.start()
     assert asyncio.run(ask(muster.bootstrap)) == before
-    # and again, from its own directory
+    # and once more, from its own directory
     muster.kill()
     muster.start()
     assert asyncio.run(ask(muster.bootstrap)) == before
@@ -143,7 +145,7 @@ def test_kafka_reads_the_offsets_partitions_of_muster(
     muster.start()
     before = asyncio.run(live(muster, transactions=False))
     assert_is_worth_comparing(before, transactions=False)
-    # Kafka goes by its own catalogue: the topic must be in it, and its id beside the segments
+    # Kafka reads its own metadata log: the topic must be in it, and its id beside the segments
     kafka.start()
     create_topic(kafka, "orders", 4)
     kafka.stop()
@@ -166,7 +168,7 @@ def test_kafka_reads_the_offsets_partitions_of_muster(
 
 
 def compact(data: Path) -> None:
-    """All offsets partitions, up to their ends; Kafka's dump tool finds nothing wrong with what is left."""
+    """Compact all offsets partitions, up to their ends; Kafka's dump tool finds no fault in the rest."""
     manager = LogManager(FileStorage(data), LogSettings())
     manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
     later = PendingResult()

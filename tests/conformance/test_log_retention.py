@@ -1,6 +1,6 @@
 """Retention on a real Kafka and on Muster, by the wall clock: the same stories, and the same records in the logs.
 
-The stories of tests/stories/retention take up to 100 s each; here all of them are played at once, on both servers.
+The stories of tests/stories/retention take up to 100 s each; here all stories are played at once, on both servers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BROKER = {name: value for story in STORIES for name, value in story.broker.items
 SETTINGS = {**BROKER, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
 MOMENTS = frozenset({"commit_timestamp", "expire_timestamp", "current_state_timestamp"})
 DRAWN = frozenset({"topic_id", "member_id", "leader", "client_host"})
-"""Fields that differ in any case."""
+"""Fields that always differ."""
 
 Facts = tuple[int, Any] | None
 Where = tuple[str, int] | tuple[()]
@@ -38,7 +38,7 @@ async def play_all(address: tuple[str, int]) -> dict[str, str]:
 
 
 def facts(value: Any) -> Any:
-    """A message as plain data, without what is drawn or stamped; of a time only whether there is one."""
+    """A message as plain data, without random values and timestamps; of a time only whether it is set."""
     if isinstance(value, list):
         return sorted((facts(one) for one in value), key=str)  # Kafka's order of members is that of a hash map
     if not hasattr(value, "__slots__"):
@@ -50,12 +50,12 @@ def facts(value: Any) -> Any:
 def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:
     """What each group's records say, for each key in their order: (value version, value), or None for a tombstone.
 
-    The order of the keys within one look for what can go is that of Kafka's hash maps, but the group goes last.
+    Kafka's hash maps decide the order of the keys within one search for expired ones, but the group comes last.
     """
     groups: dict[str, dict[Where, list[Facts]]] = {}
     for path in sorted(folder.glob("**/__consumer_offsets-*/*.log")):
         for header, records in batches.read(path.read_bytes()):
-            for record in [] if header.is_transactional else records:  # those were never committed
+            for record in [] if header.is_transactional else records:  # these records were never committed
                 assert record.key is not None
                 kind, key = OFFSETS.decode_key(bytes(record.key))
                 value = None if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
@@ -68,7 +68,7 @@ def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:
 
 
 def as_text(groups: dict[str, dict[Where, list[Facts]]]) -> list[str]:
-    """Without the names that the stories gave the groups."""
+    """The records as text, without the names that the stories gave the groups."""
     return sorted(str(sorted(group.items())) for group in groups.values())
 
 

@@ -1,5 +1,5 @@
-"""Kafka's DumpLogSegments reads what our log wrote: batches of every codec, markers, both indexes; and a broker
-starts on it.
+"""Kafka's DumpLogSegments reads what our log wrote: batches of every codec, markers, both indexes. A broker starts on
+it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,6 @@ def test_kafka_dumps_the_batches_and_records_of_our_segments(partition: Path) ->
 def test_kafka_accepts_the_indexes_of_our_segments(partition: Path, suffix: str) -> None:
     paths = sorted(partition.glob(f"*.{suffix}"))
     assert dump(paths, "--index-sanity-check").count("passed sanity check") == len(paths)
-    # entries are compared with the log itself; what does not agree is told
+    # entries are compared with the log itself; each difference is reported
     reported = dump(paths, "--verify-index-only")
     assert reported.split() == [word for path in paths for word in ("Dumping", str(path))]

@@ -1,5 +1,5 @@
-"""Logs with open, ended and half ended transactions change hands: of a Kafka that was killed to Muster, and the other
-way round. Whoever has them goes on where the other was.
+"""Logs with open, ended and half ended transactions move from a killed Kafka to Muster, and from Muster to Kafka. The
+new server continues where the old one stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.support.muster import Client
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 WIDE = 200
-"""Partitions of the transaction that is half ended: long enough for a kill between its decision and its last marker."""
+"""Partitions of the half ended transaction: so many that a kill can come between its decision and its last marker."""
 OFFSETS, STATE = 5, 7
 PROPERTIES = {
     "offsets.topic.num.partitions": str(OFFSETS),
@@ -48,7 +48,7 @@ PROPERTIES = {
 }
 SHORT_MS, LONG_MS = 10_000, 600_000
 PREPARE_COMMIT = 2
-"""TransactionState of the records."""
+"""A TransactionState of the records."""
 AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -59,7 +59,7 @@ AGAIN = (
 
 
 class Producer:
-    """A transactional producer by hand, as the newest clients are: it can leave anything half done."""
+    """A transactional producer written by hand, as the newest clients are: it can leave a transaction half done."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
@@ -175,7 +175,7 @@ async def offset_of(server: ServerProcess, group: str) -> int | None:
     return next((value.offset for value in found.values()), None)
 
 
-# ---- what lies on the disk
+# ---- files on the disk
 
 
 def folders(logs: Path) -> list[Path]:
@@ -214,7 +214,9 @@ def markers(logs: Path, topic: str, partitions: int, producer_id: int) -> list[i
 
 
 def cut_last_batch(folder: Path) -> None:
-    """As if the server had been killed before it wrote its last batch; what it knew beside the records goes as well."""
+    """Cut the last batch, as if the server had been killed before it wrote the batch; other files that know the batch
+    are removed too.
+    """
     (path,) = folder.glob("*.log")
     data = whole(path)
     last = [at for at, _ in iterate(data)][-1]
@@ -224,12 +226,12 @@ def cut_last_batch(folder: Path) -> None:
             other.unlink()
 
 
-# ---- a Kafka's
+# ---- logs of a Kafka
 
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
-    """One of each, not started."""
+    """One server of each kind, not started."""
     kafka = KafkaServer(tmp_path / "kafka", PROPERTIES)
     muster = MusterServer(tmp_path / "muster", PROPERTIES)
     yield kafka, muster
@@ -239,7 +241,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
 
 
 async def all_sorts_of(server: ServerProcess) -> dict[str, Producer]:
-    """Transactions in each state, the last of them decided when the server is killed."""
+    """Transactions in each state; the last one is decided when the server is killed."""
     create_topic(server, "orders", 1)
     create_topic(server, "wide", WIDE)
     async with connected(server) as client:
@@ -272,7 +274,7 @@ async def killed_while_it_commits(server: ServerProcess, logs: Path, half: Produ
 
 
 async def goes_on(server: ServerProcess, made: dict[str, Producer]) -> None:
-    """The server has taken over what another one left: what was decided is done, what is open goes on."""
+    """The server has taken over another server's log: decided transactions are ended, and open ones continue."""
     async with connected(server) as client:
         for producer in made.values():
             producer.client = client
@@ -305,10 +307,10 @@ def test_muster_resumes_the_transactions_of_a_killed_kafka(servers: tuple[KafkaS
     asyncio.run(goes_on(muster, made))
     assert asyncio.run(next_producer_id(muster)) > max(producer.id for producer in made.values())
     muster.stop()
-    assert set(markers(data, "wide", WIDE, made["half"].id)) <= {1, 2}  # a second one has no effect
+    assert set(markers(data, "wide", WIDE, made["half"].id)) <= {1, 2}  # a second marker has no effect
 
 
-# ---- a Muster's
+# ---- logs of a Muster
 
 
 def test_kafka_resumes_the_transactions_of_a_killed_muster(servers: tuple[KafkaServer, MusterServer]) -> None:
@@ -318,13 +320,13 @@ def test_kafka_resumes_the_transactions_of_a_killed_muster(servers: tuple[KafkaS
     asyncio.run(commit(muster, made["half"]))
     muster.kill()
     data = muster.workdir / "data"
-    # as if it had been killed when half of the markers were written
+    # as if the server had been killed when half of the markers were written
     for index in range(0, WIDE, 2):
         cut_last_batch(data / f"wide-{index}")
     cut_last_batch(data / f"__transaction_state-{group_partition('half', STATE)}")
     cut_last_batch(data / f"__consumer_offsets-{group_partition('group-half', OFFSETS)}")
     assert newest_state(data, "half") == PREPARE_COMMIT
-    # Kafka goes by its own catalogue: the topics must be in it, and their ids beside the segments
+    # Kafka reads its own metadata log: the topics must be in it, and their ids beside the segments
     kafka.start()
     create_topic(kafka, "orders", 1)
     create_topic(kafka, "wide", WIDE)

@@ -1,4 +1,4 @@
-"""Every token and message of `bearer_cases.py` to a real Kafka and to Muster: both answer what stands there."""
+"""A real Kafka and Muster get every token and message of `bearer_cases.py`: both answer as the cases say."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ class Asked:
         self.ports = ports
 
     def tells(self, listener: str, message: str) -> Told:
-        """What a client is told that sends this first: None if it is let in; and its session's lifetime."""
+        """The answer to a client that sends this message first: None if the client is let in. Also the lifetime of its
+        session.
+        """
         with socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=30) as connection:
             answer = wire.call(connection, wire.Request(17, 1, wire.string("OAUTHBEARER")))
             assert answer.number("h") == 0
@@ -126,7 +128,7 @@ def asked(request: pytest.FixtureRequest, keys: Keys, tmp_path_factory: pytest.T
 
 
 def check(asked: Asked, keys: Keys, listener: str, cases: tuple[Case, ...]) -> dict[str, Told]:
-    """Which ones are answered otherwise than they say; those that are let in also by the name that they bring."""
+    """The cases with another answer than expected; an accepted case must also have the expected name."""
     wrong: dict[str, Told] = {}
     for case in cases:
         token = keys.token(case, time.time())

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1 that Kafka's own builder wrote are read as Kafka's DumpLogSegments reads them."""
+"""Kafka's own builder wrote message sets of magic 0 and 1; Muster reads them as Kafka's DumpLogSegments does."""
 
 from __future__ import annotations
 

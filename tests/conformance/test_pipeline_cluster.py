@@ -1,5 +1,5 @@
-"""The pipeline on a Spark cluster: a standalone master and a worker, started from the pip-installed distribution, whose
-own Python lacks Muster and everything it needs.
+"""The pipeline on a Spark cluster: a standalone master and a worker, started from the pip-installed distribution. Their
+own Python has neither Muster nor its dependencies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(1_800)
 
 
 def bare_environment() -> dict[str, str]:
-    """Nothing of this virtual environment."""
+    """An environment without anything of this virtual environment."""
     mine = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV", "SPARK_HOME")
     path = [one for one in os.environ["PATH"].split(os.pathsep) if Path(one) != Path(sys.executable).parent]
     kept = {name: value for name, value in os.environ.items() if name not in mine}
@@ -66,13 +66,13 @@ class Standalone:
         raise AssertionError(f"the {name} did not start:\n{log.read_text(errors='replace')}")
 
     def stop(self) -> None:
-        """End both."""
+        """Stop both."""
         for process in reversed(self._processes):
             process.terminate()
             process.wait(30)
 
     def submit(self, cwd: Path, program: Path, options: list[str], arguments: list[str], **env: str) -> str:
-        """Run an analysis by spark-submit; what it printed."""
+        """Run an analysis with spark-submit; its output."""
         small = ["spark.executor.memory=700m", "spark.ui.enabled=false", "spark.sql.shuffle.partitions=2"]
         confs = [word for setting in small for word in ("--conf", setting)]
         command = [BIN / "spark-submit", "--master", self.url, *confs, *options, program, *arguments]
@@ -98,7 +98,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make pyspark-env` leaves."""
+    """The archive of `make pyspark-env`."""
     out = tmp_path_factory.mktemp("packed")
     write_environment(out / ENVIRONMENT)
     write_zip(out / ZIP)
@@ -108,7 +108,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(packed: Path) -> Path:
-    """Unpacked on the machine that spark-submit runs on."""
+    """The archive, unpacked on the machine that runs spark-submit."""
     root = packed / "here" / "environment"
     root.mkdir(parents=True)
     with tarfile.open(packed / ENVIRONMENT) as archive:

@@ -1,5 +1,5 @@
-"""Delta Lake, in processes of their own, for Spark has to be started with its jars: a follower's tables, of which each
-version is a transaction, and a raw copy of the log as the source of an analysis.
+"""Delta Lake, in separate processes, because Spark must be started with its jars. A follower writes tables, each
+version in one transaction, and an analysis reads a raw copy of the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logged = spark.read.format("muster").option("bootstrap.servers", bootstrap).load
 logged.write.format("delta").save(raw)
 print(json.dumps(found))
 """
-"""`generations` holds arrays of structs, which rows are not compared by everywhere: its rows are counted only."""
+"""`generations` has arrays of structs, by which not every engine can compare rows: only its rows are counted."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_follower_writes_and_reads_delta_lake_tables(live: Live, tmp_path: Pat
     for name, table in found.items():
         assert table["same"], name
         assert table["rows"] == table["kept"], name
-        # Delta takes an overwrite of nothing by nothing for none
+        # Delta makes no version when nothing replaces nothing
         assert table["versions"] == (2 if table["rows"] else 1), name
     reported = analyze(raw, "--out", tmp_path / "of-the-copy", "--format", "json", "--what-if", "none")
     assert "2 groups" in reported

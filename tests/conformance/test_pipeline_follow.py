@@ -1,5 +1,5 @@
-"""Followers of a running Muster and of a real Kafka: killed again and again while groups rebalance and commit, and
-ended properly, they leave what an analysis of the same log would.
+"""Followers of a running Muster and of a real Kafka. They are killed again and again while groups rebalance and commit,
+and then end in order. Their tables equal an analysis of the same log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
 
 
 class Busy:
-    """Commits, and consumers that come and go, until it is ended."""
+    """Commits, and lets consumers join and leave, until it is ended."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -89,7 +89,7 @@ def test_a_follower_killed_repeatedly_leaves_the_tables_of_an_analysis(
 ) -> None:
     chance = random.Random(SEED)
     out = tmp_path / "out"
-    # a cluster without any group is waited for
+    # the follower waits while a cluster has no group
     child = follower(running, out)
     wait_for(child, (out / ".follow" / "manifest.json").exists)
     running.create(TOPIC, 4)

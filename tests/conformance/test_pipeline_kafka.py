@@ -43,7 +43,7 @@ class SecureKafka(KafkaServer):
         self.secure = ""
 
     def command(self) -> Sequence[str | Path]:
-        """Both listeners on free ports."""
+        """The start script with both listeners on free ports."""
         keys = self.workdir / "keys.p12"
         make = [
             "keytool",
@@ -78,7 +78,7 @@ class SecureKafka(KafkaServer):
         return super().command()
 
     def client(self, password: str = PASSWORD) -> dict[str, str]:
-        """Options of a client (librdkafka) that comes through TLS."""
+        """Options of a client (librdkafka) that connects over TLS."""
         return {
             "bootstrap.servers": self.secure,
             "security.protocol": "SASL_SSL",
@@ -91,7 +91,7 @@ class SecureKafka(KafkaServer):
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """With groups and transactions in its log."""
+    """A Kafka with groups and transactions in its log."""
     server = SecureKafka(tmp_path_factory.mktemp("kafka"))
     server.start()
     try:
@@ -102,7 +102,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 
 
 def options(client: dict[str, str]) -> dict[str, str]:
-    """As options of format("muster")."""
+    """The options of format("muster")."""
     return {f"kafka.{name}": value for name, value in client.items()}
 
 
@@ -142,7 +142,7 @@ def test_kafka_over_tls_and_its_segments_give_the_same_transactions(
             ("x", "aborted", "client", "log"),
         ]
         found.append([(row["offsets"], row["groups"]) for row in rows])
-    # a cluster shows neither batches nor markers
+    # over a cluster neither batches nor markers can be seen
     assert found == [[(None, None)] * 2, [(4, ["with-members"])] * 2]
 
 

@@ -1,4 +1,4 @@
-"""The names of clients with certificates, against Java's classes, on random names and rules.
+"""The names of clients with certificates are those of Java's classes, for random names and rules.
 
 `MUSTER_FREEZE=1` writes the sample of `make test` (tests/coordinator/security/java-principals.txt) anew.
 """
@@ -38,5 +38,5 @@ def test_random_principal_names_and_rules_equal_javas(tmp_path: Path) -> None:
 
 
 def _ends_a_line(line: str) -> bool:
-    """Java's `$` also stands before a line end at the very end of a name. RE2's does not, and no name ends so."""
+    """Java's `$` also matches before a line end at the very end of a name. RE2's does not, and no name ends so."""
     return line.startswith("map ") and line.endswith(("0a", "0d"))

@@ -1,4 +1,4 @@
-"""Quotas of clients on a real Kafka: the answers that the unit tests hold Muster to, and how long clients wait."""
+"""Quotas of clients on a real Kafka: the unit tests expect the same answers and waiting times of Muster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 
 
 async def ask_all(address: tuple[str, int]) -> list[Any]:
-    """The answer to each exchange. A real broker learns of a change a moment later than it is acknowledged."""
+    """The answer to each exchange. A real broker applies a change a moment after the change is acknowledged."""
     reader, writer = await asyncio.open_connection(*address, limit=1 << 24)
     client = Client(reader, writer, "test")
     found, has_changed = [], False
@@ -56,7 +56,7 @@ def test_quota_requests_are_answered_by_kafka_as_recorded(tmp_path: Path) -> Non
 
 
 def test_kafka_configs_changes_quotas_on_muster(tmp_path: Path) -> None:
-    """What a user types: quotas of users, client ids, pairs and addresses, set, told and taken away."""
+    """The commands of a user: quotas of users, client ids, pairs and addresses are set, described and removed."""
     server = MusterServer(tmp_path, in_memory=True)
     server.start()
     try:
@@ -87,7 +87,7 @@ def test_kafka_configs_changes_quotas_on_muster(tmp_path: Path) -> None:
 
 
 def test_the_recorded_rates_and_credits_are_kafkas() -> None:
-    """The figures that the unit tests compare with are what Kafka's classes say."""
+    """Kafka's classes give the figures with which the unit tests compare."""
     command = [KAFKA_SCRIPTS / "kafka-tool.sh", Path(__file__).with_name("Rates.java")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     known = Path(__file__).parents[1] / "coordinator" / "quotas" / "java-rates.json"
@@ -127,7 +127,7 @@ USES: list[tuple[str, tuple[tuple[str, str | None], ...], str, float, list[tuple
 
 
 async def throttle_times(address: tuple[str, int]) -> list[int]:
-    """How long each of the uses has to wait; the next one comes when that time is over."""
+    """How long each of the uses must wait; the next use comes after that time."""
 
     async def open_client(client_id: str) -> Client:
         return Client(*(await asyncio.open_connection(*address, limit=1 << 24)), client_id)

@@ -1,4 +1,4 @@
-"""What the error answers of Kafka's classes say; `tests/coordinator/api/test_full_refusals.py` is held to it."""
+"""The error answers of Kafka's classes; `tests/coordinator/api/test_full_refusals.py` expects the same of Muster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.servers import KAFKA_SCRIPTS
 
 
 def test_the_recorded_error_responses_are_kafkas() -> None:
-    """`MUSTER_FREEZE=1` writes them."""
+    """`MUSTER_FREEZE=1` writes the answers."""
     requests = [(key, version, fitting(key, version)) for key, version in versions()]
     asked = [f"{key} {version} {api(key).encode_request(version, one).hex()}" for key, version, one in requests]
     command = [KAFKA_SCRIPTS / "kafka-tool.sh", Path(__file__).with_name("Refusals.java")]

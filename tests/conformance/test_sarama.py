@@ -1,10 +1,9 @@
-"""sarama with each way to come in, and its admin client on entries and users of SCRAM, on Muster.
+"""sarama with each way to authenticate, and its admin client for ACL entries and SCRAM users, on Muster.
 
-    git clone https://github.com/IBM/sarama
-    make conformance-sarama SARAMA=sarama
+    git clone https://github.com/IBM/sarama make conformance-sarama SARAMA=sarama
 
-sarama's own suite has no test of ACLs or SASL that asks a broker (its functional tests use neither). So its own example
-of SCRAM is run as it is, and `Sarama.go` beside it. Needs Go; the checkout is copied. Tried with v1.50.2.
+sarama's own suite has no test of ACLs or SASL with a broker (its functional tests use neither). So its SCRAM example is
+run unchanged, and `Sarama.go` beside it. Needs Go; the checkout is copied. Tried with v1.50.2.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ credentials of nobody: 0 Unknown error, how did this happen? Error code = 91
 
 
 class Programs(NamedTuple):
-    """A server, sarama's example and ours."""
+    """A server, sarama's example and our program."""
 
     ports: dict[str, int]
     ca: Path
@@ -53,7 +52,7 @@ class Programs(NamedTuple):
     ours: Path
 
     def run(self, protocol: str, mechanism: str, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-        """Ours, over a listener."""
+        """Run our program, over a listener."""
         return subprocess.run(
             [str(self.ours), f"localhost:{self.ports[protocol]}", protocol, mechanism, USER, password, str(self.ca)],
             capture_output=True, text=True, timeout=120, check=False,

@@ -1,5 +1,5 @@
-"""What changes while clients of four libraries are connected: certificates that expire or are exchanged, entries that
-are taken away. Groups must not notice what is none of their business.
+"""Security changes while clients of four libraries are connected: certificates expire or are replaced, ACL entries are
+removed. Groups that are not concerned must not notice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ StartJava = Callable[[ServerProcess], JavaClients]
 
 
 class Changing(MusterServer):
-    """Its only clients are those with a certificate; who has which name may do what entries say. CN=admin may all."""
+    """A server that accepts only clients with a certificate; ACL entries say who may do what. CN=admin may do
+    everything.
+    """
 
     def __init__(self, workdir: Path) -> None:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -81,7 +83,7 @@ class Changing(MusterServer):
         )
 
     def java(self, who: str) -> dict[str, str]:
-        """Properties of Kafka's clients."""
+        """The properties of Kafka's clients."""
         return {
             "security.protocol": "SSL",
             "ssl.truststore.type": "PEM",
@@ -91,7 +93,7 @@ class Changing(MusterServer):
         }
 
     def librdkafka(self, who: str) -> dict[str, Any]:
-        """Of librdkafka."""
+        """The properties of librdkafka."""
         return {
             "security.protocol": "SSL",
             "ssl.ca.location": str(self.ca),
@@ -100,20 +102,20 @@ class Changing(MusterServer):
         }
 
     def python(self, who: str) -> dict[str, Any]:
-        """Of the clients in Python."""
+        """The settings of the Python clients."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.load_cert_chain(self.pems[who])
         return {"security_protocol": "SSL", "ssl_context": context}
 
     def entries(self, change: Callable[[AdminClient], dict[Any, Any]]) -> None:
-        """Who may do all changes entries, and waits until they count."""
+        """Change ACL entries, and wait until they count."""
         settings = {"bootstrap.servers": self.bootstrap, **self.librdkafka("admin"), "log_level": 3}
         admin = AdminClient(settings, logger=None)
         for done in change(admin).values():
             done.result(60)
 
     def why(self, event: str) -> list[str]:
-        """Of lines of the log."""
+        """The reasons in these lines of the log."""
         return [str(line.get("why", "")) for line in self.log_lines(event)]
 
 

@@ -68,7 +68,7 @@ class Instance:
 
     @property
     def tasks(self) -> set[str]:
-        """Its active tasks as it told last."""
+        """The active tasks that the member reported last."""
         reported = [line for line in list(self.said) if line.startswith("tasks")]
         return set(reported[-1].split()[1:]) if reported else set()
 

@@ -1,6 +1,7 @@
-"""What producers hear when all epochs of a producer id are used up: the same from a real Kafka and from Muster.
+"""What producers are answered when all epochs of a producer id are used: Kafka and Muster answer the same.
 
-A transactional id gets each of the 32,767 epochs, some thousands a second; then all ways on are taken from there.
+A transactional id gets each of the 32,767 epochs, some thousands a second. Then the tests try all that a client may do
+next.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Heard = list[tuple[Any, ...]]
 
 
 class Producer:
-    """A producer of a transactional id of its own, on a connection of its own. `heard`: all that it was told."""
+    """A producer of a transactional id of its own, on a connection of its own. `heard`: all answers that it got."""
 
     def __init__(self, connection: Connection, name: str, topic: str) -> None:
         self.connection, self.name, self.topic = connection, name, topic
@@ -35,7 +36,7 @@ class Producer:
         self.heard: Heard = []
 
     async def ask(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """Asks again while it is told that it is too early."""
+        """Ask again while the answer is that it is too early."""
         while True:
             answer = await self.connection.ask(api, version, body)
             if NOT_YET.isdisjoint(codes(answer)):
@@ -80,7 +81,7 @@ class Producer:
         self.heard.append(("written", *codes(await self.ask("Produce", version, body))))
 
     async def end(self, version: int, *, commit: bool, take: bool = True, note: str = "end") -> None:
-        """EndTxn; `take`: go on with the epoch that it tells."""
+        """Send EndTxn. `take`: the producer goes on with the epoch of the answer."""
         asked = {
             "TransactionalId": self.name, "ProducerId": self.id, "ProducerEpoch": self.epoch, "Committed": commit,
         }  # fmt: skip
@@ -147,7 +148,7 @@ WAYS: list[Callable[[Producer], Awaitable[None]]] = [
 
 
 async def heard_from(address: tuple[str, int]) -> list[Heard]:
-    """What the producers of one server heard, all ways at the same time."""
+    """The answers that the producers of one server got. All producers run at the same time."""
     runner = await Connection.to(*address)
     while not await tcp.transactions_ready(runner):
         await runner.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": ["ready"]})

@@ -28,7 +28,7 @@ class FakeProducers:
 
 
 class FakeLog:
-    """A log of records instead of bytes, that can be told to fail and to be durable later."""
+    """A log of records instead of bytes. A test can let its writes fail, or become durable later."""
 
     knows_producers = True
 

@@ -1,4 +1,4 @@
-"""What a client is told when a group request cannot be served, in every version of every API, as bytes on a socket.
+"""The answer to a client whose group request cannot be served, in every version of every API, as bytes on a socket.
 
 Answers are read by Kafka's own message definitions (tests/stories/kafka_codec.py), so that a field that is missing, or
 in the wrong place, shows. The errors and the bits of the operations are those of Apache Kafka 4.3.0 without an
@@ -70,7 +70,7 @@ def versions(name: str) -> range:
 
 
 def unknown(name: str, version: int) -> list[int]:
-    """All error codes of the answer, in their order, when nobody has heard of the group."""
+    """All error codes of the answer, in their order, for a group that does not exist."""
     if name == "LeaveGroup":
         return [UNKNOWN_MEMBER_ID] if version < 3 else [0, UNKNOWN_MEMBER_ID]
     if name == "OffsetCommit":
@@ -213,7 +213,7 @@ async def test_a_null_group_id_is_malformed(muster_server: Server, name: str) ->
 
 
 def bits(number: int) -> list[int] | None:
-    """Which bits are set; None when nothing was told."""
+    """Which bits are set; None when the answer has none."""
     return None if number == -(2**31) else [bit for bit in range(31) if number >> bit & 1]
 
 
@@ -224,7 +224,7 @@ OF_A_TOPIC, OF_THE_CLUSTER, OF_A_GROUP = [3, 4, 5, 6, 7, 8, 10, 11], [5, 7, 8, 9
 @pytest.mark.parametrize("version", range(8, 14))
 async def test_metadata_has_authorized_operations_in_each_version(muster_server: Server, version: int) -> None:
     topics = [MetadataRequestTopic(name=name) for name in ("t", "no-such-topic", "no such name")]
-    cluster = version <= 10  # later it is DescribeCluster that tells (KIP-700)
+    cluster = version <= 10  # later it is DescribeCluster that answers (KIP-700)
     async with connected(muster_server) as client:
         for wanted in (True, False):
             request = MetadataRequest(topics, False, wanted and cluster, wanted)

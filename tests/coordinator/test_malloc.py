@@ -1,4 +1,4 @@
-"""When the C library is told how to keep memory."""
+"""When the server sets how the C library keeps memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server with TLS in this process: who its clients are, certificates that change, what is not told."""
+"""A server with TLS in this process: who its clients are, certificates that change, and what is kept secret."""
 
 from __future__ import annotations
 

@@ -2,5 +2,5 @@
 
 The server is Muster, unless the environment says otherwise: `MUSTER_TEST_SERVER=kafka` runs the same tests on a real
 Apache Kafka 4.3 (Java and Maven needed), `MUSTER_TEST_BOOTSTRAP=HOST:PORT` on a server that runs already (tests that
-restart theirs, or need it with settings of its own, are skipped then).
+restart the server, or need other settings, are skipped then).
 """

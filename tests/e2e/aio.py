@@ -55,7 +55,7 @@ async def administering(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
-    """Have so many partitions from now on."""
+    """Let the topic have so many partitions."""
     answer = await admin.create_partitions({topic: NewPartitions(partitions)})
     assert all(row[1] == 0 for row in answer.topic_errors), answer
 
@@ -84,7 +84,7 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
 
 
 class Member:
-    """A group member: processes records, notes them in a ledger, commits them before it gives partitions up.
+    """A group member. It processes records, notes them in a ledger, and commits them before it gives partitions up.
 
     aiokafka's getmany returns no record while partitions are being reassigned, so a record is processed either before
     the commit in `revoked` or under the next assignment.
@@ -98,7 +98,7 @@ class Member:
             bootstrap_servers=bootstrap, group_id=group, client_id=name, **{**QUICK_CONSUMER, **settings}
         )
         self.assignments: list[set[TopicPartition]] = []
-        """Every assignment it was ever given, the newest last."""
+        """Every assignment that it got, the newest last."""
         self._rebalancing = True
         self._processed: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
@@ -116,7 +116,7 @@ class Member:
         return self
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics from now on."""
+        """Subscribe to these topics from now on."""
         self.topics = list(topics)
         self.consumer.subscribe(self.topics, listener=_Rebalances(self))
 
@@ -166,7 +166,7 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 @asynccontextmanager
 async def members(*group: Member) -> AsyncIterator[None]:
-    """Have them join, all at once; those that still run when the block ends leave."""
+    """Let members join, all at once. Those that still run when the block ends leave."""
     await asyncio.gather(*(member.start() for member in group))
     try:
         yield
@@ -175,7 +175,7 @@ async def members(*group: Member) -> AsyncIterator[None]:
 
 
 async def shared_out(group: Iterable[Member], partitions: int) -> None:
-    """Wait until the members have all partitions between them, each one exactly once and no member without one."""
+    """Wait until the members have all partitions: each partition once, and no member without partitions."""
     present = list(group)
 
     def settled() -> bool:

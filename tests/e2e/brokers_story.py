@@ -1,8 +1,8 @@
-"""What clients see of three brokers whose leaders and coordinators move, as a transcript: the same story is played on
-Muster and on a real Kafka, and what they answer is compared line by line.
+"""A transcript of what clients see of three brokers whose leaders and coordinators move. Muster and a real Kafka play
+the same story, and their answers are compared line by line.
 
-Brokers are 1, 2, 3 on both. What differs by itself (epochs that count on, ids, ports) is told relative to what was
-before, or not at all. `brokers-story.txt` is what Kafka 4.3 answered.
+The brokers are 1, 2, 3 on both. Values that differ by themselves (epochs, ids, ports) are shown relative to earlier
+values, or not at all. `brokers-story.txt` is what Kafka 4.3 answered.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ PROPERTIES = {
     "group.min.session.timeout.ms": "100",
     "auto.leader.rebalance.enable": "false",
 }
-"""Of both servers."""
+"""The properties of both servers."""
 REPLICAS = ([1, 2], [2, 3], [3, 1])
-"""Of the partitions of the topic."""
+"""The replicas of each partition of the topic."""
 PATIENCE_S = 120.0
 ALL = (1, 2, 3)
 NOT_NEEDED = "ELECTION_NOT_NEEDED Leader election not needed for topic partition."
@@ -73,30 +73,30 @@ class Brokers(Protocol):
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of 1, 2, 3."""
+        """Host and port of brokers 1, 2, 3."""
 
     def stop_node(self, node: int) -> None:
         """End a broker in order."""
 
     def kill_node(self, node: int) -> None:
-        """End it as by SIGKILL."""
+        """Kill a broker as SIGKILL does."""
 
     def start_node(self, node: int) -> None:
-        """Start it again."""
+        """Start a broker again."""
 
 
 def name(code: int) -> str:
-    """Of an error."""
+    """The name of an error."""
     return "ok" if code == 0 else error_name(code)
 
 
 def leader_in(row: Any) -> int:
-    """Who leads, as a refusal says (KIP-951)."""
+    """The leader that an error answer names (KIP-951)."""
     return -1 if row.current_leader is None else int(row.current_leader.leader_id)
 
 
 class Story:
-    """See the module. `lines`: what was seen."""
+    """The story of this module. `lines`: what was seen."""
 
     def __init__(self, brokers: Brokers, *, topic: str = "moves", group: str = "movers") -> None:
         self.brokers, self.topic, self.group = brokers, topic, group
@@ -124,7 +124,7 @@ class Story:
             client.writer.close()
 
     async def until(self, what: str, is_so: Callable[[], Any]) -> None:
-        """Ask again and again: both take some time, Kafka more."""
+        """Ask again and again: both servers take some time, Kafka more."""
         end = time.monotonic() + PATIENCE_S
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
@@ -143,7 +143,7 @@ class Story:
         return sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)
 
     async def tell_partitions(self, node: int) -> None:
-        """The topic as Metadata and DescribeTopicPartitions have it."""
+        """Write the topic as Metadata and DescribeTopicPartitions show it."""
         for row in await self.rows(node):
             self.tell(
                 f"    {row.partition_index}: leader {row.leader_id} replicas {list(row.replica_nodes)} "
@@ -215,7 +215,7 @@ class Story:
         return await self.ask(node, asked, 12)
 
     async def _takes_record(self, node: int, partition: int) -> bool:
-        """Who was just told to lead may not know it yet."""
+        """A node that just became leader may not know it yet."""
         row = (await self._produce(node, partition)).responses[0].partition_responses[0]
         self._last_offset = row.base_offset
         return bool(row.error_code == 0)
@@ -235,7 +235,7 @@ class Story:
             ends = [one.node_id for one in answer.node_endpoints]
             is_newest = row.current_leader is None or row.current_leader.leader_epoch == epochs[0]
             self.tell(f"    produce to {node}: {name(row.error_code)} {leader_in(row)} {is_newest} {ends}")
-        for node in (1, 2):  # 3 is a replica: from those of Kafka one may read (KIP-392)
+        for node in (1, 2):  # 3 is a replica: clients may read from replicas of Kafka (KIP-392)
             answer = await self.ask(node, self._fetch(1))
             row = answer.responses[0].partitions[0]
             ends = [one.node_id for one in answer.node_endpoints]
@@ -259,7 +259,7 @@ class Story:
     async def epochs(self) -> None:
         self.tell("epochs of leaders that are not the newest")
         now = (await self.rows(1))[0].leader_epoch
-        for node in (1, 3):  # 2 is a replica: those of Kafka compare epochs before they say that they do not lead
+        for node in (1, 3):  # 2 is a replica: replicas of Kafka compare epochs before they answer that they do not lead
             for step in (-1, 0, 1):
                 row = (await self.ask(node, self._fetch(0, epoch=now + step))).responses[0].partitions[0]
                 self.tell(f"    fetch from {node} with {step:+}: {name(row.error_code)} {leader_in(row)}")
@@ -336,7 +336,7 @@ class Story:
         return found
 
     async def _give_group_to(self, leader: int) -> None:
-        """Have a broker coordinate the group, by the means of Kafka's tools."""
+        """Let a broker coordinate the group, with the requests of Kafka's tools."""
         offsets = "__consumer_offsets"
         partition = await self._group_partition()
         others = [one for one in ALL if one != leader]
@@ -400,7 +400,7 @@ class Story:
         self._member = member, generation
 
     async def _tell_offsets(self, node: int, offset: int) -> None:
-        """What is committed. A coordinator of Kafka tells it when its records are known to be replicated."""
+        """Write the committed offsets. A coordinator of Kafka answers them when their records are replicated."""
         rows = f"ok [(0, {offset})]"
 
         async def are_told() -> bool:

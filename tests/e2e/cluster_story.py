@@ -48,7 +48,7 @@ from tests.support.servers import QUICK, free_port_pair
 LEASE_MS = 3_000
 CHANGES = ("kill", "stop", "pause", "pause", "hang up", "still", "crash")
 OF_STANDBY = ("cut off", "end waiting", "cancel waiting", "crash waiting", "promote", "promote", "promote")
-"""Besides, with a standby: the last ones are what the others are for."""
+"""Further faults, with a standby: the first ones prepare the last ones."""
 OWN_REASONS = {
     "kafka-python": "after a cut connection it may never fetch again: after 15 s another consumer takes its place, "
     "which waits for the end of the old one's session (6 s)",
@@ -59,15 +59,15 @@ OWN_REASONS = {
     "topics": "a request of its admin client waits for 5 to 10 s before it is asked again, also at a node that is down",
     "transactions": "commit_transaction waits for 10 s before it is asked again; the outcome of each end must be known",
 }
-"""Why a client may stand still for longer than the cluster does."""
+"""Reasons why a client itself may stand still for longer than the cluster does."""
 PATIENCE_S = 90.0
-"""How long nothing may come forward, on a machine that does much else."""
+"""How long a client may make no progress, on a busy machine."""
 FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
-"""What no log of a node may have."""
+"""What no log of a node may contain."""
 
 
 def confluent_consumer_group_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
-    """Write numbers one after the other, read and commit them, by KIP-848."""
+    """Write numbers in order, read and commit them, by KIP-848."""
     confluent_works(bootstrap, topic, group, progress, protocol="consumer", settle=_until_done)
 
 
@@ -84,7 +84,7 @@ def _until_done(work: Any) -> None:
 
 
 def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) -> None:
-    """Write one number after the other to all partitions, each in a transaction, and end every third by an abort."""
+    """Write numbers in order, each to all partitions in one transaction, and abort every third transaction."""
     settings = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS}
     settings |= {"topic.metadata.refresh.interval.ms": 1_000, "transaction.timeout.ms": 60_000}
 
@@ -103,7 +103,7 @@ def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) ->
             if number % 3 == 0:
                 _again(producer.abort_transaction)
                 continue
-            progress.committed[number] = -1  # nobody knows yet
+            progress.committed[number] = -1  # no node knows the topic yet
             _again(producer.commit_transaction)
         except confluent_kafka.KafkaException as failed:
             error = failed.args[0]
@@ -112,13 +112,13 @@ def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) ->
                 try:
                     _again(producer.abort_transaction)
                 except confluent_kafka.KafkaException as worse:
-                    # nobody that coordinated had heard of the transaction: librdkafka asks all the same that it ends,
-                    # and hears, as on Kafka, that the one before has ended otherwise
+                    # no coordinator knew of the transaction: librdkafka asks all the same to end it, and gets the
+                    # answer, as on Kafka, that the transaction before it ended otherwise
                     if worse.args[0].code() != confluent_kafka.KafkaError.INVALID_TXN_STATE:
                         raise
                     producer = begin()
             else:
-                progress.read.append(number)  # it is reported at the end
+                progress.read.append(number)  # the error is reported at the end
                 print("a producer that must begin anew:", error, flush=True)
                 producer = begin()
         else:
@@ -140,7 +140,7 @@ def _again(work: Any) -> None:
 
 
 def topics_come_and_go(bootstrap: str, _: str, __: str, progress: Progress) -> None:
-    """Make topics at any node, let them grow at another, write to them, and delete them."""
+    """Create topics at any node, let them grow at another node, write to them, and delete them."""
     draw, number = random.Random(1), 0
     while not progress.stops.is_set() and not progress.gives_up.is_set():
         number += 1
@@ -180,7 +180,7 @@ CHECKED = (*WORKERS, "next")
 
 
 class Database:
-    """The PostgreSQL, and what is done to it."""
+    """The PostgreSQL of the cluster, and its faults."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -200,7 +200,7 @@ class Database:
         )
 
     async def stand_still(self, seconds: float) -> None:
-        """Stop all of its processes for a time."""
+        """Stop all processes of the database for a time."""
         (row,) = await self.rows("SHOW data_directory")
         postmaster = int((Path(row[0]) / "postmaster.pid").read_text().split()[0])
         found = await self.rows("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
@@ -214,7 +214,7 @@ class Database:
                 os.kill(pid, signal.SIGCONT)
 
     async def crash(self) -> None:
-        """Let one of its processes die: all others end, and it recovers by its log."""
+        """Let one process of the database die: all others end, and it recovers by its log."""
         found = await self.rows(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
             "AND backend_type = 'client backend'"
@@ -225,21 +225,21 @@ class Database:
 
 
 class WithStandby:
-    """What is done to a database with a synchronous standby, see `postgres_pair.Pair`."""
+    """The faults of a database with a synchronous standby; see `postgres_pair.Pair`."""
 
     def __init__(self, pair: Pair, draw: random.Random) -> None:
         self._pair = pair
         self._draw = draw
 
     def change(self, what: str) -> None:
-        """The standby is cut off for a time. Meanwhile sessions that wait for it end; perhaps it is promoted."""
+        """Cut the standby off for a time. Meanwhile sessions that wait for it end; perhaps it is promoted."""
         pair, draw = self._pair, self._draw
         pair.cut_off()
         pair.until_waiting()
         self._while_cut(0.3)
         ends = {"end waiting": pair.end_waiting, "cancel waiting": pair.cancel_waiting, "crash waiting": pair.crash}
         if what == "promote":
-            for _ in range(draw.randrange(1, 4)):  # also what waits then
+            for _ in range(draw.randrange(1, 4)):  # also sessions that wait then
                 draw.choice(list(ends.values()))()
                 self._while_cut(0.3)
             pair.fail_over()
@@ -277,13 +277,13 @@ def cluster(folder: Path, database: str) -> Iterator[list[ClusterNode]]:
 
 
 class Story(NamedTuple):
-    """What was played. `changes`: when each began, and what it was."""
+    """The faults that were played. `changes`: when each fault began, and its name."""
 
     progress: dict[str, Progress]
     changes: list[tuple[float, str]]
 
     def report(self) -> None:
-        """Print how long each client stood still, and why that may be."""
+        """Print how long each client stood still, and the possible reasons."""
         tell(self.progress)
         for name, one in self.progress.items():
             for since, until in one.gaps:
@@ -300,7 +300,7 @@ async def play(
     seed: int,
     standby: WithStandby | None = None,
 ) -> Story:
-    """Let the clients work under faults; each has finished when this ends."""
+    """Let the clients work under faults; each client has finished when this function returns."""
     draw = random.Random(seed)
     made: list[tuple[float, str]] = []
     bootstrap = ",".join(node.bootstrap for node in nodes)
@@ -399,7 +399,7 @@ _MOVES = frozenset(
 
 
 def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
-    """The offsets of a group; a node that is just back may take its coordinator once more."""
+    """The committed offsets of a group; a node that has just returned may still take its coordinator back."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}, logger=None
     )
@@ -419,7 +419,7 @@ def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
 
 @contextmanager
 def some_database(seed: int, *, has_standby: bool) -> Iterator[tuple[str, WithStandby | None]]:
-    """Its URL, and what is done to its standby."""
+    """The URL of a database, and the faults of its standby."""
     if has_standby:
         with running_pair() as pair:
             yield pair.url, WithStandby(pair, random.Random(seed))
@@ -429,7 +429,7 @@ def some_database(seed: int, *, has_standby: bool) -> Iterator[tuple[str, WithSt
 
 
 def main(changes: int, seed: int, folder: Path, names: list[str], *, has_standby: bool) -> None:
-    """One story."""
+    """Play one story."""
     quieten()
     with some_database(seed, has_standby=has_standby) as (url, standby), cluster(folder, url) as nodes:
         story = asyncio.run(play(nodes, Database(url), names, changes, seed, standby))

@@ -26,7 +26,7 @@ Start = Callable[..., ServerProcess]
 
 
 class RunningServer(ServerProcess):
-    """A server that somebody else started."""
+    """A server that a user has started."""
 
     def __init__(self, workdir: Path, bootstrap: str) -> None:
         super().__init__(workdir)
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def new_server(workdir: Path, properties: Mapping[str, str], **options: Any) -> ServerProcess:
-    """A server of the kind under test, not started yet; `options` are those of `MusterServer`."""
+    """A server of the kind under test, which is not started yet; `options` are those of `MusterServer`."""
     if SERVER == "kafka":
         return KafkaServer(workdir, properties)
     return MusterServer(workdir, properties, **options)
@@ -53,7 +53,7 @@ def new_server(workdir: Path, properties: Mapping[str, str], **options: Any) -> 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server most tests share; its groups settle at once. It must end with exit status 0."""
+    """The server that most tests share; its groups settle at once. It must end with exit status 0."""
     workdir = tmp_path_factory.mktemp("server")
     if BOOTSTRAP:
         yield RunningServer(workdir, BOOTSTRAP)
@@ -87,7 +87,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def new_name() -> Callable[[str], str]:
-    """New names of topics and groups, unique also when one server serves many runs."""
+    """New names of topics and groups, which stay unique when one server serves many runs."""
     run, counter = secrets.token_hex(4), itertools.count()
     return lambda kind: f"{kind}-{run}-{next(counter)}"
 
@@ -111,8 +111,8 @@ def group(new_name: Callable[[str], str]) -> str:
 
 
 def create_topic(server: ServerProcess, name: str, partitions: int) -> None:
-    """Create a topic by hand-made frames, so that no client needs its own admin calls. Returns when the partitions
-    have leaders: Kafka answers CreateTopics a little earlier.
+    """Create a topic with frames written by hand, so that no client needs admin calls. Returns when the partitions have
+    leaders: Kafka answers CreateTopics a little earlier.
     """
     with socket.create_connection(server.address, timeout=60) as connection:
         answer = wire.call(connection, wire.create_topic(name, partitions))

@@ -1,6 +1,7 @@
-"""Story 14, for any client that speaks it: two rounds, and nobody stops consuming a partition that it keeps.
+"""Story 14, for any client with a cooperative strategy: two rounds, and no member stops consuming a partition that it
+keeps.
 
-A laggard keeps each rebalance from ending for as long as it takes to see the records of kept partitions arrive.
+A laggard keeps each rebalance from ending until records of the kept partitions have arrived.
 """
 
 from __future__ import annotations
@@ -41,23 +42,23 @@ class CooperativeMember(Protocol):
         """Begin to consume."""
 
     def stop(self) -> None:
-        """Commit, leave; harmless when it has."""
+        """Commit and leave; it may already have left."""
 
 
 class Before:
-    """What a member had and had heard at a moment."""
+    """What a member had and which callbacks it got until a moment."""
 
     def __init__(self, member: CooperativeMember) -> None:
         self.member, self.had, self._heard = member, set(member.assignment), len(member.callbacks)
 
     def heard(self, *what: str) -> Partitions:
-        """The partitions of its listener's callbacks of these kinds since then."""
+        """The partitions of its listener's callbacks of these kinds since `Before` was made."""
         callbacks = self.member.callbacks[self._heard :]
         return set().union(*(partitions for kind, partitions in callbacks if kind in what))
 
 
 class Stage:
-    """A topic, a group, and who reads what."""
+    """A topic, a group, and its consumers."""
 
     def __init__(self, server: ServerProcess, topic: str, group: str, ledger: Ledger) -> None:
         self.topic, self.ledger, self.events = topic, ledger, GroupEvents(server, group)
@@ -66,12 +67,12 @@ class Stage:
         self._producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 3})
 
     def forget(self) -> None:
-        """What was told until now is of no interest any more."""
+        """Forget the callbacks until now."""
         if HAS_EVENTS:
             self.events.forget()
 
     def shared(self, *members: CooperativeMember) -> None:
-        """Wait until the members have all partitions, and no one more than one more than another."""
+        """Wait until the members have all partitions, and their numbers of partitions differ by at most one."""
 
         def settled() -> bool:
             counts = [len(member.assignment) for member in members]
@@ -81,7 +82,9 @@ class Stage:
         eventually_sync(settled, f"{[member.name for member in members]} to share")
 
     def flows(self, *members: CooperativeMember) -> None:
-        """Records that are sent now are processed by the members who have their partitions, and keep them."""
+        """Records that are sent now are processed by the members who have their partitions. The members keep these
+        partitions.
+        """
         for _, partition in sorted(self.everything):
             for _ in range(SENT_AT_ONCE):
                 self._producer.produce(self.topic, b"value", partition=partition)
@@ -95,12 +98,12 @@ class Stage:
         return newest <= self.ledger.by(member.name)
 
     def unread(self, partitions: Partitions) -> Partitions:
-        """Those of the partitions whose newest record nobody has processed."""
+        """Those of the partitions whose newest record no member has processed."""
         seen = self.ledger.offsets(self.topic)
         return {(topic, number) for topic, number in partitions if seen.get(number, [-1])[-1] != self._sent - 1}
 
     def moved(self, *, kept: int) -> Moves:
-        """What did, in however many rounds, in each of which so many are kept at least."""
+        """The partitions that moved, in any number of rounds. In each round members keep at least `kept`."""
         rounds = moved(self.events("rebalance_completed"))
         assert all(one.kept >= kept for one in rounds), rounds
         return replace(total(dict(enumerate(rounds))), kept=0)
@@ -114,7 +117,7 @@ def start(members: Iterable[CooperativeMember], until: ExitStack) -> None:
 
 
 def nobody_stops(stage: Stage, make: Callable[[str], CooperativeMember], new_laggard: Callable[[], Laggard]) -> None:
-    """Two consumers and a laggard share a topic, one more joins, one leaves."""
+    """Two consumers and a laggard share a topic; one more joins, one leaves."""
     first, second, late = make("a"), make("b"), make("late")
     with ExitStack() as block:
         start([first], block)
@@ -145,7 +148,8 @@ def nobody_stops(stage: Stage, make: Callable[[str], CooperativeMember], new_lag
 def _two_rounds(stage: Stage, laggard: Laggard, before: tuple[Before, Before], late: CooperativeMember) -> None:
     """`late` has joined: two partitions have to move, in two rounds.
 
-    It takes a third when one member has given its partition up and joins again before the other hears of the first.
+    A third round is needed when one member gives its partition up and joins again before the other sees the first
+    round.
     """
     first, second = (one.member for one in before)
     eventually_sync(laggard.is_called, "the rebalance")
@@ -184,7 +188,7 @@ def _two_rounds(stage: Stage, laggard: Laggard, before: tuple[Before, Before], l
 
 
 def _one_round(stage: Stage, laggard: Laggard, before: tuple[Before, Before], leaver: str) -> None:
-    """`leaver` has gone: the others get what it had, and give up nothing for it."""
+    """`leaver` has left: the others get its partitions, and give up nothing."""
     members = [one.member for one in before]
     eventually_sync(laggard.is_called, "the rebalance")
     stage.flows(*members)

@@ -1,4 +1,4 @@
-"""What `__group_events` tells of one group, as the tests ask it."""
+"""What `__group_events` says of one group, as the tests read it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Value = dict[str, Any]
 
 
 class GroupEvents:
-    """The events of a group from a moment on: its beginning, or the last `forget`."""
+    """The events of a group since its beginning, or since the last `forget`."""
 
     def __init__(self, server: ServerProcess, group: str) -> None:
         self._address, self._group, self._skipped = Address(*server.address), group, 0
@@ -32,7 +32,7 @@ class GroupEvents:
         return [value for value in values if not kinds or value["kind"] in kinds]
 
     def forget(self) -> None:
-        """What has happened until now counts no more."""
+        """Ignore all events until now."""
         self._skipped = len(self._all())
 
     def _all(self) -> list[Value]:
@@ -40,12 +40,12 @@ class GroupEvents:
             return list(Events(cluster).upto_now(self._group))
 
     def causes(self) -> list[tuple[str, str]]:
-        """Why rebalances began: cause and client id."""
+        """Why rebalances began: the cause and the client id."""
         return [(value["cause"], value["trigger"]["client_id"]) for value in self("rebalance_started")]
 
 
 def moved(rebalances: Iterable[Value]) -> list[Moves]:
-    """What moved in each completed rebalance, all topics together."""
+    """The number of partitions that moved in each completed rebalance, all topics together."""
     return [
         total({row["topic"]: Moves(row["kept"], row["moved"], row["gained"], row["lost"]) for row in one["moves"]})
         for one in rebalances

@@ -1,4 +1,4 @@
-"""A cooperative member that keeps everybody waiting: while it does not join again, a rebalance is on."""
+"""A cooperative member that lets a group wait: a rebalance lasts while this member does not join again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 
 
 class Laggard:
-    """Joins a group that others lead, by frames; consumes nothing, gives up what it shall."""
+    """Joins a group that others lead, with frames written by hand. It consumes nothing, and gives up what it must."""
 
     def __init__(self, server: ServerProcess, group: str, topic: str, version: int) -> None:
-        """`version`: of its subscription, as the others have it; from 2 on it has a generation."""
+        """`version` is that of its subscription, as the others have it; from 2 on a subscription has a generation."""
         self.group, self.topic, self.version = group, topic, version
         self.partitions: set[int] = set()
         self._member, self._generation = "", -1
@@ -32,7 +32,7 @@ class Laggard:
         return {(self.topic, number) for number in self.partitions}
 
     def take_part(self) -> None:
-        """Join, and ask once what it is to have: when the next round is on already, that is left to `is_called`."""
+        """Join, and ask once for the assignment. If the next round has begun, `is_called` handles it."""
         answer = wire.read_join_group(wire.call(self._socket, self._join()))
         if answer.error_code == MEMBER_ID_REQUIRED:
             self._member = answer.member
@@ -43,14 +43,14 @@ class Laggard:
         self._sync()
 
     def rebalanced(self) -> bool:
-        """Take part in the rebalance that is on, if there is one."""
+        """Take part in the current rebalance, if there is one."""
         called = self.is_called()
         if called:
             self.take_part()
         return called
 
     def is_called(self) -> bool:
-        """Does its heartbeat say that it should join again?"""
+        """Whether its heartbeat is answered REBALANCE_IN_PROGRESS."""
         error = wire.read_error(wire.call(self._socket, wire.heartbeat(self.group, self._generation, self._member)))
         assert error in (0, REBALANCE_IN_PROGRESS), error
         return error == REBALANCE_IN_PROGRESS
@@ -60,7 +60,7 @@ class Laggard:
         assert wire.read_error(wire.call(self._socket, wire.leave_group(self.group, self._member))) == 0
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def _join(self) -> wire.Request:

@@ -1,4 +1,4 @@
-"""Who processed which record: what tells lost and doubled records."""
+"""Who processed which record: lost and doubled records are found by it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ledger:
 
 
 async def eventually(condition: Callable[[], object], what: str = "", patience_s: float = PATIENCE_S) -> None:
-    """Wait until `condition()` holds; fail, naming `what`, when it has not for `patience_s`."""
+    """Wait until `condition()` holds. Fail with `what` when it does not hold after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"still waiting for {what or condition}"

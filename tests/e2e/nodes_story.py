@@ -1,5 +1,4 @@
-"""Real clients on a cluster of three brokers in one process, while these stop, die, stand still and
-return: what must hold."""
+"""Real clients on a cluster of three brokers in one process, while brokers stop, die, stand still and return."""
 
 from __future__ import annotations
 
@@ -33,7 +32,9 @@ async def cluster(data_dir: Path) -> AsyncIterator[Server]:
 
 
 async def play(server: Server, names: list[str], changes: int, seed: int) -> dict[str, Progress]:
-    """Let the clients work while nodes stop, die, pause and return at random; each has finished when this ends."""
+    """Let the clients work while nodes stop, die, pause and return at random. Each client has finished when this
+    returns.
+    """
     draw = random.Random(seed)
     bootstrap = ",".join(f"127.0.0.1:{bound.port}" for bound in server.bound)
     nodes = server.cluster
@@ -42,7 +43,7 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
             up = [one for one, state in nodes.states.items() if state is NodeState.UP]
             down = [one for one, state in nodes.states.items() if state in (NodeState.STOPPED, NodeState.KILLED)]
             if down:
-                # a client that knows of one broker alone finds no other when that dies, as on Kafka (KIP-899)
+                # a client that knows only one broker finds no other when that broker dies, as on Kafka (KIP-899)
                 await nodes.return_node(draw.choice(down))
             else:
                 one, what = draw.choice(up), draw.choice(("stop", "kill", "pause"))
@@ -50,7 +51,7 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
                     await nodes.stop_node(one)
                 elif what == "kill":
                     nodes.kill_node(one)
-                else:  # for so long that others may lead by then, or not
+                else:  # for so long that other brokers may lead by then, or not
                     nodes.pause_node(one)
                     await asyncio.sleep(draw.random() * 2 * SESSION_MS / 1000)
                     await nodes.resume_node(one)
@@ -59,7 +60,7 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
 
 
 async def check(server: Server, workers: dict[str, Progress]) -> None:
-    """Each record that was acknowledged is there once, and the offsets are those that were last acknowledged."""
+    """Check that each acknowledged record is there once, and the offsets are those that were acknowledged last."""
     for name, progress in workers.items():
         topic = server.topics.by_name[name]
         found: list[int] = []
@@ -77,7 +78,7 @@ async def check(server: Server, workers: dict[str, Progress]) -> None:
 
 
 def values(log: Any) -> list[bytes]:
-    """Of the records of a log."""
+    """The values of a log's records."""
     from muster.coordinator.log import batches
 
     return [

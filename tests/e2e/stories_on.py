@@ -1,4 +1,4 @@
-"""Stories of one broker, played on several: a client that asks the leader or coordinator gets the same answers."""
+"""Stories of one broker, played on several: clients ask the leader or the coordinator, and get the same answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers import QUICK, NodesServer
 
 AT_ONCE = 24
 AGAIN = 2
-"""A story that differs is played so often with nothing beside it, more slowly: a busy machine is no failure."""
+"""A story that differs is played so often again, alone and more slowly: a busy machine is no failure."""
 Start = Callable[[Mapping[str, str]], AbstractContextManager[str]]
 """Servers with these properties, while the context lasts: all their addresses."""
 
@@ -39,7 +39,7 @@ def nodes(workdir: Path) -> Start:
 
 
 def cluster(workdir: Path, postgres: str) -> Start:
-    """Three processes of `--cluster`, over a database of their own each time."""
+    """Three processes of `--cluster`, over a new database each time."""
 
     @contextmanager
     def running(properties: Mapping[str, str]) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _new_folder(workdir: Path) -> Path:
 
 
 def quick(every: int) -> list[Story]:
-    """One of so many stories that have the usual settings and in which no time passes."""
+    """Every so-many-th of the stories that have the usual settings and in which no time passes."""
     usual = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
     found = [story for story in STORIES if dict(settings_of(story)) == usual and not story.takes_time]
     return found[::every]
@@ -71,7 +71,7 @@ def has_own_delays(story: Story) -> bool:
 
 
 def differences(stories: Sequence[Story], start: Start) -> list[str]:
-    """Play them, each on servers with the settings it asks for; what differs from the text, by story."""
+    """Play the stories, each on servers with its settings. Returns how each differs from its text."""
     by_settings = defaultdict(list)
     for story in stories:
         by_settings[settings_of(story)].append(story)

@@ -30,7 +30,7 @@ _sockets: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
 
 
 async def _connect_or_close(self: Any, net: Any, sock: Any, *where: Any, **how: Any) -> Any:
-    """kafka-python forgets the socket of a connection that is refused; a later test would be warned of it."""
+    """kafka-python forgets the socket of a refused connection; Python would warn of it in a later test."""
     _sockets.setdefault(net, WeakSet()).add(sock)
     try:
         return await _connect(self, net, sock, *where, **how)
@@ -53,7 +53,7 @@ CONFLUENT_CONSUMER = {
     "log_level": 3,
 }
 OF_THE_CLASSIC_PROTOCOL = ("heartbeat.interval.ms", "session.timeout.ms")
-"""librdkafka refuses them with `group.protocol=consumer`: the server says how it is."""
+"""librdkafka refuses these with `group.protocol=consumer`: the server decides them."""
 KAFKA_PYTHON_CONSUMER = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
@@ -143,7 +143,7 @@ def confluent_produce(
     partition: int = -1,
     **settings: Any,
 ) -> list[confluent_kafka.Message]:
-    """Produce keys and values; return what the server said of each."""
+    """Produce keys and values; return the server's answer for each."""
     delivered: list[confluent_kafka.Message] = []
 
     def note(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -181,7 +181,7 @@ def kafka_python_read(consumer: kafka.KafkaConsumer, count: int) -> list[Any]:
 
 
 def is_next_generation(settings: Mapping[str, Any]) -> bool:
-    """Whether the consumer protocol (KIP-848) is asked for."""
+    """Whether the consumer protocol (KIP-848) is chosen."""
     return settings.get("group_protocol") == "consumer"
 
 
@@ -191,14 +191,15 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ThreadMember:
-    """A group member in a thread of its own, of either client; commits what it processed before it gives partitions up.
+    """A group member in a thread of its own, with one of the two clients. It commits what it processed before it gives
+    partitions up.
 
-    `assignment`: its present partitions as (topic, partition). `callbacks`: the calls of its listener in order, each
-    as (kind, partitions). A kind is "assigned", "revoked" or "lost".
+    `assignment`: its present partitions as (topic, partition). `callbacks`: the calls of its listener in order, each as
+    (kind, partitions). A kind is "assigned", "revoked" or "lost".
     """
 
     def __init__(self, name: str, ledger: Ledger, work: Callable[[ThreadMember], None], *, incremental: bool) -> None:
-        """`incremental`: what it is assigned comes to what it has (cooperative strategies)."""
+        """`incremental`: an assignment adds to what the member has (cooperative strategies)."""
         self.name, self.ledger = name, ledger
         self.assignment: set[tuple[str, int]] = set()
         self.callbacks: list[tuple[str, set[tuple[str, int]]]] = []
@@ -215,7 +216,7 @@ class ThreadMember:
             self.failure = failure
 
     def hear(self, what: str, partitions: Iterable[Any]) -> None:
-        """Its listener was called."""
+        """Note a call of the listener."""
         named = {(partition.topic, partition.partition) for partition in partitions}
         self.callbacks.append((what, named))
         if what == "assigned":
@@ -282,7 +283,8 @@ def confluent_member(
                     continue
                 error = message.error()
                 if error is not None and error.code() == confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS:
-                    continue  # a join was parked when its group became a consumer group: it joins again by itself
+                    # a join was parked when its group became a consumer group: the client joins again by itself
+                    continue
                 assert error is None, error
                 ledger.add(name, message.topic(), message.partition(), message.offset())
                 processed[message.topic(), message.partition()] = message.offset() + 1
@@ -297,7 +299,8 @@ def kafka_python_member(
 ) -> ThreadMember:
     """A member whose client is kafka-python.
 
-    Commits after each poll: in a rebalance poll may end, with partitions given up, before a commit of its own is done.
+    It commits after each poll. In a rebalance, poll may return with partitions given up before the client's own commit
+    is done.
     """
 
     def work(member: ThreadMember) -> None:
@@ -329,4 +332,4 @@ def kafka_python_member(
 
 
 MEMBERS = {"confluent-kafka": confluent_member, "kafka-python": kafka_python_member}
-"""By the name of the client."""
+"""How a member is made, by the name of the client."""

@@ -1,4 +1,4 @@
-"""Access control entries with real clients: made by one, felt by another."""
+"""Access control entries with real clients: one client makes them, another is bound by them."""
 
 from __future__ import annotations
 

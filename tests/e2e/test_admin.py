@@ -39,7 +39,7 @@ from tests.e2e.sync_clients import (
 from tests.support.servers import ServerProcess
 
 DYNAMIC_BROKER, DYNAMIC_GROUP = 2, 8
-"""ConfigSource."""
+"""Values of ConfigSource."""
 
 NewTopicName = Callable[[int], str]
 NewName = Callable[[str], str]
@@ -208,7 +208,7 @@ async def test_deleting_a_topic_deletes_its_committed_offsets(
 def test_broker_configs_changed_at_run_time_apply_at_once(
     server: ServerProcess, new_topic: NewTopicName, group: str
 ) -> None:
-    """As librdkafka's own tests ask for it; a topic then takes the broker's new value at once."""
+    """librdkafka's own tests ask for it too; a topic then takes the broker's new value at once."""
     topic = new_topic(1)
     admin = confluent_admin(server.bootstrap)
 

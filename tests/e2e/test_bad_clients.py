@@ -1,4 +1,4 @@
-"""Clients that send garbage, half a frame, a 2 GB length, or come by the hundreds: nobody else is hurt."""
+"""Clients that send garbage, half a frame, or a length of 2 GB, or connect by the hundreds: no other client suffers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_frames_are_read_byte_by_byte_and_many_at_once(server: ServerProcess) ->
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_api_versions_in_an_unknown_version_lists_the_known_versions(server: ServerProcess, version: int) -> None:
     with socket.create_connection(server.address, timeout=60) as connection:
-        tags_and_body = b"\0" + b"\x02a" + b"\x021" + b"\0"  # a flexible header, a client's software name and version
+        # a flexible header with a client's software name and version
+        tags_and_body = b"\0" + b"\x02a" + b"\x021" + b"\0"
         answer = wire.call(connection, wire.Request(18, version, tags_and_body))
         assert answer.number("h") == UNSUPPORTED_VERSION
         rows = [(answer.number("h"), answer.number("h"), answer.number("h")) for _ in range(answer.number("i"))]
@@ -122,7 +123,7 @@ def test_requests_in_one_write_are_answered_in_order(server: ServerProcess) -> N
 
 
 class Vandal(threading.Thread):
-    """Opens connections and sends garbage until it is stopped. It counts what it sent."""
+    """Opens connections and sends garbage until it is stopped, and counts what it sent."""
 
     def __init__(self, server: ServerProcess, seed: int) -> None:
         super().__init__(name=f"vandal-{seed}")
@@ -210,7 +211,7 @@ async def test_five_hundred_concurrent_connections_are_all_answered(server: Serv
 
 @pytest.fixture
 def many_files() -> Iterator[int]:
-    """How many connections this process may open, up to ten thousand; the limit is what it was afterwards."""
+    """The number of connections that this process may open, up to ten thousand; afterwards the limit is as before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield min(10_000, hard - 1000)
@@ -221,7 +222,7 @@ def many_files() -> Iterator[int]:
 async def test_ten_thousand_idle_connections_do_not_disturb_a_group(
     server: ServerProcess, new_topic: NewTopic, group: str, many_files: int
 ) -> None:
-    """They are opened and say nothing; a group works on, and one of them may be used after all."""
+    """Ten thousand connections are opened and stay silent. A group continues, and an idle connection still works."""
     topic, ledger = new_topic(PARTITIONS), Ledger()
     pair = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b")]
     with contextlib.ExitStack() as crowd:
@@ -308,7 +309,7 @@ def test_an_idle_connection_is_closed(start_server: Callable[..., ServerProcess]
 
 
 class FewFiles(MusterServer):
-    """A server that may have 400 files open."""
+    """A server that may have 400 open files."""
 
     def command(self) -> Sequence[str | Path]:
         return ["sh", "-c", 'ulimit -n 400 && exec "$@"', "sh", *super().command()]
@@ -316,7 +317,7 @@ class FewFiles(MusterServer):
 
 @pytest.mark.skipif(SERVER == "kafka", reason="Kafka keeps three files for each partition, and ends without them")
 def test_many_partitions_and_connections_work_with_a_low_file_limit(tmp_path: Path) -> None:
-    """600 partitions are written and read beside as many connections as there is room for."""
+    """600 partitions are written and read beside as many connections as the limit allows."""
     server = FewFiles(tmp_path, QUICK, arguments=["--topic", "many:600"])
     server.start()
     try:

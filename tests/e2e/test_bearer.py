@@ -1,5 +1,5 @@
-"""Clients of three libraries with tokens: good ones, expired ones, keys that are exchanged, a group that goes on while
-its members bring new tokens.
+"""Clients of three libraries with tokens: good and expired tokens, new keys, and a group whose members renew their
+tokens.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCall
 
 
 class Bearer(NamedTuple):
-    """A server that takes tokens, and who makes them."""
+    """A server that accepts tokens, and the keys that sign them."""
 
     server: MusterServer
     keys: Keys
     jwks: Path
 
     def token(self, kid: str = "rsa", seconds: int = 300) -> str:
-        """Good for so long."""
+        """A token that is valid for this time."""
         return self.keys.token(Case("", {"iat": After(-99), "exp": After(seconds)}, kid=kid), time.time())
 
     def librdkafka(self, seconds: int = 300, **more: Any) -> dict[str, Any]:
         """Properties of librdkafka."""
 
         def bring(_: object) -> tuple[str, float]:
-            # the client hears half the time, so that a new token is there when the old one ends
+            # the client gets half of the lifetime, so that it has a new token when the old one ends
             return self.token(seconds=seconds), time.time() + seconds / 2
 
         return {
@@ -79,7 +79,7 @@ def bearer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bearer]:
 
 
 class AioTokens(AbstractTokenProvider):
-    """Of aiokafka."""
+    """The tokens of an aiokafka client."""
 
     def __init__(self, bearer: Bearer) -> None:
         self._bearer = bearer
@@ -90,7 +90,7 @@ class AioTokens(AbstractTokenProvider):
 
 
 class PythonTokens(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[misc]
-    """Of kafka-python."""
+    """The tokens of a kafka-python client."""
 
     def __init__(self, bearer: Bearer, **_: object) -> None:
         self._bearer = bearer
@@ -130,7 +130,7 @@ def test_kafka_python_authenticates_with_a_token(bearer: Bearer) -> None:
 
 
 def test_a_group_keeps_working_while_tokens_expire(bearer: Bearer) -> None:
-    """librdkafka brings a new token on each connection before the time of the old one is over; no rebalance."""
+    """librdkafka sends a new token on each connection before the old one expires; there is no rebalance."""
     assigned: list[int] = []
     producer = confluent_kafka.Producer(bearer.librdkafka(), logger=None)
     producer.poll(0)
@@ -149,7 +149,7 @@ def test_a_group_keeps_working_while_tokens_expire(bearer: Bearer) -> None:
 
 
 def test_a_token_is_refused_until_its_key_is_known(bearer: Bearer) -> None:
-    """An expired one, and one whose key comes later: the file is read anew."""
+    """An expired token is refused, and a token whose key comes later is accepted then: the file is read anew."""
     errors: list[str] = []
 
     def refused(error: confluent_kafka.KafkaError) -> None:
@@ -188,7 +188,7 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
     """Gives the server's `token` to whoever has the right secret."""
 
     def do_POST(self) -> None:
-        """One request."""
+        """Answer one request."""
         self.rfile.read(int(self.headers["Content-Length"]))
         is_good = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
         body = json.dumps({"access_token": self.server.token(), "expires_in": 60, "token_type": "Bearer"})  # type: ignore[attr-defined]
@@ -198,12 +198,12 @@ class TokenEndpoint(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body.encode() if is_good else b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def endpoint(bearer: Bearer) -> Iterator[str]:
-    """Its URL."""
+    """The URL of the endpoint."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
     server.token = bearer.token  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -233,7 +233,7 @@ def test_musters_commands_authenticate_with_tokens(
             cluster.bootstrap._renew_at_ms = 0
             assert set(cluster.topics(["t"])) == {"t"}
             assert cluster.bootstrap._renew_at_ms, "it has authenticated again"
-    # `muster analyze` has librdkafka ask the identity provider
+    # `muster analyze` lets librdkafka ask the identity provider
     asked = {
         **dict(security.librdkafka(security.read(file))),
         "bootstrap.servers": bearer.server.bootstrap,

@@ -1,4 +1,4 @@
-"""Three brokers whose leaders and coordinators move answer as three of Kafka do."""
+"""Three brokers whose leaders and coordinators move answer as three brokers of Kafka do."""
 
 from __future__ import annotations
 

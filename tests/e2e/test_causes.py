@@ -1,4 +1,6 @@
-"""Story 4, 5 and what else starts a rebalance, as real clients do it: why and who, read from `__group_events`."""
+"""Stories 4 and 5, and other causes of rebalances, with real clients. The cause and the client are read from
+`__group_events`.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def test_a_topic_that_grew_is_the_cause_in_the_history_with_librdkafka(
 
 @contextmanager
 def slow_confluent(bootstrap: str, topic: str, group: str) -> Iterator[Callable[[], int]]:
-    """A consumer that polls when it is told to; the function polls, and gives the number of its partitions."""
+    """A consumer that polls only when the returned function is called. The function returns the number of its
+    partitions.
+    """
     settings = {"client_id": "slow", "group_id": group, "session_timeout_ms": 1000, "max_poll_interval_ms": 1000}
     with confluent_consumer(bootstrap, **settings) as consumer:
 
@@ -105,7 +109,7 @@ def slow_confluent(bootstrap: str, topic: str, group: str) -> Iterator[Callable[
 
 @contextmanager
 def slow_kafka_python(bootstrap: str, topic: str, group: str) -> Iterator[Callable[[], int]]:
-    """As `slow_confluent`."""
+    """Does the same as `slow_confluent`."""
     settings = {"client_id": "slow", "group_id": group, "max_poll_interval_ms": 500}
     with kafka_python_consumer(bootstrap, **settings) as consumer:
 
@@ -125,12 +129,14 @@ SLOW = {"confluent-kafka": slow_confluent, "kafka-python": slow_kafka_python}
 def test_a_member_that_polls_too_slowly_leaves_by_itself(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
-    """The client itself sees that its application does not poll; the coordinator sees it leave, with no word of why."""
+    """The client itself sees that its application does not poll; the coordinator sees only that it leaves, without a
+    reason.
+    """
     topic, group_events = new_topic(4), GroupEvents(server, group)
     quick = MEMBERS[client]("quick", Ledger(), server.bootstrap, topic, group)
 
     def causes() -> list[tuple[str, str]]:
-        # kafka-python's leader joins again for nothing when it hears late of a rebalance that is over
+        # kafka-python's leader joins again without need when it sees a rebalance only after its end
         return [(cause, who) for cause, who in group_events.causes() if cause != "leader_rejoined"]
 
     with thread_members(quick), SLOW[client](server.bootstrap, topic, group) as poll:
@@ -166,7 +172,9 @@ async def test_an_aiokafka_member_that_polls_too_slowly_leaves_by_itself(
 async def test_a_member_that_does_not_join_again_in_time_is_removed(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    """Its application takes longer in the listener than the rebalance timeout; its client heartbeats all the while."""
+    """Its application takes longer in the listener than the rebalance timeout; its client sends heartbeats all the
+    time.
+    """
     topic, group_events, done = new_topic(4), GroupEvents(server, group), asyncio.Event()
     done.set()
 

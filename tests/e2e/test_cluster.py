@@ -1,5 +1,5 @@
-"""`muster serve --cluster`: three nodes over one PostgreSQL, under real clients, with kills, stops, nodes that stand
-still, and a database that hangs up.
+"""`muster serve --cluster`: three nodes over one PostgreSQL, with real clients. Nodes are killed, stopped and paused,
+and the database cuts connections.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="n
 PARTITIONS = 6
 LEASE_MS = 2_500
 BETWEEN_LOOKS_S = 0.05
-"""Who looks all the time takes the processor from the nodes that are looked at."""
+"""A test that asks all the time would take the processor from the nodes."""
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
-    """Three of them, with the ids 1, 2, 3."""
+    """Three nodes, with the ids 1, 2, 3."""
     asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
-    with ExitStack() as ends:  # each of them is ended, also when one does not end as it should
+    with ExitStack() as ends:  # each of them is ended, also when another does not end as it should
         made = []
         for number in range(3):
             properties = {**QUICK, "offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "3",
@@ -67,33 +67,33 @@ def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
 
 
 def admin_of(nodes: list[ClusterNode]) -> AdminClient:
-    """Of the first node that runs."""
+    """The admin client of the first node that runs."""
     asked = next(node for node in nodes if node.running)
     return AdminClient({"bootstrap.servers": asked.bootstrap, "log_level": 0})
 
 
 def leaders(admin: AdminClient, topic: str) -> list[int]:
-    """Of the partitions, as a node tells."""
+    """The leaders of the partitions, as a node reports them."""
     found = admin.list_topics(topic, timeout=30).topics[topic].partitions
     return [found[index].leader for index in sorted(found)]
 
 
 def until_led_by(nodes: list[ClusterNode], wanted: set[int]) -> None:
-    """Until each of these nodes, and no other, leads something of what clients need."""
+    """Wait until each of these nodes, and no other, leads a partition that clients need."""
     admin = admin_of(nodes)
     while any(set(leaders(admin, topic)) != wanted for topic in ("orders", "__consumer_offsets")):
         time.sleep(BETWEEN_LOOKS_S)
 
 
 def end(node: ClusterNode) -> None:
-    """Stop it if it runs; it may be one that stands still."""
+    """Stop the node if it runs; it may be paused."""
     if node.running:
         node.signal(signal.SIGCONT)
         node.stop()
 
 
 async def hang_up(database: str) -> int:
-    """Cut the connections of all nodes; how many these were."""
+    """Cut the connections of all nodes; their number."""
     connection = await asyncpg.connect(database)
     cut = await connection.fetch(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -120,7 +120,7 @@ class Load:
         self.committed: dict[int, int] = {}
 
     def run(self, count: int) -> None:
-        """Until so many more were acknowledged, read, and committed."""
+        """Wait until so many more records were acknowledged, read, and committed."""
         end = self.sent + count
 
         def delivered(error: object, message: object) -> None:
@@ -139,7 +139,7 @@ class Load:
             try:
                 rows = self.consumer.commit(asynchronous=False)
             except KafkaException:
-                continue  # between two coordinators
+                continue  # the group is between two coordinators
             self.committed = {row.partition: row.offset for row in rows}
             return
 
@@ -148,7 +148,7 @@ class Load:
 
 
 def committed(bootstrap: str) -> dict[int, int]:
-    """As somebody sees it who comes anew."""
+    """The committed offsets, as a new client sees them."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0})
     rows = consumer.committed([TopicPartition("orders", number) for number in range(PARTITIONS)], timeout=30)
     consumer.close()
@@ -163,7 +163,7 @@ def test_clients_keep_working_while_nodes_are_killed_and_stopped(nodes: list[Clu
     first, second, third = nodes
     load = Load(bootstrap_of(nodes))
     load.run(300)
-    # with the connections to the database cut in the middle
+    # the connections to the database are cut in the middle
     load.producer.produce("orders", b"%d" % load.sent, partition=0, on_delivery=lambda _, m: load.acked.add(m.value()))
     load.sent += 1
     assert asyncio.run(hang_up(database)) >= 3
@@ -171,7 +171,7 @@ def test_clients_keep_working_while_nodes_are_killed_and_stopped(nodes: list[Clu
     first.kill()
     load.run(300)
     until_led_by(nodes, {2, 3})
-    # who comes again gets back what it led
+    # a node that returns gets back what it led
     first.begin()
     first.until_ready()
     until_led_by(nodes, {1, 2, 3})
@@ -190,7 +190,7 @@ def test_clients_keep_working_while_nodes_are_killed_and_stopped(nodes: list[Clu
 
 
 async def shut(url: str, database: str, *, is_shut: bool) -> None:
-    """Let nobody into a database."""
+    """Let no client into a database."""
     connection = await asyncpg.connect(url)
     name = urlsplit(database).path[1:]
     await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {not is_shut}")
@@ -290,7 +290,7 @@ def test_a_paused_node_acknowledges_nothing_after_its_lease(nodes: list[ClusterN
 
 
 def test_a_paused_node_answers_no_old_requests_when_it_continues(nodes: list[ClusterNode]) -> None:
-    """Requests that wait in its sockets when it goes on: by then others lead what it led."""
+    """Requests wait in the sockets of the paused node. When it continues, other nodes lead its partitions."""
     second = nodes[1]
     mine = next(index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2)
     topic = ListOffsetsTopic("orders", [ListOffsetsPartition(mine, timestamp=-1)])
@@ -309,13 +309,13 @@ def test_a_paused_node_answers_no_old_requests_when_it_continues(nodes: list[Clu
             second.signal(signal.SIGSTOP)
             await asyncio.to_thread(until_led_by, [nodes[0]], {1, 3})
             asked = asyncio.create_task(client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic])))
-            await asyncio.wait([asked], timeout=BETWEEN_LOOKS_S)  # it is sent, and not answered
+            await asyncio.wait([asked], timeout=BETWEEN_LOOKS_S)  # the request is sent, and not answered
             assert not asked.done()
             second.signal(signal.SIGCONT)
             return await asyncio.gather(asked, return_exceptions=True)
 
     (answer,) = asyncio.run(ask())
-    assert isinstance(answer, OSError | EOFError), answer  # it has hung up
+    assert isinstance(answer, OSError | EOFError), answer  # it has closed the connection
     until_led_by(nodes, {1, 2, 3})
 
 
@@ -341,7 +341,7 @@ def test_every_node_accepts_cluster_changes(nodes: list[ClusterNode]) -> None:
 
 
 async def unregister(asked: ClusterNode, broker_id: int) -> None:
-    """A slow node that is asked to unregister itself may hang up before it answers."""
+    """A slow node that is asked to unregister itself may close the connection before it answers."""
     async with connected(asked.address, "operator") as client:
         with suppress(asyncio.IncompleteReadError):
             answer = await client.ask(UnregisterBrokerRequest(broker_id=broker_id))
@@ -360,7 +360,7 @@ def test_nodes_that_are_all_unregistered_register_again(nodes: list[ClusterNode]
             time.sleep(BETWEEN_LOOKS_S)
         load.run(60)  # a message that waits for 50 s fails
         until_led_by(nodes, {1, 2, 3})
-    # what was read and not committed may be read again
+    # records that were read and not committed may be read again
     assert load.acked == set(load.read) == {b"%d" % number for number in range(load.sent)}
     load.close()
 
@@ -394,7 +394,7 @@ def test_an_unregistered_node_registers_again(nodes: list[ClusterNode]) -> None:
 
 
 async def metadata_rows(database: str) -> tuple[int, int]:
-    """Where the snapshot of the metadata log ends, and where the oldest row begins that is there."""
+    """Where the snapshot of the metadata log ends, and where its oldest row begins."""
     connection = await asyncpg.connect(database)
     ends_at = await connection.fetchval("SELECT snapshot_offset FROM muster_clusters")
     oldest = await connection.fetchval("SELECT min(base_offset) FROM muster_metadata")

@@ -1,4 +1,4 @@
-"""docs/cluster.md: its blocks and examples are tried; `muster cluster try` itself by tests/test_readme.py."""
+"""The blocks and examples of docs/cluster.md are tried; tests/test_readme.py tries `muster cluster try` itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ URL = "postgresql://muster@localhost/muster"
 
 
 def block(name: str) -> Block:
-    """The one of this name."""
+    """The block of this name."""
     (found,) = blocks(PAGE, name=name)
     return found
 

@@ -1,5 +1,5 @@
-"""A node over a PostgreSQL whose synchronous standby is cut off, and then takes its place: what was acknowledged is
-there, also when the sessions that waited for the standby have ended.
+"""A node over a PostgreSQL whose synchronous standby is cut off, and then becomes the primary. Acknowledged records
+survive, also when the sessions that waited for the standby have ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.servers import QUICK, free_port_pair
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
 LEASE_MS = 20_000
-"""Longer than a round takes: the node keeps its seat over it."""
+"""Longer than a round takes: the node keeps its registration during a round."""
 
 
 def read_all(bootstrap: str) -> list[bytes]:
@@ -60,7 +60,7 @@ def test_an_initialized_cluster_survives_the_promotion_of_the_standby() -> None:
         init(pair)
         pair.cut_off()
         for ends in (pair.end_waiting, pair.cancel_waiting):
-            made = threads.submit(init, pair)  # it is there, and made anew all the same
+            made = threads.submit(init, pair)  # the standby is there, and is made anew all the same
             pair.until_waiting()
             ends()
             with pytest.raises(StoreAway):
@@ -89,7 +89,7 @@ def play(pair: Pair, node: ClusterNode) -> None:
         pair.until_waiting()
         tries = node.log().count("the database is away")
         how()
-        # the node has seen that its turn counts, and waits for the answer to a later one
+        # the node has seen that its write counts, and waits for the answer to a later one
         while node.log().count("the database is away") == tries:
             producer.poll(BETWEEN_LOOKS_S)
         pair.until_waiting()

@@ -1,4 +1,4 @@
-"""A topic of many segments that moves to another node: that one reads the newest segment, and serves all of them."""
+"""A topic of many segments that moves to another node: the node reads the newest segment, and serves all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="n
 SEGMENT_BYTES = 50_000
 CACHE_BYTES = 200_000
 RECORDS = 300
-"""Of 4 KB each: some 25 segments."""
+"""The number of records, of 4 KB each: some 25 segments."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def value(number: int) -> bytes:
 
 
 def read(bootstrap: str, start: int, count: int) -> list[Message]:
-    """So many records that were not aborted, from an offset on, by somebody who comes anew."""
+    """So many records that were not aborted, from an offset on, read by a new client."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0, "isolation.level": "read_committed"}
     )
@@ -64,7 +64,7 @@ def files(node: ClusterNode) -> list[Path]:
 
 
 async def checkpoint_of(database: str) -> tuple[int, int]:
-    """Where the checkpoint of the topic's log is, and how many of its segments live."""
+    """Where the checkpoint of the topic's log is, and how many of its segments are live."""
     connection = await asyncpg.connect(database)
     row = await connection.fetchrow(
         "SELECT coalesce(checkpoint_offset, -1), (SELECT count(*) FROM muster_segments s "
@@ -123,7 +123,7 @@ def test_a_topic_of_many_segments_is_served_after_it_moves_to_another_node(datab
         assert segments > 12
         assert offset > end // 2
         assert len(files(second)) < 6
-        # from the start, from the middle, and by time: as it was
+        # from the start, from the middle, and by time: the records are as before
         after = read(bootstrap, 0, len(expected))
         assert [(message.offset(), message.value()) for message in after] == [
             (message.offset(), message.value()) for message in before
@@ -131,7 +131,7 @@ def test_a_topic_of_many_segments_is_served_after_it_moves_to_another_node(datab
         assert read(bootstrap, middle.offset(), 1)[0].value() == middle.value()
         assert offset_at(bootstrap, middle.timestamp()[1]) == at_time
         assert sum(path.stat().st_size for path in files(second)) < CACHE_BYTES + 4 * SEGMENT_BYTES
-        # and the producer goes on
+        # and the producer continues
         producer.begin_transaction()
         producer.produce("wide", b"more", partition=0)
         producer.commit_transaction(30)

@@ -1,4 +1,4 @@
-"""`muster cluster try`: a cluster with a database of its own, as one command, under real clients."""
+"""`muster cluster try`: one command starts a cluster with its own database. Real clients use it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Trial:
 
     @property
     def said(self) -> str:
-        """On stderr."""
+        """The lines on stderr so far."""
         return self._errors.read_text(encoding="utf-8")
 
     @property
@@ -55,7 +55,7 @@ class Trial:
 
     @property
     def directory(self) -> str:
-        """Where it works."""
+        """The directory of the cluster."""
         found = re.search(r"nodes? start in (.*)", self.said)
         assert found is not None, self.said
         return found[1]
@@ -78,7 +78,7 @@ class Trial:
         return words[2]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
-        """Stop it: it has printed no more to stdout, and left no process and no file behind. What it said."""
+        """Stop the cluster. It must print no more to stdout, and leave no process and no file. Returns its stderr."""
         directory = Path(self.directory)
         children = [*self.pids.values(), postmaster(directory)]
         self.process.send_signal(number)
@@ -98,7 +98,7 @@ def postmaster(directory: Path) -> int:
 
 @contextmanager
 def trial(tmp_path: Path, *options: str, environment: dict[str, str] | None = None) -> Iterator[Trial]:
-    """Run it with these options."""
+    """Start the command with these options."""
     errors = tmp_path / f"stderr-{len(list(tmp_path.glob('stderr-*')))}"
     with errors.open("w") as stderr, subprocess.Popen(
         [MUSTER, "cluster", "try", *options], stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=tmp_path,
@@ -121,7 +121,7 @@ def refused(tmp_path: Path, *options: str) -> tuple[int, str]:
 
 
 def produce(bootstrap: str, values: Sequence[str]) -> None:
-    """With confluent-kafka, until all are acknowledged."""
+    """Produce with confluent-kafka, until all records are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     for value in values:
         producer.produce("orders", value)
@@ -143,7 +143,7 @@ def until_coordinated_by(bootstrap: str, group: str, node: int) -> None:
 
 
 async def read(consumer: AIOKafkaConsumer, wanted: set[str]) -> None:
-    """Until all of these have come."""
+    """Read until all of these records have come."""
     left = set(wanted)
     while left:
         left.discard((await consumer.getone()).value.decode())
@@ -152,7 +152,7 @@ async def read(consumer: AIOKafkaConsumer, wanted: set[str]) -> None:
 
 async def test_clients_of_cluster_try_keep_working_when_a_node_is_killed(tmp_path: Path) -> None:
     options = ("--nodes", "3", "--listen", "127.0.0.1:0", "--topic", "orders:6", "--restart-after", "0.1", *QUICK)
-    # modules in the current folder, and variables of another PostgreSQL, are none of its
+    # modules in the current folder, and variables of another PostgreSQL, must not matter
     (tmp_path / "asyncio.py").write_text("raise SystemExit('not this one')")
     with trial(tmp_path, *options, environment={"PGHOST": "nowhere", "PGPORT": "1"}) as cluster:
         bootstrap = cluster.ready()
@@ -171,8 +171,8 @@ async def test_clients_of_cluster_try_keep_working_when_a_node_is_killed(tmp_pat
             await read(one, {*second})
             cluster.until_said(r"node 2 is ready at 127.0.0.1:\d+ again, process \d+")
             assert cluster.pids[2] != pid
-        # what the group has committed is known to a member of another library; librdkafka 2.16 never asks for offsets
-        # again when an OffsetFetch is answered NOT_COORDINATOR, so it comes when the group has moved back
+        # a member of another library finds the group's committed offsets; librdkafka 2.16 never asks for offsets again
+        # after NOT_COORDINATOR, so its member joins when the group has moved back
         until_coordinated_by(bootstrap, "kitchen", before)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "kitchen", "log_level": 0,
                              "auto.offset.reset": "earliest"})  # fmt: skip
@@ -191,7 +191,7 @@ async def test_clients_of_cluster_try_keep_working_when_a_node_is_killed(tmp_pat
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that all users may enter, as the one does who runs PostgreSQL for root."""
+    """A folder that all users may enter, also the user who runs PostgreSQL for root."""
     with tempfile.TemporaryDirectory(prefix="muster-kept-", dir="/tmp") as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
@@ -216,7 +216,7 @@ def test_cluster_try_continues_with_a_kept_directory_which_only_one_may_use(tmp_
             pass
         assert message.value() == b"kept"
         consumer.close()
-        # who starts it dies without a word: on Linux nothing of it stays
+        # the process that starts the cluster is killed: on Linux nothing of the cluster stays
         if sys.platform == "linux":
             children = [*cluster.pids.values(), postmaster(kept)]
             cluster.process.kill()

@@ -46,13 +46,13 @@ PROMPT = {
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "50",
 }
-"""Members hear of everything soon."""
+"""Members get each new assignment soon."""
 SHORT_SESSIONS = {"group.consumer.min.session.timeout.ms": "100", "group.consumer.session.timeout.ms": "1000"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One whose consumer groups settle soon."""
+    """A server whose consumer groups settle soon."""
     workdir = tmp_path_factory.mktemp("prompt")
     if BOOTSTRAP:
         yield RunningServer(workdir, BOOTSTRAP)
@@ -81,7 +81,7 @@ class Company:
         return self.member(name, **NEXT, **settings)
 
     def shared(self, *members: ThreadMember) -> None:
-        """Wait until the members have all partitions, and no one more than one more than another."""
+        """Wait until the members have all partitions, and their numbers of partitions differ by at most one."""
 
         def settled() -> bool:
             failed = [member.failure for member in members if member.failure]
@@ -100,7 +100,7 @@ class Company:
 
     @contextmanager
     def flowing(self) -> Iterator[None]:
-        """Send records all the time, one by one; at the end each was processed."""
+        """Send records all the time, one by one; at the end each one was processed."""
         done = threading.Event()
         producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "log_level": 3, "linger.ms": 0})
 
@@ -123,8 +123,8 @@ class Company:
     def reading(self, *members: ThreadMember) -> None:
         """Wait until the members share, and each has processed a record of each of its partitions since.
 
-        Else librdkafka may begin a partition anew later, on Apache Kafka too: what it asked, when it got and lost the
-        partition within a moment, is answered too late.
+        Otherwise librdkafka may read a partition from its beginning later, on Apache Kafka too. It got and lost the
+        partition within a moment, and the answer to its question came too late.
         """
         self.shared(*members)
         before = {member.name: self.ledger.by(member.name) for member in members}
@@ -148,20 +148,22 @@ def company(server: ServerProcess, new_name: NewName, group: str) -> Company:
 
 
 class Stay:
-    """What a member had and had heard at a moment, to see afterwards that it stopped for nothing but what moved."""
+    """What a member had and which callbacks it got until a moment. A test sees later that it stopped only for what
+    moved.
+    """
 
     def __init__(self, member: ThreadMember) -> None:
         self.member, self.had, self.since = member, set(member.assignment), len(member.callbacks)
 
     def check(self) -> None:
-        """It has given up what it has no more, in one go or several; it kept and lost nothing else."""
+        """Check that it has given up what it has no more, in one step or several, and kept all other partitions."""
         has = self.member.assignment
         assert self._heard("revoked") == self.had - has, self.member.callbacks[self.since :]
         assert self._heard("assigned") == has - self.had, self.member.callbacks[self.since :]
         assert self._heard("lost") == set()
 
     def check_kept(self) -> None:
-        """What it has had all the time it was never told to give up, whatever came and went meanwhile."""
+        """Check that the member kept all partitions that were never revoked, whoever joined and left."""
         assert not (self._heard("revoked") | self._heard("lost")) & self.had & self.member.assignment
 
     def _heard(self, what: str) -> set[tuple[str, int]]:
@@ -170,7 +172,7 @@ class Stay:
 
 
 def joins(company: Company, member_id: str = "ghost", version: int = 1) -> ConsumerGroupHeartbeatResponse:
-    """One more member of the consumer protocol joins, and is never heard of again; what it is answered."""
+    """Let one more member of the consumer protocol join, which sends nothing afterwards. The answer to it."""
     join = ConsumerGroupHeartbeatRequest(
         company.group, member_id, 0, None, None, 10000, [company.topic], None, None, []
     )
@@ -238,7 +240,7 @@ def test_admin_clients_describe_a_consumer_group(company: Company) -> None:
 def test_muster_groups_describe_shows_which_member_waits_for_which(
     company: Company, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A member that took all and is silent keeps half of it from the next one."""
+    """A member that took all partitions and is silent keeps half of them from the next member."""
 
     def command(*words: str) -> list[str]:
         capsys.readouterr()
@@ -246,7 +248,7 @@ def test_muster_groups_describe_shows_which_member_waits_for_which(
         return capsys.readouterr().out.splitlines()
 
     answers = [joins(company)]
-    while not answers[-1].assignment.topic_partitions:  # Kafka's coordinator hears of a new topic a moment later
+    while not answers[-1].assignment.topic_partitions:  # Kafka's coordinator sees a new topic a moment later
         answers.append(joins(company))
     epoch = answers[-1].member_epoch
     with thread_members(company.native("a", group_instance_id="i-a")):
@@ -327,7 +329,7 @@ def test_a_consumer_member_subscribes_by_a_pattern(server: ServerProcess, new_na
 
 def test_an_invalid_pattern_is_refused(server: ServerProcess, group: str) -> None:
     with confluent_consumer(server.bootstrap, **NEXT, group_id=group) as consumer:
-        consumer.subscribe([r"^(a)\1"])  # librdkafka takes it
+        consumer.subscribe([r"^(a)\1"])  # librdkafka takes the setting
         message = consumer.poll(20)
         assert message is not None
         assert "regular expression is not valid" in message.error().str(), message.error()
@@ -380,7 +382,7 @@ def test_classic_and_consumer_members_share_a_group(company: Company) -> None:
 
 
 async def test_an_aiokafka_member_works_beside_members_of_the_consumer_protocol(company: Company) -> None:
-    """Its rebalances stop itself and nobody else."""
+    """A rebalance of the aiokafka member stops no other member."""
     native = company.native("native")
     classic = Member("classic", company.ledger, company.bootstrap, [company.topic], company.group)
     with thread_members(native):
@@ -398,7 +400,7 @@ async def test_an_aiokafka_member_works_beside_members_of_the_consumer_protocol(
 
 
 def test_a_group_is_upgraded_and_downgraded_member_by_member(company: Company) -> None:
-    """While records come all the time: none is lost, none processed twice; who is of the new protocol goes on."""
+    """Records come all the time: none is lost, none is processed twice. Members of the new protocol continue."""
     names = ("a", "b")
     running: dict[str, ThreadMember] = {}
     types, natives = [], set[str]()
@@ -423,14 +425,14 @@ def test_a_group_is_upgraded_and_downgraded_member_by_member(company: Company) -
                     if settings is NEXT:
                         natives.add(new.name)
                     types.append(company.described().type)
-    # the group has changed with the first one, and back with the last one
+    # the group has changed its protocol with the first member, and back with the last one
     new, old = ConsumerGroupType.CONSUMER, ConsumerGroupType.CLASSIC
     assert types == [new, new, new, old]
     assert not company.ledger.twice
 
 
 def test_a_group_with_librdkafkas_cooperative_user_data_is_not_upgraded(company: Company) -> None:
-    """What librdkafka's cooperative strategy writes into its second assignment no server can read."""
+    """No server can read what librdkafka's cooperative strategy writes into its second assignment."""
     old, older = (company.member(name, partition_assignment_strategy="cooperative-sticky") for name in ("old", "older"))
     with thread_members(older):
         company.shared(older)
@@ -449,8 +451,8 @@ def test_a_group_with_librdkafkas_cooperative_user_data_is_not_upgraded(company:
 
 
 def test_a_member_that_repeats_its_first_heartbeat_is_the_same_member_in_version_1_only(company: Company) -> None:
-    """With an id of its own (version 1) it is the same member. Without (version 0, as the first clients did) it is one
-    more, and the first is there until its session is over.
+    """With an id of its own (version 1) it is the same member. Without an id (version 0, as the first clients did) it
+    is one more member, and the first stays until its session is over.
     """
     first, again = joins(company, "of-my-own"), joins(company, "of-my-own")
     assert (first.error_code, again.error_code, again.member_id) == (0, 0, "of-my-own")
@@ -463,7 +465,7 @@ def test_a_member_that_repeats_its_first_heartbeat_is_the_same_member_in_version
 
 
 def test_a_silent_member_is_removed_and_the_others_get_its_partitions(start_server: Start) -> None:
-    """Its partitions come without anybody having to stop; no timer of a client's is asked, only the server's."""
+    """No other member stops to get its partitions. No timer of a client matters, only the server's."""
     server = start_server({**PROMPT, **SHORT_SESSIONS}, in_memory=True)
     company = Company(server, "topic", "group")
     with thread_members(a := company.native("a")):

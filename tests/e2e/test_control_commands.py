@@ -1,4 +1,6 @@
-"""`muster serve --control` as a process, and the commands that ask it: in this process, for a start costs 0.2 s."""
+"""`muster serve --control` as a process, and the commands that use it. The commands run in this process: a start costs
+0.2 s.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ COMMAND = [sys.executable, "-m", "muster.cli"]
 
 @contextmanager
 def serving(*more: str) -> Iterator[tuple[str, str]]:
-    """Where it listens, and where its control does."""
+    """The addresses of the server and of its test control."""
     words = [*COMMAND, "serve", "--in-memory", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *more]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -44,7 +46,7 @@ def muster(*words: str, control: str = "") -> tuple[int, str, str]:
     with redirect_stdout(out), redirect_stderr(err):
         try:
             status = main([*words, *(["--control", control] if control else [])])
-        except SystemExit as end:  # argparse
+        except SystemExit as end:  # argparse refuses it
             status = int(end.code or 0)
     return status, out.getvalue(), err.getvalue()
 
@@ -132,7 +134,7 @@ def test_a_control_address_that_cannot_be_used_is_reported() -> None:
     ],
 )
 def test_serve_refuses_impossible_control_options(words: list[str], said: str) -> None:
-    # what cannot be is said before anything starts
+    # an impossible option is refused before anything starts
     status, _, error = muster("serve", *([] if "--cluster" in words else ["--in-memory"]), *words)
     assert status == 2
     assert said in error

@@ -1,4 +1,4 @@
-"""Story 14 with confluent-kafka and kafka-python; tests/conformance has it with Kafka's own client."""
+"""Story 14 with confluent-kafka and kafka-python; tests/conformance plays it with Kafka's own client."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_cooperative_librdkafka_members_never_stop_for_kept_partitions(
 def test_cooperative_kafka_python_members_keep_their_partitions(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    """Its members keep partitions and positions, but its poll gives no records while it joins; and a leader joins again
-    for nothing when it hears late of a rebalance that is over. So nothing is held up here.
+    """Members keep partitions and positions, but their poll gives no records while they join. A leader that sees a
+    rebalance only after its end joins again without need. So the test demands no steady flow of records.
     """
     topic, ledger = new_topic(8), Ledger()
     first, second, late = (

@@ -1,6 +1,4 @@
-"""Limits of a server, as clients of librdkafka meet them: full groups, connections that are silent, little memory for
-requests.
-"""
+"""Limits of a server with clients of librdkafka: full groups, silent connections, little memory for requests."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterServer]:
 
 @contextlib.contextmanager
 def consuming(server: MusterServer, group: str, **more: Any) -> Iterator[confluent_kafka.Consumer]:
-    """A consumer of "t"."""
+    """A consumer that reads topic "t"."""
     settings = {
         "bootstrap.servers": server.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0,
         **{name.replace("_", "."): value for name, value in more.items()},
@@ -72,7 +70,7 @@ def test_a_full_consumer_group_refuses_a_member(server: MusterServer) -> None:
 
 
 def test_a_member_whose_idle_connections_are_closed_stays_in_the_group(server: MusterServer) -> None:
-    """It sends a heartbeat every 2 s: by then its connection to the coordinator is closed, and it makes another one."""
+    """It sends a heartbeat every 2 s: by then its connection to the coordinator is closed, and it makes a new one."""
     assigned: list[int] = []
     lost: list[int] = []
     with consuming(server, "idle", heartbeat_interval_ms=2_000, fetch_wait_max_ms=10) as consumer:

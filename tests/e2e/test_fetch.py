@@ -1,4 +1,4 @@
-"""Long polls: a fetch waits for records, and is answered when they come. Order is asserted, never time."""
+"""Long polls: a Fetch waits for records, and is answered when they come. The tests check the order, never the time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def records_size(answer: wire.Reader) -> int:
 
 
 async def test_a_waiting_fetch_is_answered_when_a_record_comes(server: ServerProcess, new_topic: NewTopic) -> None:
-    """With a wait of minutes, only the record can be what ends it."""
+    """The wait is minutes long, so only the record can end it."""
     topic = new_topic(1)
     settings = {"fetch_max_wait_ms": MINUTES_MS, "request_timeout_ms": 2 * MINUTES_MS}
     async with consuming(server.bootstrap, topic, **settings) as consumer, producing(server.bootstrap) as producer:
@@ -97,7 +97,7 @@ def test_a_waiting_fetch_holds_the_next_request_of_its_connection(server: Server
 
 
 async def test_small_fetch_answers_serve_all_partitions_in_turn(server: ServerProcess, new_topic: NewTopic) -> None:
-    """No partition starves behind one with much to read."""
+    """No partition waits for ever behind a partition with much to read."""
     topic = new_topic(4)
     async with producing(server.bootstrap, max_batch_size=2000) as producer:
         await asyncio.gather(

@@ -1,6 +1,6 @@
 """Refusals over TCP of requests that do not fit the group or the protocol, in every version.
 
-Kafka's own message definitions take the answers apart, to the last byte; the tests hold for Apache Kafka as well.
+Kafka's own message definitions decode the answers, to the last byte; the tests pass on Apache Kafka as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ask(connection: socket.socket, api: str, version: int, body: dict[str, Any])
 
 
 def request_of(api: str, version: int, group: str) -> dict[str, Any]:
-    """A request of a member nobody knows, in a group nobody knows."""
+    """A request of an unknown member in an unknown group."""
     member = {"GroupId": group, "MemberId": "ghost"}
     return {
         "JoinGroup": {
@@ -57,7 +57,7 @@ def test_requests_to_an_unknown_group_are_refused_in_every_version(server: Serve
         for version in range(codec.highest(api) + 1):
             raw, values = ask(connection, api, version, request_of(api, version, group))
             if version >= FIRST_WITH_THROTTLE[api]:
-                # the throttle time stands first, behind a header with or without a byte of tagged fields
+                # the throttle time is first, behind a header with or without a byte of tagged fields
                 at = 5 if codec.is_flexible(api + "Response", version) else 4
                 assert struct.unpack_from(">i", raw, at) == (values["ThrottleTimeMs"],) == (0,)
             if api == "FindCoordinator":
@@ -75,7 +75,7 @@ def test_requests_to_an_unknown_group_are_refused_in_every_version(server: Serve
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("beyond", [1, 100])
 def test_a_version_that_is_not_served_closes_the_connection(server: ServerProcess, api: str, beyond: int) -> None:
-    # only ApiVersions could be answered: of any other the client's shape of answer is not known
+    # only ApiVersions can be answered: the form of other answers in this version is not known
     with socket.create_connection(server.address, timeout=60) as connection:
         connection.sendall(raw_frame(header(codec.api_key(api), codec.highest(api) + beyond) + bytes(64)))
         assert closed_by(connection)

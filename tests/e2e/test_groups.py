@@ -1,4 +1,4 @@
-"""The story of the walking skeleton: consumers share a topic, come, go and die; no committed record is seen twice."""
+"""Consumers share a topic, join, leave and die; no committed record is seen twice."""
 
 from __future__ import annotations
 

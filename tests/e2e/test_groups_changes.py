@@ -42,12 +42,12 @@ class Command:
 
     def __call__(self, *arguments: str) -> Said:
         self._capsys.readouterr()
-        # the first server is not there
+        # the first server is not running
         status = main(["groups", *arguments, "--bootstrap-server", f"127.0.0.1:1,{self._bootstrap}"])
         return Said(status, *self._capsys.readouterr())
 
     async def later(self, *arguments: str) -> Said:
-        """While the members of the test go on."""
+        """Run the command while the members of the test go on."""
         return await asyncio.to_thread(self, *arguments)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
@@ -62,7 +62,7 @@ def command(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> Comman
 
 @pytest.fixture
 def topic(server: ServerProcess, new_topic: NewTopic) -> str:
-    """Two partitions with ten records each, a second between them."""
+    """A topic of two partitions with ten records each, a second between them."""
     name = new_topic(2)
     producer = Producer({"bootstrap.servers": server.bootstrap})
     for at in range(20):
@@ -72,7 +72,7 @@ def topic(server: ServerProcess, new_topic: NewTopic) -> str:
 
 
 def commit(server: ServerProcess, group: str, offsets: dict[tuple[str, int], int]) -> None:
-    """As a consumer that has no members."""
+    """Commit as a consumer without members does."""
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": group, "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
     consumer.close()
@@ -85,7 +85,7 @@ DRY = "nothing was changed; give --execute to do it\n"
 def test_each_target_of_an_offset_reset_is_computed(
     server: ServerProcess, command: Command, topic: str, group: str
 ) -> None:
-    """Each scenario of kafka-consumer-groups; shown, and not done."""
+    """Each scenario of kafka-consumer-groups is shown, and not carried out."""
     before = {(topic, 0): 4}
     commit(server, group, before)
     both = ["--topic", topic]
@@ -185,7 +185,7 @@ async def test_a_group_with_members_is_refused_as_by_kafka(
         assert (
             said.err == f"muster groups delete: group {group} is not empty: its state is Stable; stop its 2 members\n"
         )
-    # offsets of a topic that nobody is subscribed to
+    # offsets of a topic without subscribers
     commit(server, group, {(other, 0): 1})
     said = command("offsets", "delete", group, "--topic", topic, "--topic", other)
     assert (said.status, said.err.endswith(DRY)) == (0, True)
@@ -227,7 +227,7 @@ async def test_the_remove_member_command_removes_members(
         assert [(row["member"], row["removed"]) for row in said.rows] == [(ids["gone"], True)]
 
         async def is_back() -> bool:
-            """The client has joined again, with another id, and both have partitions."""
+            """Whether the client has joined again, with another id, and both have partitions."""
             (row,) = (await command.later("describe", group, "--json")).rows
             found = {one["member"] for one in row["members"]}
             return row["state"] == "Stable" and len(found) == 2 and ids["gone"] not in found

@@ -44,7 +44,7 @@ class Command:
         return output.out if status == 0 else output.err
 
     async def later(self, *arguments: str, status: int = 0) -> str:
-        """While the members of the test go on."""
+        """Run the command while the members of the test go on."""
         return await asyncio.to_thread(self, *arguments, status=status)
 
 
@@ -82,10 +82,10 @@ async def test_the_groups_commands_list_describe_and_show_offsets(
             ["b", "127.0.0.1", f"{topic}:1,3"],
         ]
         (whole,) = lines(await command.later("describe", group, "--json"))
-        if os.environ.get("MUSTER_TEST_SERVER") == "kafka":  # it keeps no events
+        if os.environ.get("MUSTER_TEST_SERVER") == "kafka":  # an Apache Kafka keeps no events
             assert (len(described), whole["verdict"]) == (4, None)
         else:
-            # where metadata came late, a client has joined again: that is told, and is fine
+            # if metadata came late, a client has joined again: the output says so, which is right
             assert whole["verdict"]["level"] == "fine"
             assert whole["verdict"]["text"].startswith("fine")
             assert described[1:2] == [f"verdict: {whole['verdict']['text']}"]
@@ -142,7 +142,7 @@ async def test_the_history_command_says_the_cause_and_the_member(
 async def test_the_watch_command_shows_events_as_they_happen(
     server: ServerProcess, new_topic: NewTopic, group: str, new_name: NewName
 ) -> None:
-    """A group of another name comes and goes meanwhile: the one watcher shows it, the other one does not."""
+    """A group of another name appears and goes meanwhile: one watch shows it, the other does not."""
     topic, ledger, other = new_topic(1), Ledger(), new_name("other")
     start = [sys.executable, "-m", "muster.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
     watchers = [
@@ -159,10 +159,10 @@ async def test_the_watch_command_shows_events_as_they_happen(
 
     followers = [asyncio.create_task(follow(number)) for number in range(3)]
     try:
-        while not all(seen):  # they are there when they show a group that comes
+        while not all(seen):  # both watches are ready when they show a new group
             async with members(Member("probe", ledger, server.bootstrap, [topic], group)):
                 pass
-        for name in (other, group):  # from here on nobody may miss anything
+        for name in (other, group):  # from here on no event may be missed
             async with members(Member("m", ledger, server.bootstrap, [topic], name)):
                 pass
         await eventually(lambda: any(f'"{other}"' in line for line in seen[0]), "the other group")

@@ -1,4 +1,4 @@
-"""Requests as large as they may be: they are answered, and others are served meanwhile."""
+"""Requests of the largest allowed size are answered, and other clients are served meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LARGE = {
 
 @pytest.mark.parametrize("what", list(LARGE))
 def test_other_clients_are_served_during_a_large_request(server: ServerProcess, what: str) -> None:
-    """By counts: with a request in one piece nobody else would get an answer between."""
+    """The test counts answers: if the request were handled in one piece, no other client would be answered
+    meanwhile.
+    """
     with (
         socket.create_connection(server.address, timeout=60) as large,
         socket.create_connection(server.address, timeout=60) as small,

@@ -1,4 +1,4 @@
-"""What an operator meets of the log: a damaged partition that is repaired, and compaction while clients commit."""
+"""What an operator sees of the log: a damaged partition that is repaired, and compaction while clients commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(SERVER != "muster", reason="about the server's o
 
 
 def commit(connection: socket.socket, group: str, offset: int) -> int:
-    """The error code."""
+    """Commit an offset; the error code."""
     answer = wire.call(connection, wire.offset_commit(group, -1, "", "t", 0, offset))
     return wire.read_topic_errors(answer)[0]
 
@@ -44,7 +44,7 @@ def segments(server: ServerProcess, partition: int) -> list[Path]:
 
 
 def kept(server: ServerProcess) -> int:
-    """Bytes of the first partition's log, without the room in advance."""
+    """Bytes of the first partition's log, without the space that was allocated in advance."""
     return sum(len(path.read_bytes().rstrip(b"\0")) for path in segments(server, 0))
 
 
@@ -71,7 +71,7 @@ async def test_nothing_is_appended_to_a_log_that_was_cut_after_a_clean_stop(star
     path = server.workdir / "data" / "orders-0" / "00000000000000000000.log"
     cut = path.read_bytes()[:-17]
     path.write_bytes(cut)
-    for _ in range(2):  # what it says is the same after each further clean stop
+    for _ in range(2):  # the output is the same after each further clean stop
         checked = muster(server, "check")
         assert (checked.returncode, f"{path} at byte" in checked.stdout) == (1, True)
         server.start()
@@ -105,7 +105,7 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired(start_server:
         server.kill()
     (path,) = segments(server, hurt)
     data = bytearray(path.read_bytes())
-    data[90] ^= 1  # in the first batch
+    data[90] ^= 1  # the damage is in the first batch
     path.write_bytes(data)
     server.start()
     with socket.create_connection(server.address, timeout=60) as connection:
@@ -175,7 +175,7 @@ async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start_serve
 
         async def compacted() -> bool:
             nonlocal number
-            for _ in range(200):  # for as long as it takes: segments roll and are compacted for their age
+            for _ in range(200):  # wait as long as needed: segments are rolled and compacted for their age
                 number += 1
                 await producer.send_and_wait("states", b"%d" % number, key=b"key-%d" % (number % 5))
             return "compacted" in server.log()

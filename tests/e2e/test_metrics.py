@@ -1,4 +1,4 @@
-"""`muster serve --metrics`: figures of a server, and of a node of a cluster, as docs/metrics.md has them."""
+"""`muster serve --metrics`: the metrics of a server and of a node of a cluster, as docs/metrics.md lists them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEASE_MS = 2_500
 
 
 def scrape(port: int) -> tuple[dict[str, tuple[str, str]], dict[str, float]]:
-    """Kind and description of each figure, and the values, by name and labels."""
+    """Kind and description of each metric, and the values, by name and labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         lines = answer.read().decode().splitlines()
@@ -42,7 +42,7 @@ def documented() -> dict[str, tuple[str, str]]:
 
 
 def work(bootstrap: str) -> None:
-    """Some records, and a group that has read them, and is gone again."""
+    """Write some records, and let a group read them and leave."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for number in range(20):
         producer.produce("orders", b"%d" % number, partition=number % 2)
@@ -58,7 +58,7 @@ def work(bootstrap: str) -> None:
 
 
 def check(values: dict[str, float]) -> None:
-    """What `work` leaves."""
+    """Check the values after `work`."""
     assert values['muster_requests_total{api="OffsetCommit"}'] == 1
     assert values['muster_requests_total{api="Produce"}'] >= 1
     assert values['muster_request_seconds_total{api="JoinGroup"}'] > 0

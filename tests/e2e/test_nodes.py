@@ -1,4 +1,4 @@
-"""Stock clients go on while the brokers of a cluster stop, die and return."""
+"""Unchanged clients continue while the brokers of a cluster stop, die and return."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_the_nodes_commands_work_by_the_address_of_the_cluster(
         assert states("return", "2") == [(1, "up"), (2, "up"), (3, "up")]
         assert main(["nodes", "stop", "9", *where]) == 1
         assert "9" in capsys.readouterr().err
-        # any Kafka can be asked, and tells less
+        # any Kafka can be asked, and answers less
         (tmp_path / "server" / "data" / "control.sock").unlink()
         assert main(["nodes", "list", "--json", *where]) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

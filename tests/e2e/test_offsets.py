@@ -1,4 +1,4 @@
-"""Committing, seeking, looking offsets up: what a position is made of."""
+"""Clients commit, seek and look offsets up."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_kafka_python_commits_in_each_way(server: ServerProcess, new_topic: NewT
 async def test_a_commit_of_an_older_generation_is_refused(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    """A member that was thrown out, and does not know it yet."""
+    """A member that was removed, and does not know it yet."""
     topic = new_topic(2)
     async with consuming(
         server.bootstrap, topic, group_id=group, session_timeout_ms=200, heartbeat_interval_ms=60000

@@ -1,4 +1,6 @@
-"""What brokers before 0.11 left behind: their topics are served to today's clients, their groups have their offsets."""
+"""Logs that brokers before 0.11 wrote: their topics are served to today's clients, and their groups have their
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.skipif(SERVER != "muster", reason="about the server's o
 
 
 def put(server: ServerProcess, name: str, data: bytes) -> bytes:
-    """Make this the only segment of a partition, as someone does who copies a folder; its bytes."""
+    """Make `data` the only segment of a partition, as a user who copies a folder does; returns its bytes."""
     folder = server.workdir / "data" / name
     folder.mkdir(exist_ok=True)
     for path in [*folder.glob("0*"), *folder.glob("leader-epoch-checkpoint")]:
@@ -37,7 +39,7 @@ def put(server: ServerProcess, name: str, data: bytes) -> bytes:
 
 
 def commits(partition: int) -> bytes:
-    """What a broker of 0.10 kept of those groups: each committed 1, then 2, then its number."""
+    """What a broker of 0.10 kept of these groups: each committed 1, then 2, then its number."""
     mine = [group for group in GROUPS if group_partition(group, PARTITIONS) == partition]
     rows: list[Row] = []
     for group in mine:
@@ -80,7 +82,7 @@ async def test_a_topic_of_an_old_broker_is_served_and_continues_in_new_batches(s
     create_topic(server, "older", 1)
     server.stop()
     data = put(server, "old-0", SEGMENT.read_bytes())
-    # aiokafka takes all of one answer for the format that it begins with, from Kafka too
+    # aiokafka reads a whole answer in the format of its first batch, from Kafka too
     rows = rows_of(1, 0, 40)
     put(server, "older-0", messages(1, rows[:20], GZIP) + messages(1, rows[20:29]) + messages(1, rows[29:], LZ4))
     server.start()

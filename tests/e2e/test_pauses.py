@@ -1,4 +1,4 @@
-"""A server that was stopped for longer than a session: whoever did beat meanwhile keeps its place."""
+"""A server that was stopped for longer than a session: members that sent heartbeats meanwhile stay in their groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN_MEMBER_ID = 25
 
 
 class Member(NamedTuple):
-    """One that has joined a group of its own."""
+    """A member that has joined a group of its own."""
 
     connection: socket.socket
     group: str
@@ -49,10 +49,10 @@ def joined(server: ServerProcess, group: str) -> Member:
 
 
 def put_out(member: Member) -> int:
-    """What a heartbeat is answered once its group is empty."""
+    """The answer to a heartbeat after the group is empty."""
     state = ""
     while state != "Empty":
-        time.sleep(0.05)  # between two looks
+        time.sleep(0.05)  # between two checks
         answer = wire.call(member.connection, wire.Request(15, 0, wire.array([wire.string(member.group)])))
         assert answer.number("i") == 1
         assert answer.number("h") == 0

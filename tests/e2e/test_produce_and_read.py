@@ -1,4 +1,4 @@
-"""Records that one client produces, whatever codec it uses, are what every client reads."""
+"""Every client reads the records that any client produces, with every codec."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_records_of_librdkafka_are_read_by_all_clients(
 async def test_records_of_kafka_python_are_read_by_all_clients(
     server: ServerProcess, new_topic: NewTopic, codec: str | None
 ) -> None:
-    """The other codecs need packages that kafka-python does not bring."""
+    """The other codecs need packages that kafka-python does not install."""
     topic = new_topic(1)
 
     def produce() -> list[int]:
@@ -183,7 +183,7 @@ async def test_no_topic_is_created_when_that_is_switched_off(start_server: Calla
 
 
 async def test_order_and_positions_are_kept_over_many_fetches(server: ServerProcess, new_topic: NewTopic) -> None:
-    """Small answers and small batches: offsets come in order, none is left out."""
+    """Small answers and small batches: offsets come in order, and none is missing."""
     topic = new_topic(3)
     async with producing(server.bootstrap, max_batch_size=400) as producer:
         await asyncio.gather(

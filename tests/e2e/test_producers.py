@@ -142,7 +142,7 @@ def test_a_batch_with_acks_zero_has_no_answer(connection: socket.socket, new_top
 async def test_read_committed_consumers_read_records_without_transactions(
     server: ServerProcess, new_topic: NewTopic
 ) -> None:
-    """Records outside transactions are committed as soon as they are there."""
+    """Records outside transactions count as committed at once."""
     topic = new_topic(1)
     await send_numbered(server.bootstrap, topic, 1, 30)
     async with consuming(server.bootstrap, topic, isolation_level="read_committed") as consumer:

@@ -1,4 +1,4 @@
-"""The server goes away and comes back: committed offsets, records, topics and groups are what they were."""
+"""The server stops and starts again: committed offsets, records, topics and groups are as before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RETRYING = {"request_timeout_ms": 20000, "retry_backoff_ms": 50}
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 async def test_a_group_continues_after_a_restart_of_the_server(start_server: Start, how: str) -> None:
-    """Clients stay up, with half of the records committed; none of those committed comes again, none is lost."""
+    """Clients stay, with half of the records committed. No committed record comes again, and none is lost."""
     server, topic, group, ledger = start_server(), "restarted", "restarted-group", Ledger()
     create_topic(server, topic, PARTITIONS)
     trio = [Member(name, ledger, server.bootstrap, [topic], group, **RETRYING) for name in ("a", "b", "c")]
@@ -94,7 +94,7 @@ def test_a_parked_join_is_answered_when_the_server_stops(start_server: Start, si
     with socket.create_connection(server.address, timeout=60) as connection:
         assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
         answer = wire.read_join_group(wire.call(connection, wire.join_group("g", "")))
-        if answer.error_code == 79:  # MEMBER_ID_REQUIRED: once more, with the id
+        if answer.error_code == 79:  # MEMBER_ID_REQUIRED: join once more, with the id
             connection.sendall(wire.frame(wire.join_group("g", answer.member)))
         # a second connection's answer shows that the server has read the first one's request
         with socket.create_connection(server.address, timeout=60) as other:
@@ -108,7 +108,7 @@ def test_a_parked_join_is_answered_when_the_server_stops(start_server: Start, si
 
 
 async def test_an_idempotent_producer_continues_after_a_restart(start_server: Start) -> None:
-    """An idempotent producer goes on with its sequence numbers: nothing is lost and nothing doubled."""
+    """An idempotent producer continues its sequence numbers: nothing is lost and nothing is doubled."""
     server, topic = start_server(), "ridden"
     create_topic(server, topic, 1)
     async with producing(server.bootstrap, enable_idempotence=True, **RETRYING) as producer:

@@ -1,4 +1,4 @@
-"""Stories 6 and 7, read from `__group_events`: what a rolling restart costs, and the absence of a static member."""
+"""Stories 6 and 7, read from `__group_events`: the cost of a rolling restart, and the absence of a static member."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ pytestmark = with_events
 
 CHANGES = ("rebalance_started", "member_joined", "member_left", "member_expired", "member_removed", "member_replaced")
 FOR_NOTHING = {"kafka-python": "leader_rejoined"}
-"""Why a client's group rebalances with no reason: kafka-python's leader joins again when it hears late of a rebalance
-that is over, here of the one that began the group.
+"""Why a client's group rebalances without a reason. kafka-python's leader joins again when it sees a rebalance only
+after its end: here the group's first rebalance.
 """
 
 
 def replaced_alone(group_events: GroupEvents, spared: str = "") -> list[str]:
-    """The instances that came back; and nothing else happened to the group, but for rebalances of the spared cause."""
+    """The instances that returned. Nothing else may have happened to the group, except rebalances of the spared
+    cause.
+    """
     happened = [value for value in group_events(*CHANGES) if value.get("cause") != spared]
     assert {value["kind"] for value in happened} <= {"member_replaced"}, happened
     return [value["member"]["instance"] for value in happened]

@@ -1,5 +1,5 @@
-"""Clients of three libraries that say who they are, with and without TLS; wrong passwords; a group whose members
-authenticate again and again.
+"""Clients of three libraries that authenticate, with and without TLS. Wrong passwords are refused, and members of a
+group authenticate again and again.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ JAAS = f'{MODULE} required user_{USER}="{PASSWORD}";'
 
 
 class Sasl(NamedTuple):
-    """A server whose only listeners are of SASL."""
+    """A server with SASL on all its listeners."""
 
     server: MusterServer
     ca: str
 
     def address(self, listener: str) -> str:
-        """Of a listener."""
+        """The address of a listener."""
         return self.server.address_of(listener)
 
     def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-        """Properties of librdkafka."""
+        """The properties of librdkafka."""
         return {
             "bootstrap.servers": self.address(protocol),
             "security.protocol": protocol,
@@ -62,7 +62,7 @@ class Sasl(NamedTuple):
         }
 
     def python(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-        """Settings of the clients in Python."""
+        """The settings of the Python clients."""
         return {
             "security_protocol": protocol,
             "sasl_mechanism": mechanism,
@@ -162,7 +162,7 @@ def test_a_wrong_password_is_refused(sasl: Sasl, mechanism: str) -> None:
 
 
 def test_members_reauthenticate_without_a_rebalance(sasl: Sasl) -> None:
-    """KIP-368: three times in the life of a group."""
+    """KIP-368: the members authenticate three times while the group lives."""
     names = {
         name.replace(".", "_"): one
         for name, one in sasl.librdkafka("SASL_SSL", "SCRAM-SHA-512").items()
@@ -331,7 +331,7 @@ def test_musters_commands_say_that_a_user_has_no_permission(
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that allows a user nothing, and the file of that user."""
+    """The address of a server that denies a user everything, and the file of that user."""
     folder = tmp_path_factory.mktemp("guarded")
     server = MusterServer(
         folder / "server",

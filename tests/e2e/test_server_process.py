@@ -1,4 +1,4 @@
-"""The server as a process and as an address: the ready line, signals, listeners and what they advertise."""
+"""The server as a process and as an address: the ready line, signals, listeners and their advertised addresses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_server_ends_with_status_zero_with_busy_clients(start_server: Start)
 
 
 class Shell(MusterServer):
-    """Started by a shell that sets something up first."""
+    """A server that a shell starts, after the shell has prepared something."""
 
     first = ""
 
@@ -85,13 +85,13 @@ def test_the_server_works_without_a_log_output(tmp_path: Path, closed: str) -> N
             refused(server)
         assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
     server.stop()
-    # nothing of the log has got into a file that was opened in its place
+    # no log line was written to a file that was opened in the place of stderr
     for file in (tmp_path / "data").rglob("*"):
         assert file.is_dir() or b"listening" not in file.read_bytes()
 
 
 def refused(server: ServerProcess) -> None:
-    """A connection that is closed for what it says, with a line in the log."""
+    """Whether the server closes a connection for its content, with a line in the log."""
     with socket.create_connection(server.address, timeout=60) as connection:
         connection.sendall(b"\xff" * 20)
         assert connection.recv(1) == b""
@@ -115,7 +115,7 @@ def test_a_log_pipe_that_is_not_read_does_not_block_the_server(tmp_path: Path) -
             assert wire.read_join_group(answer).error_code == 79
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
-        # nor does a start that fails wait for it
+        # a start that fails does not wait for it either
         again = subprocess.run([*command, "--override", "num.partitions=x"], stderr=write_end, timeout=30, check=False)
         assert again.returncode == 2
     finally:

@@ -1,4 +1,4 @@
-"""Static membership (KIP-345): a member that comes back in time gets its partitions again, and nobody else notices."""
+"""Static membership (KIP-345): a member that returns in time gets its partitions again, and no other member notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' own way of stopping an aiokafka consumer (tests/support/consumers.py)."""
+"""How tests stop an aiokafka consumer (tests/support/consumers.py)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stories over TCP, on servers with the settings that the stories' `broker` lines ask for.
 
-Only stories in which no time passes: on a busy machine time passes by itself. Those in which it does are played in
+No time may pass in these stories: on a busy machine time passes by itself. Stories in which time passes are played in
 virtual time on a whole node (`tests/stories/test_virtual.py`), and in real time by `make conformance-cluster`.
 """
 
@@ -24,18 +24,18 @@ AT_ONCE = 12
 LONGER_TIMEOUTS = 20
 """No session ends while a busy machine plays a story."""
 DEFAULTS = {"group.max.session.timeout.ms": "1800000", "offset.metadata.max.bytes": "4096"}
-"""Kafka's defaults, which some `broker` lines state all the same: no reason for another server."""
+"""Kafka's defaults. Some `broker` lines repeat them: they need no other server."""
 
 Settings = tuple[tuple[str, str], ...]
 
 
 def settings_of(story: Story) -> Settings:
-    """What the story's `broker` line asks for, less the defaults."""
+    """The settings of the story's `broker` line, without the defaults."""
     return tuple(sorted((name, value) for name, value in story.broker.items() if DEFAULTS.get(name) != value))
 
 
 class StoryServers:
-    """Servers by their settings, and the text of each story as it went on the server of its settings."""
+    """Servers by their settings, and the text of each story as it went on its server."""
 
     def __init__(self, workdir: Path) -> None:
         self.workdir = workdir
@@ -43,7 +43,7 @@ class StoryServers:
         self.texts: dict[str, str | Exception] = {}
 
     def play(self, stories: Sequence[Story]) -> None:
-        """Play these stories, some of them at the same time, as each has groups and actors of its own."""
+        """Play these stories, some of them at the same time: each has groups and actors of its own."""
         for settings in sorted({settings_of(story) for story in stories}):
             folder = self.workdir / f"server-{len(self.servers)}"
             server = new_server(folder, {**QUICK, **dict(settings)}, in_memory=True)
@@ -72,7 +72,7 @@ class StoryServers:
 
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoryServers]:
-    """The stories that are asked for have been played."""
+    """All stories that the test run needs are played."""
     if BOOTSTRAP:
         pytest.skip("stories need servers of their own settings")
     servers = StoryServers(tmp_path_factory.mktemp("stories"))

@@ -1,4 +1,6 @@
-"""Stories 2, 11, 12, 13, 15 and 16 with aiokafka consumers that use Muster's strategies; what moved is measured."""
+"""Stories 2, 11, 12, 13, 15 and 16 with aiokafka consumers that use Muster's strategies. The tests measure what
+moved.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,17 @@ NewTopic = Callable[[int], str]
 
 
 class Group:
-    """Consumers of one strategy, and what each of them has."""
+    """Consumers of one strategy, and the partitions of each."""
 
     def __init__(
         self, server: ServerProcess, group: str, name: str, topics: Mapping[str, int], own: type | None = None
     ) -> None:
-        """`own`: aiokafka's own class instead of our strategy of that name."""
+        """`own`: use aiokafka's own class instead of our strategy of that name."""
         self.server, self.group, self.name, self.topics = server, group, name, dict(topics)
         self.ledger, self._own = Ledger(), own
 
     def member(self, name: str, *topics: str) -> aio.Member:
-        """One that is not started yet; subscribed to all topics if none is named."""
+        """A member that is not started yet; it subscribes to all topics if none is named."""
         return aio.Member(
             name,
             self.ledger,
@@ -46,7 +48,7 @@ class Group:
         )
 
     async def at_rest(self, present: Sequence[aio.Member]) -> Assignment:
-        """Wait until every partition has one owner, in one generation; who has what, by name."""
+        """Wait until every partition has one owner, in one generation. Returns the partitions by member name."""
 
         def settled() -> bool:
             owned = [partition for member in present for partition in member.assignment]
@@ -62,7 +64,7 @@ class Group:
         return shares
 
     def promised(self, present: Sequence[aio.Member]) -> Assignment:
-        """What the pure function says for these members, by name."""
+        """The assignment of the pure function for these members, by name."""
         names = {member.consumer._coordinator.member_id: member.name for member in present}
         assignment = CLIENT_ASSIGNORS[self.name].assign(
             [Member(member_id, tuple(self.topics)) for member_id in names],
@@ -206,7 +208,7 @@ class OffByOne:
 
 
 class Failing(OffByOne):
-    """Another one: it fails."""
+    """A user's strategy that raises an error."""
 
     name = "failing"
 

@@ -21,25 +21,25 @@ LISTENERS = ("SSL", "MUTUAL")
 
 
 class Tls(NamedTuple):
-    """A server with a listener of TLS, one that wants certificates of its clients, and one without TLS."""
+    """A server with three listeners: TLS, TLS with client certificates, and no TLS."""
 
     server: MusterServer
     ca: str
     client: str
 
     def address(self, listener: str) -> str:
-        """Of a listener."""
+        """The address of a listener."""
         return self.server.address_of(listener)
 
     def context(self, with_certificate: bool) -> ssl.SSLContext:
-        """For clients in Python."""
+        """The TLS context of the Python clients."""
         context = ssl.create_default_context(cafile=self.ca)
         if with_certificate:
             context.load_cert_chain(self.client)
         return context
 
     def librdkafka(self, listener: str) -> dict[str, str]:
-        """Properties of librdkafka."""
+        """The properties of librdkafka."""
         own = {"ssl.certificate.location": self.client, "ssl.key.location": self.client}
         return {
             "bootstrap.servers": self.address(listener),

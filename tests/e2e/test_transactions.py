@@ -1,4 +1,4 @@
-"""Transactions with each client: what is committed is seen, what is aborted is not; a zombie is told so."""
+"""Transactions with each client: committed records are seen, aborted ones are not, and a zombie gets an error."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ REACHED, ABANDONED = 7, 9
 
 
 class Transactional(Protocol):
-    """A producer of one transaction at a time, of either client that has no event loop."""
+    """A producer of one transaction at a time, with one of the two clients without an event loop."""
 
     fenced: tuple[type[Exception], ...]
-    """What it raises when a newer one has its transactional id."""
+    """The errors that it raises when a newer producer has its transactional id."""
 
     def init(self) -> None: ...
     def begin(self) -> None: ...
@@ -77,7 +77,7 @@ class Confluent:
 
 
 class KafkaPython:
-    # plain when its thread has heard of it first: there is "no transaction" any more
+    # a plain error when its thread has got the error first: then there is "no transaction" any more
     fenced = (kafka.errors.KafkaError,)
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
@@ -128,7 +128,7 @@ def transactional(client: str, bootstrap: str, transactional_id: str) -> Iterato
 
 
 async def seen(bootstrap: str, topic: str, isolation: str) -> list[bytes]:
-    """All that a consumer is shown of a partition, up to where its isolation level lets it read."""
+    """All records of a partition that a consumer gets, up to where its isolation level lets it read."""
     place = TopicPartition(topic, 0)
     async with consuming(bootstrap, isolation_level=isolation) as consumer:
         consumer.assign([place])
@@ -141,7 +141,7 @@ async def seen(bootstrap: str, topic: str, isolation: str) -> list[bytes]:
 
 
 def seen_by(client: str, bootstrap: str, topic: str, group: str, count: int) -> list[bytes]:
-    """The first values that another client's consumer is shown of what is committed."""
+    """The first committed values that another client's consumer gets."""
     if client == "confluent-kafka":
         with confluent_consumer(bootstrap, group_id=f"{group}-reads", isolation_level=COMMITTED) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
@@ -159,7 +159,7 @@ async def committed(bootstrap: str, topic: str, group: str) -> int | None:
 
 
 def tell(producer: Transactional, topic: str, group: str) -> None:
-    """One transaction that is committed, one that is aborted, one with an offset, one whose offset is given up."""
+    """Perform four transactions: one committed, one aborted, one with an offset, one whose offset is aborted."""
     for number, is_kept in enumerate((True, False, True, False)):
         producer.begin()
         producer.send(topic, b"a%d" % number)
@@ -174,14 +174,14 @@ def tell(producer: Transactional, topic: str, group: str) -> None:
 
 
 def go_on(zombie: Transactional, topic: str, group: str) -> None:
-    """As if nothing had happened."""
+    """Continue as if nothing had happened."""
     zombie.send(topic, b"late")
     zombie.offsets(topic, group, ABANDONED)
     zombie.commit()
 
 
 async def reported(producer: Any, topic: str, group: str) -> None:
-    """The same with aiokafka."""
+    """Do the same as `tell` with aiokafka."""
     for number, is_kept in enumerate((True, False, True, False)):
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"a%d" % number)
@@ -256,7 +256,9 @@ async def test_an_aiokafka_zombie_is_fenced(
                 await heir.send(topic, b"of the heir")
                 await heir.send_offsets_to_transaction({place: REACHED}, group)
     del zombie, heir
-    gc.collect()  # a future that aiokafka leaves is told of when it goes: not in the middle of anything
+    # Python reports a future that aiokafka abandons when it collects the future: that must not be in the middle of a
+    # test
+    gc.collect()
     assert await seen(bootstrap, topic, COMMITTED) == [b"of the heir"]
     assert await committed(bootstrap, topic, group) == REACHED
 

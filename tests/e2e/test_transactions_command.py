@@ -42,17 +42,17 @@ class Command:
         return output.out if status == 0 else output.err
 
     def soon(self, *arguments: str) -> str:
-        """What is printed, nothing as long as there is nothing to tell: events are written after a moment."""
+        """The output, empty as long as there are no events: events are written after a moment."""
         self._capsys.readouterr()
         got = main(["transactions", *arguments, "--bootstrap-server", self._bootstrap])
         return self._capsys.readouterr().out if got == 0 else ""
 
     async def later(self, *arguments: str, status: int = 0) -> str:
-        """While the producers of the test go on."""
+        """Run the command while the producers of the test go on."""
         return await asyncio.to_thread(self, *arguments, status=status)
 
     async def rows(self, *arguments: str) -> list[Any]:
-        """As JSON."""
+        """The rows, read from JSON."""
         return [json.loads(line) for line in (await self.later(*arguments, "--json")).splitlines()]
 
 
@@ -98,7 +98,7 @@ async def test_the_transactions_commands_list_and_describe_ids(
 async def test_the_hanging_command_finds_a_transaction_unknown_to_its_coordinator(
     server: ServerProcess, new_topic: NewTopic, new_name: NewName
 ) -> None:
-    """One is open; its coordinator is made to have forgotten it by looking only at what the partition says."""
+    """One transaction is open. Its coordinator seems to have forgotten it: the command reads only the partition."""
     topic, name = new_topic(1), new_name("pay")
     with KafkaClient(Address(*server.address)) as cluster:
         async with producing(server.bootstrap, transactional_id=name) as producer:
@@ -127,7 +127,7 @@ async def test_the_history_command_says_who_ended_a_transaction_and_why(
         async with producing(server.bootstrap, transactional_id=name, client_id="second") as heir:
             async with heir.transaction():
                 await heir.send_and_wait(topic, b"x", partition=0)
-            # an end is answered before its markers are written: later events would come in either order
+            # an end is answered before its markers are written: later events could come in either order
             await eventually(lambda: _state(command, name) == "CompleteCommit", "the end of the heir's transaction")
             with pytest.raises(KafkaError):
                 await zombie.commit_transaction()
@@ -149,7 +149,7 @@ async def test_the_history_command_says_who_ended_a_transaction_and_why(
     assert texts[0].endswith("(client first, 127.0.0.1) began: the id is new")
     assert texts[1].startswith("transaction committed after ")
     assert f"; {topic}:0, offsets" in texts[1]
-    # the group hears of it within a second
+    # the group's event comes within a second
 
     def known() -> bool:
         return f"; {topic}:0, offsets of {group}; producer " in command("history", name)

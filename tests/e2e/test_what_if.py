@@ -1,4 +1,4 @@
-"""What real clients did, replayed: the generations come out as they were, from `__group_events` alone."""
+"""Histories of real clients are replayed from `__group_events` alone: the generations are the same."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ pytestmark = with_events
 
 
 TRIES = 3
-"""How often a group may do the same until its replay is exact. Where a machine is busy a client may be late by itself:
-assign by claims that are a round old, or poll after a deadline. No history tells that.
+"""How often a group may be tried until its replay is exact. On a busy machine a client may be late by itself. It
+assigns by claims that are a round old, or polls after a deadline. No history says so.
 """
 
 
 SESSION_MS = 1_000
-"""Of the victim: it cannot be missed sooner."""
+"""The session timeout of the victim: the server cannot miss it sooner."""
 CLOCKS_DIFFER_MS = 100
 
 
 async def restart_and_death(server: ServerProcess, topic: str, group: str) -> tuple[Comparison, float]:
-    """A member restarts, another one dies: the what-if of that; and how long the server did not hear of the dead ones
-    until it removed them, in the mean.
+    """A member restarts, and another one dies: the what-if of both. Also the mean time from a dead member's last
+    request to its removal.
     """
     reported = GroupEvents(server, group)
 
@@ -76,18 +76,18 @@ async def test_a_replay_of_a_restart_and_a_death_gives_the_same_generations(
         found.actual.rebalances,
         found.actual.moved_partitions,
     )
-    # Deadlines and timestamps of a server have clocks of their own. A busy one may look at a deadline late; the replay
-    # never does.
+    # The server sets deadlines and timestamps by two clocks. A busy server may check a deadline late; the replay never
+    # does.
     assert found.actual.detect_ms == pytest.approx(unheard_ms, abs=CLOCKS_DIFFER_MS)
     assert as_it_was.detect_ms is not None
     assert SESSION_MS - CLOCKS_DIFFER_MS <= as_it_was.detect_ms <= unheard_ms + CLOCKS_DIFFER_MS
-    # the restart of b costs nothing any more: those that stay do not notice it
+    # the restart of b costs nothing any more: the other members do not notice it
     assert static is not None
     assert static.rebalances < found.actual.rebalances
 
 
 def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Comparison:
-    """From one to three members, one after the other: the what-if of that."""
+    """A group grows from one member to three, one by one: the what-if of that."""
     reported = GroupEvents(server, group)
     strategy = COOPERATIVE if client == "confluent-kafka" else (KAFKA_PYTHON_COOPERATIVE,)
     running: list[ThreadMember] = []
@@ -116,4 +116,4 @@ def test_a_replay_of_a_cooperative_scale_out_gives_the_same_generations(
         if fidelity.share == 1.0:
             break
     assert (fidelity.share, fidelity.withheld) == (1.0, False), fidelity
-    assert fidelity.why in (None, OTHER_ASSIGNOR)  # neither assigns quite as Kafka's cooperative-sticky does
+    assert fidelity.why in (None, OTHER_ASSIGNOR)  # neither client assigns exactly as Kafka's cooperative-sticky does

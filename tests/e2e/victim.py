@@ -1,7 +1,7 @@
-"""A group member that is there to be killed: `python -m tests.e2e.victim BOOTSTRAP TOPIC GROUP [name=value ...]`.
+"""A group member that tests kill: `python -m tests.e2e.victim BOOTSTRAP TOPIC GROUP [name=value ...]`.
 
-Prints `assigned N` for each assignment. Its session times out after a second of silence, unless a setting of its
-consumer says otherwise (`session_timeout_ms=10000`, `group_instance_id=...`).
+It prints `assigned N` for each assignment. Its session times out after a second of silence, unless a setting of its
+consumer differs (`session_timeout_ms=10000`, `group_instance_id=...`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Tell(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not
 
 
 async def main(bootstrap: str, topic: str, group: str, *more: str) -> None:
-    """Consume until something ends it."""
+    """Consume until the process is ended."""
     settings: dict[str, Any] = {**QUICK_CONSUMER, "session_timeout_ms": 1000, "client_id": "victim"}
     for name, value in (pair.split("=", 1) for pair in more):
         settings[name] = int(value) if value.isdigit() else value
@@ -46,7 +46,7 @@ async def main(bootstrap: str, topic: str, group: str, *more: str) -> None:
 
 @asynccontextmanager
 async def victim(bootstrap: str, topic: str, group: str, *more: str) -> AsyncIterator[Process]:
-    """One that has got its first assignment, as a process; killed at the end if not before."""
+    """A process with a member that has its first assignment. The process is killed at the end if it still runs."""
     command = [sys.executable, "-m", __name__, bootstrap, topic, group, *more]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:

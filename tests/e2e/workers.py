@@ -1,4 +1,4 @@
-"""Real clients that write, read and commit while the brokers are disturbed, and the answers that each one got."""
+"""Real clients that write, read and commit while the brokers are disturbed, and the answers that each client got."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from tests.e2e.sync_clients import close_kafka_python, kafka, kafka_offsets
 
 PARTITIONS = 3
 PATIENCE_S = 60.0
-"""How long nothing may come forward, on a machine that does much else."""
+"""How long a client may make no progress, on a busy machine."""
 RECONNECT_MS = 200
-"""How long a client waits at most before it connects anew; by itself kafka-python does for 30 s, librdkafka for 10."""
+"""The longest time before a client connects again; the default is 30 s in kafka-python and 10 s in librdkafka."""
 COMMIT_MS = 5_000
 """kafka-python waits for ever for an answer to a commit, unless it has a limit."""
 SILENT_S = 15.0
-"""After so long without a record another consumer takes the place of one of kafka-python; the one before may not have
-said that it leaves, and its session must be over first."""
+"""After so long without a record another consumer replaces a kafka-python consumer. The old one may not have left, and
+then its session must expire first.
+"""
 SESSION_OF_KAFKA_PYTHON_MS = 6_000
 SESSION_OF_LIBRDKAFKA_MS = 10_000
-"""When it heard of no coordinator for so long it joins as a new member, and the old one must go before all go on."""
+"""After this time without a coordinator librdkafka joins as a new member; the old member must expire before all go on.
+"""
 LONG_S = 15.0
-"""So long without progress is noted."""
+"""A time without progress is noted if it is longer than this."""
 GIVING_UP_S = 5.0
 """How long clients have to end when the story has failed."""
 
@@ -46,11 +48,11 @@ class Progress:
         self.committed: dict[int, int] = {}
         self.longest_s = 0.0
         self.gaps: list[tuple[float, float]] = []
-        """From when to when nothing came forward for more than `LONG_S`."""
+        """The times without progress that were longer than `LONG_S`: their begins and ends."""
         self._since = time.monotonic()
         self.stops = threading.Event()
         self.gives_up = threading.Event()
-        """Set when the story has failed: nothing more is waited for."""
+        """Set when the story has failed: then nobody waits any more."""
 
     def goes_on(self) -> None:
         now = time.monotonic()
@@ -60,7 +62,7 @@ class Progress:
         self._since = now
 
     def is_done(self) -> bool:
-        """All that was written was read, once nothing more comes."""
+        """Whether all written records were read, and no more come."""
         return self.gives_up.is_set() or (self.stops.is_set() and set(self.written) <= set(self.read))
 
     def __str__(self) -> str:
@@ -69,7 +71,7 @@ class Progress:
 
 
 async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
-    """Write numbers one after the other, read and commit them."""
+    """Write numbers in order, read and commit them."""
     quick: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20, "metadata_max_age_ms": 1_000}
     producer = AIOKafkaProducer(enable_idempotence=True, **quick)
     consumer = AIOKafkaConsumer(
@@ -90,7 +92,7 @@ async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progr
             for place, records in found.items():
                 progress.read += [int(record.value) for record in records]
                 offsets[place] = records[-1].offset + 1
-            with suppress(KafkaError):  # a rebalance or a move: what was read is committed with the next
+            with suppress(KafkaError):  # a rebalance or a move: the next commit includes what was read
                 await consumer.commit(offsets or None)
                 progress.committed |= {place.partition: offset for place, offset in offsets.items()}
                 progress.goes_on()
@@ -111,7 +113,7 @@ def confluent_works(
     protocol: str = "classic",
     settle: Callable[[Callable[[], object]], object] = lambda commit: commit(),
 ) -> None:
-    """The same with librdkafka. `settle` is given each of the last commits, to do it."""
+    """The same with librdkafka. `settle` is called with each of the last commits, to carry it out."""
     quick: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
     quick |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": RECONNECT_MS}
     producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
@@ -176,14 +178,15 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
     def read() -> None:
         nonlocal consumer, heard_s
         if time.monotonic() > heard_s + SILENT_S:
-            # kafka-python 3.0.12 may count a fetch as under way whose connection was cut, and never fetch there again
+            # kafka-python 3.0.12 may count a fetch on a cut connection as still running, and then never fetch there
+            # again
             close_kafka_python(consumer)
             consumer, heard_s = join(), time.monotonic()
         # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
         try:
             found = consumer.poll(timeout_ms=50)
         except kafka.errors.KafkaError:
-            for place in consumer.assignment():  # what poll had taken before it raised is read again
+            for place in consumer.assignment():  # records that poll had taken before it raised are read again
                 if place in reached:
                     consumer.seek(place, reached[place])
             return
@@ -218,13 +221,13 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
 
 
 def quieten() -> None:
-    """Have no client tell of each fault."""
+    """Let no client log its errors."""
     for library in ("aiokafka", "kafka"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 async def in_thread(work: Callable[..., None], *arguments: Any) -> None:
-    """Run it in a thread that does not keep the process: a client may wait for ever in one call."""
+    """Run the work in a daemon thread: a client may wait for ever in one call."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -255,7 +258,7 @@ WORKERS: dict[str, Works] = {
 
 
 class Work:
-    """Clients at work. `progress` has by name what the server has acknowledged to each."""
+    """Clients at work. `progress` has what the server has acknowledged to each, by name."""
 
     def __init__(
         self, works: Mapping[str, Works], bootstrap: str, patience_s: float, committing: Collection[str]
@@ -271,7 +274,7 @@ class Work:
         return "; ".join(f"{name}: {one}" for name, one in self.progress.items())
 
     async def came_on(self) -> dict[str, float]:
-        """Each has written and committed something more since: after how many seconds."""
+        """Wait until each client has written and committed something more; the seconds that this took."""
         marks = {name: (len(one.written), dict(one.committed)) for name, one in self.progress.items()}
         began = time.monotonic()
         took: dict[str, float] = {}
@@ -292,7 +295,7 @@ class Work:
         return took
 
     async def finish(self) -> None:
-        """Let them read and commit what they have written, and end."""
+        """Let them read and commit what they have written, and stop."""
         for one in self.progress.values():
             one.stops.set()
         _, pending = await asyncio.wait(self._tasks, timeout=2 * self._patience_s)
@@ -301,7 +304,7 @@ class Work:
             task.result()
 
     async def give_up(self) -> None:
-        """The story has failed: they need not come to an end."""
+        """The story has failed: the clients need not finish."""
         for one in self.progress.values():
             one.gives_up.set()
         await asyncio.wait(self._tasks, timeout=GIVING_UP_S)
@@ -311,8 +314,8 @@ class Work:
 async def at_work(
     works: Mapping[str, Works], bootstrap: str, patience_s: float, committing: Collection[str]
 ) -> AsyncIterator[Work]:
-    """Clients that have come on, and that have finished after the block. Each works on the topic, and in the group, of
-    its name. `patience_s`: how long none of them may stand still; `committing`: those that also commit.
+    """Clients that have made progress, and that have finished after the block. Each works on the topic, and in the
+    group, of its name. `patience_s`: how long none of them may stand still; `committing`: those that also commit.
     """
     work = Work(works, bootstrap, patience_s, committing)
     try:

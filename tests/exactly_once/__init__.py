@@ -1,1 +1,3 @@
-"""Read, process, write: applications of every client that are killed, and judges that know nothing of the product."""
+"""Applications of every client read, process and write while they are killed. The judges know nothing of the
+product.
+"""

@@ -1,4 +1,4 @@
-"""`make exactly-once`: for each client an application that reads, processes and writes, under kills of both sides."""
+"""`make exactly-once`: for each client an application that reads, processes and writes, while both sides are killed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.exactly_once.sweep import Sweep
 from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
 SWEEP = "every-write"
-"""No client: a server that dies at each write of a transaction in turn."""
+"""No client, but a server that dies at each write of a transaction in turn."""
 
 
 def main() -> int:
-    """Exit status 1 when something was lost, doubled or shown that must not be."""
+    """Exit status 1 when a record was lost, doubled or shown that must not be shown."""
     parser = argparse.ArgumentParser(prog="make exactly-once", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="for each client (default: 50)")
     parser.add_argument(

@@ -1,7 +1,7 @@
-"""What is asked of an application that reads, processes and writes in transactions: read from the segments.
+"""Checks an application that reads, processes and writes in transactions; the segments are the evidence.
 
-Every record of the input stands in the output exactly once; each commit of an offset belongs to the transaction that
-wrote the outputs since the commit before it; at the end all is committed.
+Every record of the input is in the output exactly once. Each commit of an offset belongs to the transaction that wrote
+the outputs since the commit before it. At the end everything is committed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.exactly_once.segments import OFFSETS, Place, offset_record
 
 
 class Output(NamedTuple):
-    """A record of the output: what it was made of."""
+    """A record of the output: the parts of its value."""
 
     partition: int
     offset: int
@@ -29,7 +29,7 @@ def output(value: bytes) -> Output:
 
 
 def shown(checker: Checker, topic: str) -> dict[tuple[int, int], bytes]:
-    """What a consumer with read_committed is to be shown of a topic: by partition and offset."""
+    """What a consumer with read_committed must get of a topic, by partition and offset."""
     return {
         (place.partition, record.offset): record.value or b""
         for place, partition in checker.partitions.items()
@@ -39,7 +39,7 @@ def shown(checker: Checker, topic: str) -> dict[tuple[int, int], bytes]:
 
 
 def judge(checker: Checker, group: str, input_topic: str, output_topic: str) -> list[str]:
-    """What must not be, as sentences."""
+    """The violations, as sentences."""
     faults: list[str] = []
     numbers = {
         (place.partition, record.offset): int(record.value or b"")

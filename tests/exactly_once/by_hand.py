@@ -1,6 +1,6 @@
-"""A transactional producer that speaks in messages, of either transaction version; it asks until it is answered.
+"""A transactional producer that sends its own messages, of both transaction versions; it asks until it is answered.
 
-So a test knows to the request what was asked when the server died.
+So a test knows exactly which request was sent when the server died.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ VERSIONS = {
     1: {"InitProducerId": 4, "Produce": 11, "TxnOffsetCommit": 4, "EndTxn": 4},
     2: {"InitProducerId": 5, "Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5},
 }
-"""Of the requests, by transaction version."""
+"""The versions of the requests, by transaction version."""
 PATIENCE_S = 30.0
 TIMEOUT_MS = 60_000
 
 
 class Refused(Exception):
-    """An error that asking again does not mend."""
+    """An error that remains when the producer asks again."""
 
 
 class Producer:
-    """`lost()`: what is done when the connection is gone; it returns when the server is there again."""
+    """`lost()` is called when the connection is gone; it returns when the server runs again."""
 
     def __init__(
         self,
@@ -61,7 +61,9 @@ class Producer:
         *,
         adds_partitions: bool = True,
     ) -> None:
-        """`adds_partitions` False: it forgets AddPartitionsToTxn, as those do that leave transactions hanging."""
+        """`adds_partitions` False: the producer omits AddPartitionsToTxn, as clients do that leave transactions
+        hanging.
+        """
         self._adds_partitions = adds_partitions
         self.transactional_id = transactional_id
         self.version = version
@@ -72,7 +74,7 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = defaultdict(int)
 
     async def init(self) -> None:
-        """Find the coordinator (Kafka makes its topic only then), get a producer id or a newer epoch of it."""
+        """Find the coordinator (Kafka creates its topic only then), and get a producer id or a newer epoch."""
         where = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         await self._ask(where, lambda answer: answer.coordinators[0].error_code, 4)
         answer = await self._ask(
@@ -81,7 +83,7 @@ class Producer:
         self._take(answer)
 
     async def write(self, topic: str, partition: int, value: bytes) -> None:
-        """One record."""
+        """Write one record."""
         producer_id, epoch = self._producer
         if self.version == 1 and self._adds_partitions:
             await self._add([AddPartitionsToTxnTopic(topic, [partition])])
@@ -102,7 +104,7 @@ class Producer:
         self._sequences[topic, partition] = sequence + 1
 
     async def offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Have an offset committed with the transaction."""
+        """Commit an offset with the transaction."""
         producer_id, epoch = self._producer
         if self.version == 1:
             await self._ask(
@@ -116,7 +118,7 @@ class Producer:
         )
 
     async def end(self, is_kept: bool) -> None:
-        """Commit, or abort."""
+        """Commit or abort the transaction."""
         answer = await self._ask(
             EndTxnRequest(self.transactional_id, *self._producer, is_kept), lambda answer: answer.error_code
         )
@@ -150,7 +152,7 @@ class Producer:
         )
 
     async def _ask(self, request: Message, error_of: Callable[[Any], int], version: int | None = None) -> Any:
-        """Ask until there is an answer that is no "not now"."""
+        """Ask until the answer is not "not now"."""
         name = type(request).__name__.removesuffix("Request")
         version = VERSIONS[self.version].get(name, 3) if version is None else version
         deadline, said = time.monotonic() + PATIENCE_S, "not answered"

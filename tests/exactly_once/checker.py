@@ -1,15 +1,15 @@
 """The outside checker: `python -m tests.exactly_once.checker DATADIR [--group G --input TOPIC --output TOPIC]`.
 
-Reads the segments of a server that has ended, by itself, and says what must not be. Of every partition:
+Reads the segments of a server that has ended, with its own code, and reports violations. For every partition:
 
 * a transaction that has begun has its marker, when its coordinator has completed it;
 * each marker was decided by the coordinator (a Prepare... in `__transaction_state`) with that outcome;
-* no decision is missing in a partition, and none ends records twice: a second marker finds nothing to end;
+* no decision is missing in a partition, and no decision ends records twice: a second marker finds nothing to end;
 * no marker comes from an older epoch of the coordinator than one before it, or of the producer;
 * no record comes after a newer epoch of its producer was known;
 * the transaction indexes name the aborted transactions, and no others.
 
-Of an application that reads, processes and writes: see `application.py`.
+`application.py` checks an application that reads, processes and writes.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Marker:
 
 @dataclass
 class Partition:
-    """What a partition holds, told apart by its markers."""
+    """What a partition holds, split at its markers."""
 
     place: Place
     markers: dict[int, list[Marker]] = field(default_factory=lambda: defaultdict(list))
-    """By producer id."""
+    """The markers, by producer id."""
     committed: list[tuple[Batch, Record]] = field(default_factory=list)
-    """In the order in which they became visible; those of no transaction too."""
+    """Committed records in the order in which they became visible, with those outside transactions."""
     aborted: list[Aborted] = field(default_factory=list)
     undecided: dict[int, int] = field(default_factory=dict)
     """Producers whose transaction is open at the end, with its first offset."""
@@ -78,7 +78,7 @@ class Partition:
 
 
 class Checker:
-    """Reads a data directory. `faults`: what must not be, as sentences."""
+    """Reads a data directory. `faults`: the violations, as sentences."""
 
     def __init__(self, data_dir: Path) -> None:
         self.faults: list[str] = []
@@ -112,7 +112,7 @@ class Checker:
             if row.state in PREPARED:
                 newest[row.transactional_id] = decision = _decision(row)
                 if before is not None and before == decision:
-                    newest[row.transactional_id] = before  # written once more, nothing new
+                    newest[row.transactional_id] = before  # a decision is written once more, with nothing new
                     continue
                 if before is not None:
                     self.faults.append(f"{row.transactional_id}: decided anew before it was complete: {row}")
@@ -174,7 +174,7 @@ class Checker:
         return found
 
     def _compare(self, place: Place) -> None:
-        """The decisions about a partition, and the markers in it."""
+        """Compare the decisions about a partition with its markers."""
         partition = self.partitions.get(place)
         by_producer: dict[int, list[Decision]] = defaultdict(list)
         for decision in self.decisions:
@@ -187,16 +187,16 @@ class Checker:
 
 
 def _agree(decisions: list[Decision], markers: list[Marker]) -> bool:
-    """Whether the markers carry the decisions out: each at least once, in order, and with effect at most once."""
+    """Whether the markers match the decisions: each decision has a marker, in order, and has an effect at most once."""
     reached = {0}
-    """Numbers of decisions that the markers so far can have carried out."""
+    """The numbers of decisions that the markers so far may have carried out."""
     for number, marker in enumerate(markers):
         after = set()
         for done in reached:
             if done < len(decisions) and _is_of(decisions[done], marker):
                 after.add(done + 1)
             if done and number and marker.ended is None and _is_of(decisions[done - 1], marker):
-                after.add(done)  # once more, without effect
+                after.add(done)  # a marker once more, without effect
         reached = after
     return len(decisions) in reached
 

@@ -1,4 +1,4 @@
-"""How each client's worker is started. What has to be compiled first is compiled once, into a folder."""
+"""How each client's worker is started. Code that must be compiled is compiled once, into a folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _java(built: Path) -> list[str]:
 
 
 def old_jars(built: Path) -> Path:
-    """The jars of a client that knows nothing of `transaction.version` 2."""
+    """The jars of a client without `transaction.version` 2."""
     return _maven("old-clients-pom.xml", built / "old-java-jars")
 
 
@@ -83,10 +83,10 @@ COMMANDS: dict[str, Command] = {
     "spring": _spring,
     "franz-go": _go,
 }
-"""By the client's name; each takes the folder for what it builds."""
+"""The commands by client name; each takes the folder for what it builds."""
 NEEDS = {"java": ["java", "mvn"], "java-3.7": ["java", "mvn"], "spring": ["java", "mvn"], "franz-go": ["go"]}
 
 
 def available(client: str) -> bool:
-    """Whether its tools are on this machine."""
+    """Whether this machine has the client's tools."""
     return all(shutil.which(tool) for tool in NEEDS.get(client, []))

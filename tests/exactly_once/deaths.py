@@ -1,7 +1,8 @@
 """A server that dies at a chosen write: `python -m tests.exactly_once.deaths FILE serve ...`.
 
-FILE, once it is there, says at which write to a log from then on (1 is the next), and whether `before` or `after` it.
-So a commit is broken off between Prepare and a marker, between two markers, before Complete, wherever it can be.
+FILE says, once it exists, at which of the next writes to a log the server dies (1 is the next), and whether `before` or
+`after` the write. So the server can die anywhere in a commit: between Prepare and a marker, between two markers, before
+Complete.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from muster.coordinator.log.storage.files import DiskFile
 
 Buffer = bytes | bytearray | memoryview
 BESIDE: Final = ("__group_events", "__transaction_events")
-"""Topics whose writes are not counted: they come when there is time."""
+"""Topics whose writes are not counted: their writes have no fixed time."""
 
 
 class Death:
-    """Counts the writes to logs since FILE is there."""
+    """Counts the writes to logs since FILE exists."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._count = 0
 
     def is_due(self, path: str, moment: str) -> bool:
-        """Whether it is to die now. A write is asked for before and after it."""
+        """Whether the server must die now. Each write asks before and after."""
         topic = Path(path).parent.name.rpartition("-")[0]
         if not path.endswith(".log") or topic in BESIDE:
             return False
@@ -43,20 +44,20 @@ class Death:
         return self._count == int(number) and moment == when
 
     def die(self) -> None:
-        """Once only: the server that is started next finds nothing to do."""
+        """Die, only once: the next server finds no FILE."""
         self._path.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def condemn(path: Path, number: int, moment: str) -> None:
-    """Have the server die at this write. FILE is there with its words or not at all: a server may read it now."""
+    """Let the server die at this write. FILE is written atomically: a server may read it at any time."""
     whole = path.with_suffix(".new")
     whole.write_text(f"{number} {moment}")
     whole.replace(path)
 
 
 def arm(death: Death) -> None:
-    """Have every file ask it."""
+    """Let every file ask `death` at each write."""
     pwrite, pwrite_parts = DiskFile.pwrite, DiskFile.pwrite_parts
 
     def dying_pwrite(self: DiskFile, data: Buffer, position: int) -> None:
@@ -74,7 +75,7 @@ def arm(death: Death) -> None:
 
 
 def executable(folder: Path, file: Path) -> Path:
-    """A command that takes the words of `muster` and dies as `file` says."""
+    """A command with the arguments of `muster` that dies as `file` says."""
     path = folder / "dying-muster"
     here = Path(__file__).parents[2]
     path.write_text(f'#!/bin/sh\ncd {here} && exec {sys.executable} -m {__name__} {file} "$@"\n')

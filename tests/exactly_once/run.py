@@ -1,4 +1,6 @@
-"""One run: an application of one client at work, its server and its workers killed again and again, then the judges."""
+"""One run: an application of one client works, its server and its workers are killed again and again, then the judges
+check.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +31,20 @@ INPUTS, OUTPUTS = 4, 3
 WORKERS = 3
 PATIENCE_S = 90.0
 SETTINGS = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
-"""Of the server, besides those under which groups settle at once."""
+"""The server's settings, besides those with which groups settle at once."""
 VICTIMS = ("server", "server", "worker", "both", "zombie")
-"""A zombie is stopped, and goes on when another worker has its name and its transactional id."""
+"""A zombie is stopped, and continues when another worker has its name and its transactional id."""
 WORKERS_ONLY = ("worker", "zombie")
-"""For Kafka 4.3: killed between markers it loses what was committed, as its coordinator completes the transaction
-before the partitions have their leaders again.
+"""For Kafka 4.3. If it is killed between markers it loses committed records: its coordinator completes the transaction
+before the partitions have leaders again.
 """
 NODES = ("node", "node", "node", "worker", "zombie")
-"""For several brokers in one process: one is stopped, killed or paused, or the one that is away returns."""
+"""For several brokers in one process: a broker is stopped, killed or paused, or the stopped one returns."""
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
 class Worker:
-    """One process of the application; started anew under its name whenever it ended."""
+    """One process of the application; it is started anew under its name whenever it has ended."""
 
     def __init__(self, command: list[str], name: str, log_path: Path, said: Callable[[str, str], None]) -> None:
         self.name = name
@@ -53,7 +55,7 @@ class Worker:
         self._zombies: list[subprocess.Popen[str]] = []
 
     def start(self) -> None:
-        """Run it."""
+        """Start the process."""
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=REPOSITORY
@@ -66,30 +68,31 @@ class Worker:
             self._said(self.name, line.strip())
         process.stdout.close()
         process.wait()
-        _close(process.stdin)  # one that ends by itself is started anew, and nobody else has this one's
+        # a worker that ends by itself is started anew, and no other worker has its transactional id
+        _close(process.stdin)
         if process is self._process:
             self._said(self.name, f"ended {process.returncode}")
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill it with SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
 
     def freeze(self) -> None:
-        """Stop it where it is; it does not know that."""
+        """Stop it where it is; it does not notice."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         self._zombies.append(self._process)
         self._process = None
 
     def thaw(self) -> None:
-        """Let what was stopped go on."""
+        """Let a stopped worker continue."""
         for zombie in self._zombies:
             zombie.send_signal(signal.SIGCONT)
 
     def bury(self) -> None:
-        """Zombies of which nothing is to come any more."""
+        """Kill zombies from which nothing more is expected."""
         while self._zombies:
             _end(self._zombies.pop())
 
@@ -99,7 +102,7 @@ class Worker:
             _close(self._process.stdin)
 
     def wait(self) -> None:
-        """Until it has ended, or it is killed."""
+        """Wait until it has ended; it is killed if it does not."""
         if self._process is not None:
             try:
                 self._process.wait(20)
@@ -128,15 +131,15 @@ class Run:
         self.server = server
         self.kills = kills
         self.records = 0
-        """Fed so far."""
+        """The number of input records so far."""
         self._portion = records_per_kill
         self._feeder = Producer(
             {"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
         )
         self.said: Counter[str] = Counter()
-        """How often each word was said."""
+        """How often each word came."""
         self.failures: list[str] = []
-        """What clients said that would not go on."""
+        """Lines of clients that could not continue."""
         self.summary = ""
         self._random = random.Random(seed)
         self._most = transactions_per_kill
@@ -157,7 +160,7 @@ class Run:
         }
 
     def run(self) -> list[str]:
-        """What must not be, as sentences."""
+        """Run; the violations, as sentences."""
         if not isinstance(self.server, NodesServer):  # that was given its topics
             create_topic(self.server, INPUT, INPUTS)
             create_topic(self.server, OUTPUT, OUTPUTS)
@@ -195,12 +198,12 @@ class Run:
         assert self._feeder.flush(60) == 0
 
     def _drain(self) -> None:
-        """Hear all that was said so far."""
+        """Read all lines that were written so far."""
         while not self._heard.empty():
             self._committed()
 
     def _kill(self) -> str:
-        """Kill the server, or a worker, or both; who it was."""
+        """Kill the server, or a worker, or both; returns the name of the victim."""
         who = self._random.choice(self._victims)
         for worker in self._workers.values():
             worker.thaw()
@@ -228,13 +231,13 @@ class Run:
         verb = self._random.choice(("stop", "kill", "pause"))
         node = self._random.choice((1, 2, 3))
         self.server.nodes(verb, node)
-        if verb == "pause":  # for so long that others lead by then, or not
+        if verb == "pause":  # for so long that other brokers lead by then, or not
             time.sleep(self._random.random())
             self.server.nodes("resume", node)
         return verb
 
     def _committed(self) -> bool:
-        """Hear of something; was it a transaction that is committed?"""
+        """Read one line; whether it reports a committed transaction."""
         try:
             who, line = self._heard.get(timeout=1)
         except queue.Empty:
@@ -245,7 +248,7 @@ class Run:
             self.failures.append(f"{who} {line}")
         elif word == "ended":
             self.failures.append(f"{who} {line}")
-            self._workers[who].start()  # as whatever looks after an application does
+            self._workers[who].start()  # as a supervisor of an application does
         return word == "committed"
 
     def _hear(self, condition: Callable[[], bool], times: int) -> None:
@@ -260,7 +263,7 @@ class Run:
                 deadline = time.monotonic() + PATIENCE_S
 
     def _is_done(self) -> bool:
-        """Whether all that was fed is committed."""
+        """Whether all input is committed."""
         self._drain()
         rows = [TopicPartition(INPUT, number) for number in range(INPUTS)]
         consumer = Consumer({"bootstrap.servers": self.server.bootstrap, "group.id": GROUP, "log_level": 0})
@@ -295,7 +298,7 @@ class Run:
         return faults
 
     def _read_committed(self) -> dict[tuple[int, int], bytes]:
-        """The output as a consumer with read_committed is shown it."""
+        """The output as a consumer with read_committed gets it."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.server.bootstrap,
@@ -321,13 +324,13 @@ class Run:
 
 
 def nodes_server(workdir: Path) -> NodesServer:
-    """Three brokers that notice soon when one of them dies."""
+    """Three brokers that soon notice a dead one."""
     topics = ["--topic", f"{INPUT}:{INPUTS}", "--topic", f"{OUTPUT}:{OUTPUTS}"]
     return NodesServer(workdir, {**QUICK, **SETTINGS, "broker.session.timeout.ms": "300"}, arguments=topics)
 
 
 def _return_all(server: NodesServer) -> bool:
-    """Whether a broker was away."""
+    """Return all brokers; whether one was away."""
     away = [row for row in server.nodes("list") if row["state"] != "up"]
     for row in away:
         server.nodes("return", row["node"])
@@ -335,7 +338,9 @@ def _return_all(server: NodesServer) -> bool:
 
 
 def open_transactions(server: ServerProcess) -> dict[str, str]:
-    """The states of those that have no Complete... yet. Raises OSError or EOFError while the server cannot say."""
+    """The states of the transactions that have no Complete... yet. Raises OSError or EOFError while the server cannot
+    answer.
+    """
     states: dict[str, str] = {}
     for address in server.addresses:
         with socket.create_connection(address, timeout=30) as connection:

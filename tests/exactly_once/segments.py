@@ -1,6 +1,6 @@
-"""What lies in a broker's data directory, read by hand: batches, markers, the records of the two internal topics.
+"""Reads the content of a broker's data directory: batches, markers, and records of the two internal topics.
 
-For the outside checker, so it knows nothing of the product: it reads Kafka's directories as well.
+The outside checker uses it, so it imports nothing of the product. It reads Kafka's directories as well.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One batch, with what transactions are about."""
+    """One batch, with its transaction fields."""
 
     base_offset: int
     last_offset: int
@@ -54,12 +54,12 @@ class Batch(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """It belongs to a transaction."""
+        """Whether it belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """It is a marker."""
+        """Whether it is a marker."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -82,7 +82,7 @@ def partitions(data_dir: Path) -> Iterator[tuple[Place, Path]]:
 
 
 def batches(folder: Path) -> Iterator[Batch]:
-    """The batches of a partition, oldest first. Raises ValueError where they are no log."""
+    """The batches of a partition, oldest first. Raises ValueError if the bytes are no log."""
     following = -1
     for path in sorted(folder.glob("*.log")):
         data, at = path.read_bytes(), 0
@@ -91,7 +91,7 @@ def batches(folder: Path) -> Iterator[Batch]:
             if not size:
                 if any(data[at:]):
                     raise ValueError(f"{path}: zeros at {at}, and more behind them")
-                break  # room that was taken beforehand, of a server that did not end in order
+                break  # space allocated in advance by a server that did not end in order
             if at + 12 + size > len(data):
                 raise ValueError(f"{path}: the batch at {at} is cut off")
             batch = _batch(data[at : at + 12 + size])
@@ -152,7 +152,7 @@ class OffsetRecord(NamedTuple):
 
 
 def offset_record(record: Record) -> OffsetRecord | None:
-    """A record of `__consumer_offsets`; None if it is of something else."""
+    """A record of `__consumer_offsets`; None if it is no offset record."""
     assert record.key is not None
     if struct.unpack_from(">h", record.key)[0] not in (0, 1):
         return None
@@ -179,7 +179,7 @@ class TransactionRecord(NamedTuple):
 
 
 def transaction_record(record: Record) -> TransactionRecord | None:
-    """What a record of `__transaction_state` says; None if it forgets its id."""
+    """A record of `__transaction_state`; None if it is a tombstone."""
     assert record.key is not None
     transactional_id, _ = _string(record.key, 2)
     if record.value is None:
@@ -216,6 +216,6 @@ class Aborted(NamedTuple):
 
 
 def aborted(folder: Path) -> list[Aborted]:
-    """What the transaction indexes of a partition hold."""
+    """The entries of a partition's transaction indexes."""
     files = [path.read_bytes() for path in sorted(folder.glob("*.txnindex"))]
     return [Aborted(*row[1:]) for data in files for row in struct.iter_unpack(">hqqqq", data)]

@@ -1,6 +1,6 @@
-"""A transaction is broken off at each of its writes in turn: the server dies before or after it, and is started again.
+"""Each write of a transaction in turn kills the server, before or after the write; then the server is started again.
 
-The producer asks on until it is answered. Then what was committed must stand once, and what was aborted never.
+The producer asks until it is answered. Then committed records must be there once, and aborted records never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.servers import QUICK, MusterServer
 GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
 OUTPUTS = 3
 MAX_WRITES = 60
-"""Of one transaction: one that goes on after so many has forgotten to count."""
+"""The largest number of writes of one transaction: after so many, the count must be wrong."""
 MOMENTS = ("before", "after")
 
 
@@ -48,7 +48,9 @@ class Sweep:
         step: int = 1,
         moments: Sequence[str] = MOMENTS,
     ) -> list[str]:
-        """Every `step`-th write from the `first`, of transactions of these versions and outcomes; what must not be."""
+        """Test every `step`-th write from the `first`, of transactions of these versions and outcomes; the
+        violations.
+        """
         await asyncio.to_thread(self.server.start)
         try:
             create_topic(self.server, INPUT, 1)
@@ -95,7 +97,7 @@ class Sweep:
         self._offset += is_kept
 
     async def _completed(self) -> None:
-        """Until all markers are written: the answer to the end came before them."""
+        """Wait until all markers are written: the answer to the end came before them."""
         deadline, states = time.monotonic() + PATIENCE_S, dict[str, str]()
         while time.monotonic() < deadline:
             try:
@@ -109,10 +111,10 @@ class Sweep:
         raise Refused(f"still {states} after {PATIENCE_S:.0f} s")
 
     async def _again(self) -> None:
-        """Start it again if it died."""
+        """Start the server again if it died."""
         if not self.server.running or not await asyncio.to_thread(_lives, self.server):
             self.deaths += 1
-            self.server.kill()  # it is dead: that takes note of it
+            self.server.kill()  # the server is dead: its handle notices this
             await asyncio.to_thread(self.server.start)
 
     def _judged(self) -> list[str]:
@@ -129,14 +131,14 @@ class Sweep:
             for _, record in partition.committed
         ]
         offsets = [row.offset for row in rows if row is not None and row.group == GROUP]
-        # a TxnOffsetCommit whose answer was lost is asked for again, and stands twice in its transaction
+        # a TxnOffsetCommit whose answer was lost is sent again, and is in its transaction twice
         if list(dict.fromkeys(offsets)) != list(range(1, self._offset + 1)):
             faults.append(f"{self._offset} offsets were committed one by one, in the log are {offsets}")
         return faults
 
 
 def _lives(server: MusterServer) -> bool:
-    """Whether it takes connections: one that was killed may be a process for a moment more."""
+    """Whether it accepts connections: a killed process may exist for a moment more."""
     try:
         socket.create_connection(server.address, timeout=30).close()
     except OSError:

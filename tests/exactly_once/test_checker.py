@@ -1,4 +1,4 @@
-"""The outside checker finds what must not be: segments with one thing wrong each."""
+"""The outside checker finds violations: each test writes segments with one fault."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Directory:
     def records(
         self, place: Place, *values: bytes, epoch: int = 0, producer: int = PRODUCER, key: bytes | None = None
     ) -> None:
-        """Of a transaction."""
+        """The records of a transaction."""
         rows = [(key, value) for value in values]
         ids = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": 0}
         self.append(place, batches.build(rows, timestamp_ms=NOW, transactional=True, **ids), len(values))
@@ -54,7 +54,7 @@ class Directory:
         self.append(place, data)
 
     def aborts(self, place: Place, first: int, last: int) -> None:
-        """What the transaction index says."""
+        """Write the transaction index."""
         folder = self.path / f"{place.topic}-{place.partition}"
         with (folder / f"{0:020}.txnindex").open("ab") as file:
             file.write(struct.pack(">hqqqq", 0, PRODUCER, first, last, last + 1))
@@ -69,13 +69,13 @@ class Directory:
         self.append(STATE, batches.build([(key, value)], timestamp_ms=NOW))
 
     def offset(self, offset: int, epoch: int = 0) -> None:
-        """Of input partition 0, in a transaction."""
+        """An offset of input partition 0, in a transaction."""
         key = struct.pack(">hh", 1, 1) + b"g" + struct.pack(">h", 7) + b"numbers" + struct.pack(">i", 0)
         value = struct.pack(">hqih", 3, offset, -1, 0) + struct.pack(">q", NOW)
         self.records(OFFSETS, value, key=key, epoch=epoch)
 
     def transaction(self, number: int, *, value: bytes | None = None, offset: int | None = None) -> None:
-        """A whole one that is committed: one output, one offset."""
+        """A whole committed transaction: one output, one offset."""
         self.records(OUTPUT, value or b"0:%d:%d:w" % (number, number), epoch=number)
         self.offset(number + 1 if offset is None else offset, epoch=number)
         self.state("PrepareCommit", OUTPUT, OFFSETS, epoch=number)
@@ -100,7 +100,7 @@ def test_the_checker_finds_no_fault_in_sound_segments(directory: Directory) -> N
     directory.records(OUTPUT, b"0:9:9:w", epoch=2)
     directory.state("PrepareAbort", OUTPUT, epoch=2)
     directory.marker(OUTPUT, ABORT, epoch=2)
-    directory.marker(OUTPUT, ABORT, epoch=2, coordinator_epoch=1)  # once more, by the coordinator that came after
+    directory.marker(OUTPUT, ABORT, epoch=2, coordinator_epoch=1)  # the same marker again, by the next coordinator
     directory.state("CompleteAbort", epoch=2)
     directory.aborts(OUTPUT, 4, 5)
     checker = Checker(directory.path)

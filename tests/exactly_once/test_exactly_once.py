@@ -1,4 +1,4 @@
-"""A few kills in a few seconds; `make exactly-once` does fifty for each client, and every write of a commit."""
+"""A few kills in a few seconds; `make exactly-once` does fifty for each client, and tries every write of a commit."""
 
 from __future__ import annotations
 

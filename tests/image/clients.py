@@ -1,4 +1,4 @@
-"""A real client at a container's mapped port."""
+"""A real client at the mapped port of a container."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def works(bootstrap: str, security: Mapping[str, str] | None = None, topic: str = "orders") -> str:
-    """A topic is made, and a record goes through a group; returns the cluster's id."""
+    """Create a topic, and read a record of it with a group; returns the cluster's id."""
     common = {"bootstrap.servers": bootstrap, "log_level": 3, **(security or {})}
     admin = AdminClient(common)
     admin.create_topics([NewTopic(topic, 1)])[topic].result(30)

@@ -32,7 +32,7 @@ TIMEOUT_S = 60.0
 
 @cache
 def missing() -> str:
-    """Why there can be no container here; empty when there can be one."""
+    """Why no container can run here; empty when one can run."""
     if not sys.platform.startswith("linux") or shutil.which("unshare") is None or not Path("/bin/bash").exists():
         return "needs Linux with unshare and bash"
     if os.geteuid() != 0:
@@ -140,7 +140,7 @@ class Container:
         return self.log
 
     def wait_for_log(self, pattern: str) -> str:
-        """The line with it, as soon as it is there; what went before is in `log`."""
+        """Return the line with this pattern, as soon as it is there; earlier lines are in `log`."""
         while True:
             try:
                 line = self._lines.get(timeout=TIMEOUT_S)
@@ -153,12 +153,12 @@ class Container:
                 return line
 
     def copy(self, path: str, content: str | bytes, mode: int = 0o644) -> None:
-        """Lay a file into the container, as root."""
+        """Write a file into the container, as root."""
         data = content.encode() if isinstance(content, str) else content
         self._say({"path": path, "content": base64.b64encode(data).decode(), "mode": mode})
 
     def run(self, *command: str) -> tuple[int, str]:
-        """Run a command inside as the image's user: exit status and output."""
+        """Run a command inside, as the image's user; its exit status and output."""
         status, out = self._say({"run": command})
         return status, out
 

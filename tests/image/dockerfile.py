@@ -1,4 +1,4 @@
-"""What the Dockerfile says of the image: its last stage, read as an engine would."""
+"""What the last stage of the Dockerfile says of the image, read as an engine reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTINUED = re.compile(r"\\\n")
 
 @dataclass
 class Image:
-    """The last stage: what is laid into the tree, and how a container of it is started."""
+    """The last stage: the files of the image, and how a container is started."""
 
     steps: list[tuple[str, list[str]]] = field(default_factory=list)
     """RUN with one string for sh; COPY with options and paths: in their order."""

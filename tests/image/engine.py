@@ -1,7 +1,7 @@
 """What testcontainers-python asks of a Docker client, answered without an engine.
 
-`Engine` stands for `testcontainers.core.docker_client.DockerClient`. It keeps what it was asked in `asked`, and its
-containers either only keep what they are given (`Kept`) or run, in namespaces (`Running`).
+`Engine` stands for `testcontainers.core.docker_client.DockerClient`. It keeps its requests in `asked`. Its containers
+only keep what they are given (`Kept`), or run in namespaces (`Running`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.image.container import Container
 
 
 class Kept:
-    """A container that runs nothing: it has the log that it was given, once a file of that name is there."""
+    """A container that runs nothing: it has a given log, once a file of that name is there."""
 
     id = short_id = "c0ffee0fcafe"
     status = "created"
@@ -92,7 +92,7 @@ class Running(Kept):
 
 
 class Engine:
-    """A client of an engine that runs containers in namespaces, or, given one, says that it runs that."""
+    """A client of an engine that runs containers in namespaces. With `kept`, it answers that `kept` runs."""
 
     def __init__(self, kept: Kept | None = None) -> None:
         self.kept = kept
@@ -123,7 +123,7 @@ class Engine:
 
 @contextmanager
 def engine(kept: Kept | None = None) -> Iterator[Engine]:
-    """Let testcontainers-python work with this one; nothing of it asks for another."""
+    """Let testcontainers-python work with this engine; nothing else asks for one."""
     with pytest.MonkeyPatch.context() as patch:
         one = Engine(kept)
         patch.setattr(of_testcontainers, "DockerClient", lambda **_: one)

@@ -1,6 +1,6 @@
 """The inside of a container, for tests on machines without an engine: run by `unshare` in namespaces of its own.
 
-It lays out a file tree by a Dockerfile's last stage over this machine's /usr, starts what it is told there as the
+It lays out a file tree by a Dockerfile's last stage over this machine's /usr, starts the given command there as the
 image's user, and answers its port through a listening socket of the outside, as an engine's mapped port does. Orders
 (write a file, run a command) come over a socket, one JSON object a line.
 
@@ -66,7 +66,7 @@ class Tree:
             elif there.exists():
                 shutil.copy(there, root / "etc" / name)
         for name in ("passwd", "group"):
-            # accounts of the system; those of people are not in an image
+            # the machine's accounts of the system; an image has no accounts of people
             rows = Path("/etc", name).read_text().splitlines(keepends=True)
             kept = [row for row in rows if int(row.split(":")[2]) < 1000]
             (root / "etc" / name).write_text("".join(kept))
@@ -132,7 +132,7 @@ class Tree:
             os.setgid(gid)
             os.setuid(uid)
 
-        # found on the container's PATH, once it is inside
+        # the command is found on the container's PATH, once it is inside
         return subprocess.Popen(["env", *command], env=self.order["environment"], preexec_fn=enter, **more)
 
 
@@ -152,7 +152,7 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def map_port(outside: socket.socket, port: int) -> None:
-    """Answer connections of the outside by the container's port. The socket keeps the network it was made in."""
+    """Answer outer connections at the container's port. The socket stays in the network where it was made."""
     while True:
         client, _ = outside.accept()
         try:
@@ -165,12 +165,12 @@ def map_port(outside: socket.socket, port: int) -> None:
 
 
 def obey(orders: socket.socket, tree: Tree) -> None:
-    """Carry out one order after the other."""
+    """Carry out the orders, one by one."""
     lines = orders.makefile("rw")
     for line in lines:
         order = json.loads(line)
         if "path" in order:
-            # as `docker cp` does: of root, with that mode, by way of a name that nobody waits for
+            # as `docker cp` does: owned by root, with that mode, and renamed from a temporary name
             path = tree.at(order["path"])
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(path.name + ".new")

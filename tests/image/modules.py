@@ -1,7 +1,7 @@
 """What Testcontainers' Kafka modules do with an image, read from their sources (mid 2026).
 
-Each module sets variables, lets a shell wait for a script, writes that script once the mapped port is known, and waits
-for a line in the log. The scripts stand here as those modules write them. Python's module itself runs in
+Each module sets variables, lets a shell wait for a script, and writes that script once the mapped port is known. Then
+it waits for a line in the log. The scripts here are as those modules write them. Python's module itself runs in
 `test_muster_container`.
 """
 
@@ -18,7 +18,7 @@ LIMIT = str(2**63 - 1)
 
 @dataclass(frozen=True)
 class Mapped:
-    """What a module knows once the container runs."""
+    """What a module knows when the container runs."""
 
     port: int
     hostname: str
@@ -42,7 +42,7 @@ class Module:
     entrypoint: tuple[str, ...] | None = None
     script_mode: int = 0o777
     copied_when: str | None = None
-    """The line in the log upon which the script is copied; None: at once."""
+    """The log line after which the script is copied; None: at once."""
     inside: str = ""
     """An address in the container's network that has to answer."""
     aliases: str = ""
@@ -263,7 +263,7 @@ def _node(secure: bool) -> Module:
 
 
 def _dotnet(apache: bool) -> Module:
-    """Images named apache/…, and those of Confluent, which are started with a ZooKeeper unless asked otherwise."""
+    """Images named apache/…, and those of Confluent, which are started with a ZooKeeper by default."""
     path = "/testcontainers.sh"
     before, run = "", "exec /etc/kafka/docker/run\n"
     more: dict[str, str] = {
@@ -299,7 +299,7 @@ def _dotnet(apache: bool) -> Module:
         command=(_waits(path),),
         script_path=path,
         script_mode=0o755,
-        # without listeners of one's own a comma is left at the end
+        # without own listeners a comma is left at the end
         script=lambda at: (
             f"#!/bin/bash\n{before}"
             f"export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://{at.host}:{at.port},BROKER://{at.address}:9093,\n{run}"

@@ -1,6 +1,6 @@
-"""Testcontainers' Kafka modules start the image in place of those that they are for.
+"""Testcontainers' Kafka modules start our image in place of their own images.
 
-There is no container engine here: `modules` has what each of them asks of one, `container` does it.
+There is no container engine here. `modules` has what each module asks of an engine, and `container` does it.
 """
 
 from __future__ import annotations

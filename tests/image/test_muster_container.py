@@ -59,7 +59,7 @@ def test_a_container_that_does_not_start_in_time_is_removed() -> None:
 def test_muster_container_has_the_interface_of_kafka_container() -> None:
     with engine(Kept()):
         theirs, ours = KafkaContainer(), MusterContainer()
-        # what has to do with ZooKeeper, or happens before it starts
+        # settings of ZooKeeper, and settings that matter only before it starts
         absent = {"MIN_KRAFT_TAG", "configure"}
         assert {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) == absent
         assert (ours.port, ours.listeners) == (theirs.port, theirs.listeners)

@@ -1,4 +1,4 @@
-"""docs/docker.md: its commands and its Compose file, with the image's file tree where there is no engine."""
+"""The commands and the Compose file of docs/docker.md work, with the image's file tree where no engine exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ runs = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 def docker_run(command: str) -> tuple[dict[str, str], list[str]]:
-    """The environment and the command of a container that is run so."""
+    """The environment and the command of the container that this command runs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rm", action="store_true")
     parser.add_argument("-p")
@@ -31,14 +31,14 @@ def docker_run(command: str) -> tuple[dict[str, str], list[str]]:
 
 
 def run_commands() -> list[str]:
-    """Those of the page, in its blocks and in its text."""
+    """The commands of the page, in its blocks and in its text."""
     found = [line for block in blocks(PAGE, name="run") for line in block.commands]
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     return [line for line in found if line.startswith("docker run")] + re.findall(r"`(docker run [^`]+)`", text)
 
 
 def compose_environment() -> dict[str, str]:
-    """What the service `kafka` of the Compose file gets."""
+    """The environment of the service `kafka` of the Compose file."""
     (block,) = blocks(PAGE, name="compose")
     return dict(re.findall(r"(?m)^ +(KAFKA_\w+): (.*)$", block.text))
 

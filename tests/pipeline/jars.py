@@ -23,7 +23,7 @@ class Jars(NamedTuple):
     parts: int
 
     def all(self) -> tuple[Path, ...]:
-        """All of them, or none when they cannot be had; `why_not` tells why."""
+        """All jars, or none if they cannot be downloaded; `why_not` says why."""
         return () if self.why_not() else tuple(sorted(self.folder.glob("*.jar")))
 
     def why_not(self) -> str:

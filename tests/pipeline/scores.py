@@ -1,9 +1,10 @@
-"""How much of what the pipeline tells is so: its tables of kept logs of real Kafkas, against what is known of each.
+"""How much of what the pipeline reports is true: its tables of kept logs of real Kafkas, compared with the truth of
+each.
 
 `python -m tests.pipeline.scores [NAME...] [--misses] [--rows DIR]` (`make score`): works from tests/data/recorded, or
-from those of its archives that are named; docs/dev/pipeline-scores.md explains the figures. It needs neither Kafka
-nor network. `--misses` prints each thing that was told wrong (not of the logs that are held out), `--rows` keeps the
-tables as lines of JSON.
+from those of its archives that are named; docs/dev/pipeline-scores.md explains the figures. It needs neither Kafka nor
+network. `--misses` prints each wrong report (but not of the logs that are held out), `--rows` keeps the tables as lines
+of JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Made = TypeVar("Made")
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
-"""Logs of this name are for figures only: nobody looks at what was told wrong of them."""
+"""Logs of this name are for figures only: nobody looks at their wrong reports."""
 _ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits")
 
 

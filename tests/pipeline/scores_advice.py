@@ -32,7 +32,7 @@ HELPS: Final[Mapping[str, frozenset[str]]] = {
 }
 """By what happened: the settings that would have helped."""
 _WANTS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
-"""Who suffers from these, or from a rolling restart of dynamic members, is to be told something."""
+"""A group with one of these episodes, or with a rolling restart of dynamic members, should get advice."""
 
 
 class Worth(NamedTuple):
@@ -41,7 +41,7 @@ class Worth(NamedTuple):
     useful: list[bool]
     useless: list[str]
     wanted: list[bool]
-    """Groups that are to be told something, and whether they were."""
+    """For each group that should get advice, whether it got advice."""
     untold: list[str]
 
 

@@ -1,7 +1,7 @@
-"""Episodes of a truth, as the broker itself saw them; and how many of them are told.
+"""Episodes of a truth, as the broker itself saw them, and how many of them the pipeline finds.
 
-A script writes down what it did. On a busy machine a process starts a minute later, and a group whose session is long
-sleeps through a broker that stands still: then the broker's own lines (`rebalance`) say what there is to be told.
+A script writes down what it did. On a busy machine a process may start a minute later. A group whose session is long
+may not notice that a broker stands still. Then the broker's own lines (`rebalance`) say what the pipeline can find.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 Truth = Sequence[Mapping[str, Any]]
 
 SLACK_MS: Final = 8_000
-"""A happening is told within this time of it."""
+"""An episode counts as found if it is reported within this time of the event."""
 _LATE_MS: Final = 60_000
 """A process that is started is a member at most so long after, on a busy machine."""
 
@@ -31,7 +31,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "whole_stop": ("whole_stop",),
     "trouble": ("coordinator_or_network_trouble",),
 }
-"""As what a kind of the truth is to be told."""
+"""The kinds of episode that the pipeline may report for a kind of the truth."""
 _TOLD: Final = frozenset(kind for kinds in KINDS.values() for kind in kinds)
 _STARTS: Final = frozenset({"formation", "start", "scale_out", "overlapping_deploy"})
 """What begins with processes that are started."""
@@ -46,9 +46,11 @@ class Happening(NamedTuple):
     until_ms: int
     members: frozenset[str]
     confirmed: bool
-    """The broker saw it: only then it can be told."""
+    """Whether the broker saw it: only then the pipeline can find it."""
     also: frozenset[str] = frozenset()
-    """It may be told as one of these: members that died and come back are told with their deaths."""
+    """The episode may also be reported as one of these kinds: members that died and return are reported with their
+    deaths.
+    """
 
 
 def happenings(truth: Truth) -> list[Happening]:
@@ -122,7 +124,7 @@ def _trigger(rebalance: Row) -> set[str]:
 
 
 class Scored(NamedTuple):
-    """What was told of the happenings that the broker saw."""
+    """What was reported of the events that the broker saw."""
 
     right: list[tuple[Happening, bool]]
     misses: list[str]

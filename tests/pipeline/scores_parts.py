@@ -26,18 +26,18 @@ class Figure(NamedTuple):
 
     title: str
     value: float | None
-    """None: there was nothing to be told."""
+    """None: the truth had nothing to find."""
     of: int | None = None
     """For a count: of how many."""
     unit: str = ""
     misses: tuple[str, ...] = ()
-    """What was told wrong."""
+    """The wrong reports."""
     goal: float | None = None
     """For a count: at least this share of it; otherwise at most that. None: no goal is set."""
 
     @property
     def reached(self) -> bool | None:
-        """Is the goal reached? None: there is none, or nothing to be told."""
+        """Whether the goal is reached. None: there is no goal, or nothing to find."""
         if self.goal is None or self.value is None:
             return None
         return self.value <= self.goal if self.of is None else self.value >= self.goal * self.of
@@ -62,7 +62,7 @@ def _of(kind: str, truth: Truth) -> list[Mapping[str, Any]]:
 
 
 LIMIT: Final = 0.95
-"""The goal for what is told: so much of it is so."""
+"""The goal for reports: this share of them is true."""
 
 
 def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: float | None = LIMIT) -> Figure:
@@ -245,7 +245,7 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
 
 
 def advice(tables: Tables, truth: Truth) -> list[Figure]:
-    """Pieces that would have helped with what happened, and groups that were to be told something."""
+    """Advice that would have helped with what happened, and groups that should get advice."""
     rows = tables.get("advice")
     if rows is None:
         return []

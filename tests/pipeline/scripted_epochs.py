@@ -1,5 +1,5 @@
-"""What a real Kafka says of the epochs of its KIP-848 groups in its own log (level INFO): the truth that the facts of
-such groups are scored with, as `tests.pipeline.scripted_truth` tells it of classic groups.
+"""What a real Kafka logs (level INFO) of the epochs of its KIP-848 groups. This is the truth with which inferred facts
+of such groups are scored, as `tests.pipeline.scripted_truth` is for classic groups.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def epochs_truth(
 
 
 def _done_by_script(todo: list[Action], group: str, at_ms: int) -> tuple[str, str | None]:
-    """Nobody came or went. Who subscribes to other topics is not told by the broker; else a topic has grown."""
+    """No member joined or left. The broker does not say who changed its subscription; else a topic has grown."""
     for one in todo:
         if one.group == group and one.client_id is not None and 0 <= at_ms - one.at_ms < SOON_MS:
             todo.remove(one)

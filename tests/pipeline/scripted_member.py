@@ -1,5 +1,5 @@
-"""One consumer process of a scripted history (`scripted_processes`): a member of a group by the client library that is
-asked for, told by lines on stdin what to do, telling on stdout what generation and how many partitions it has.
+"""One consumer process of a scripted history (`scripted_processes`): a member of a group, by the client library that
+JSON names. Lines on stdin are its commands. It writes its generation and the number of its partitions to stdout.
 
 `python -m tests.pipeline.scripted_member JSON`, JSON an object with the fields of `Settings`. Lines on stdin:
 `subscribe TOPIC...`, `rejoin`, `stop`; the end of stdin is a `stop` too. Lines on stdout: `GENERATION ASSIGNED LEADS`
@@ -27,7 +27,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 TURN_S: Final = 0.1
-"""How long it waits for records before it looks what it was told."""
+"""How long it waits for records before it reads its next command."""
 
 
 class Settings(NamedTuple):
@@ -50,7 +50,7 @@ class Settings(NamedTuple):
 
     @property
     def heartbeat_ms(self) -> int:
-        """As clients have it unless they are told otherwise, where the session bears it."""
+        """The clients' default, if the session timeout allows it."""
         return min(3_000, self.session_ms // 3)
 
 

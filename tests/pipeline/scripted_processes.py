@@ -1,13 +1,13 @@
-"""Groups of consumers by other client libraries, each a process of its own, that a script lets join, leave, die
-(SIGKILL) and change, against a real Kafka, and what happened, in the words of the broker: what
-`tests.pipeline.scripted` does with aiokafka in one process, with more that goes wrong at once.
+"""Groups of consumers by other client libraries, with one process for each consumer, on a real Kafka. A script lets
+them join, leave, die (SIGKILL) and change, and writes down what happened, in the broker's words.
+`tests.pipeline.scripted` does so with aiokafka in one process; here more goes wrong at once.
 
-`python -m tests.pipeline.scripted_processes DIR --client NAME... [--seconds N] [--groups N] [--seed N]
-[--protocol consumer]`, names confluent, java, kafka-python (it knows the classic protocol only): runs Kafka in DIR and
-leaves its log there (DIR/data/logs) beside `truth.jsonl`, in the form that `tests.pipeline.scoring` reads. It takes two
-cores for some minutes: some 8 groups are as many as they bear.
-Each group has a client, a way to commit, an assignor, a session timeout and a traffic of its own (lines `group`); some
-are of static members, some are left alone. What the script did is told by lines `did`.
+`python -m tests.pipeline.scripted_processes DIR --client NAME... [--seconds N] [--groups N] [--seed N] [--protocol
+consumer]`, with the names confluent, java, kafka-python (it has the classic protocol only). The program runs Kafka in
+DIR, and leaves Kafka's log there (DIR/data/logs) beside `truth.jsonl`, in the form that `tests.pipeline.scoring` reads.
+It takes two cores for some minutes: they can run some 8 groups. Each group has its own client, way to commit, assignor,
+session timeout and traffic (lines `group`). Some groups have static members; some are not disturbed. Lines `did` say
+what the script did.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ASSIGNORS: Final = ("range", "roundrobin", "cooperative-sticky", "cooperative-st
 TRAFFIC: Final = ("steady", "steady", "steady", "steady", "bursts", "none")
 STRATEGIES: Final = {"range": "Range", "roundrobin": "RoundRobin", "cooperative-sticky": "CooperativeSticky"}
 REJOIN: Final = ("kafka-python", "java")
-"""Clients that can be told to join again."""
+"""Clients that can be asked to join again."""
 
 Command = Callable[[Settings], list[str]]
 """What runs a member."""

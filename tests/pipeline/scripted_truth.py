@@ -50,7 +50,7 @@ class _Begun(NamedTuple):
 
 
 def truth(log: Iterable[str], actions: Sequence[Action], ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """The lines. `ends`: when the script let go of each group; what happened later is told as `unsure`."""
+    """The lines. `ends`: when the script stopped to act on each group; what happened later is reported as `unsure`."""
     begun: dict[str, _Begun] = {}
     last = dict.fromkeys(ends, 0)
     todo = list(actions)
@@ -90,7 +90,7 @@ def _why_again(todo: list[Action], again: Action, reason: str) -> str | None:
         if is_its and 0 <= again.at_ms - one.at_ms < SOON_MS:
             todo.remove(one)
             return one.cause
-    # a leader may have given partitions up, or have heard of other ones, or think so
+    # a leader may have given partitions up, or may have seen other ones
     return None if again.cause == "leader_rejoined" else again.cause
 
 

@@ -1,5 +1,5 @@
-"""What comes to the driver: rows that Python collects, and tables that Spark is told to send to every task. None of it
-grows with the log; each place says by what it is bounded.
+"""What reaches the driver: rows that Python collects, and tables that Spark sends to every task. None of it grows with
+the log; each place says what bounds it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ PLENTY = 1 << 30
 
 
 class Counting:
-    """A store that tells which segments are read; `away`: how many of the next questions for batches go unanswered."""
+    """A store that records which segments are read; `away`: how many of the next questions for batches get no
+    answer.
+    """
 
     def __init__(self, below: Any) -> None:
         self.below = below

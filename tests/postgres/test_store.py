@@ -251,7 +251,7 @@ async def test_nothing_is_written_at_the_place_of_a_deleted_row(store: Store) ->
     assert [one.base_offset for one in await store.metadata(0)] == [6, 8, 10]
 
 
-# ---- mail
+# ---- messages between nodes
 
 
 async def test_a_node_message_is_received_once(store: Store) -> None:

@@ -30,7 +30,7 @@ LAYOUTS = layouts()
 
 
 def decode_or_refuse(served: Api, version: int, data: bytes) -> None:
-    """Fails by any exception but MalformedMessage, and by one that does not tell the path."""
+    """Fails on any exception but MalformedMessage, and on a MalformedMessage that does not name the path."""
     try:
         served.decode_request(version, data)
     except MalformedMessage as error:

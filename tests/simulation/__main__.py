@@ -29,7 +29,7 @@ CHUNK = 100
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, print, and tell by the exit code."""
+    """Play, print, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make simulate ARGS=...", description=__doc__)
     parser.add_argument("--seeds", type=int, help="how many histories (default: for ever)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (default 0)")

@@ -1,6 +1,6 @@
-"""Rules about where things stand, not about one step: nobody is stuck, and the log tells where the core stands.
+"""Rules about a state, not about one step: no member waits for ever, and the log gives the state of the core.
 
-They look at groups as administrators do: DescribeGroups, OffsetFetch.
+The rules look at groups as administrators do: DescribeGroups, OffsetFetch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def unsettled(world: World, living: list[UnrulyConsumer]) -> tuple[str, str] | N
 
 
 def unrest(described: Any, living: list[UnrulyConsumer]) -> str:
-    """How a group, as DescribeGroups tells it, is not what its living members make it; "": it is."""
+    """How a group, as DescribeGroups shows it, differs from what its living members make it; "" if it does not."""
     members = {one.member_id: one.member_assignment for one in described.members}
     own = {one.member_id: one for one in living if one.group_id == described.group_id}
     if described.group_state not in ((STABLE,) if own else (EMPTY, "Dead")) or set(own) != set(members):
@@ -127,7 +127,7 @@ def said(value: GroupMetadataValue) -> tuple[object, ...]:
 
 
 def shown(row: Any) -> tuple[object, ...]:
-    """A group as DescribeGroups tells it."""
+    """A group as DescribeGroups shows it."""
     members = sorted(
         (
             one.member_id,

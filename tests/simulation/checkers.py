@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class OneLeader(Checker):
-    """A generation has one leader: one is told so, everybody hears its id, and the assignment is its own."""
+    """A generation has one leader: one member is answered so, all members get its id, and the assignment is its own."""
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
-        """All have heard of the same leader, which is one of them and has the list of members."""
+        """All were answered the same leader, which is one of them and gets the list of members."""
         leaders = {row.leader: None for _, _, row in reported}
         if len(leaders) != 1:
             self.fail(view.group_id, f"generation {number} was told of {len(leaders)} leaders: {list(leaders)}")
@@ -35,7 +35,7 @@ class OneLeader(Checker):
             self.fail(view.group_id, f"{len(listed)} members of generation {number} got the list of members")
 
     def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
-        """Whoever is told of this generation later hears of the same leader, by its old id or its new one."""
+        """Whoever joins this generation later is answered the same leader, by its old id or its new one."""
         known = view.round
         if known is None:
             return
@@ -109,7 +109,7 @@ class OneProtocol(Checker):
 
 
 class GenerationsGrow(Checker):
-    """Each round makes one generation more, also when nobody is left; nobody is ever told an older one."""
+    """Each round makes one generation more, also when no member is left; no member is ever answered an older one."""
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """One more than the last."""
@@ -156,8 +156,8 @@ class RoundsEnd(Checker):
 
 
 class RebalanceTold(Checker):
-    """While a JoinGroup is parked the others are told to join again: nobody's Heartbeat or SyncGroup is as if nothing
-    were.
+    """While a JoinGroup is parked the others must join again: no Heartbeat or SyncGroup is answered as if nothing
+    happened.
     """
 
     def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:

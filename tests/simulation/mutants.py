@@ -25,7 +25,7 @@ _Group: Final = classic.ClassicGroup
 
 
 def everybody_leads(patch: pytest.MonkeyPatch) -> None:
-    """Each member is told that it is the leader."""
+    """Each member is answered that it is the leader."""
     present = rebalance.present
 
     def alone(group: Any, member: Any, *, full: bool) -> Any:
@@ -64,7 +64,7 @@ def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_its_own_protocol(patch: pytest.MonkeyPatch) -> None:
-    """Each member is told the protocol that it likes best."""
+    """Each member is answered the protocol that it prefers."""
     present = rebalance.present
 
     def own(group: Any, member: Any, *, full: bool) -> Any:
@@ -134,7 +134,7 @@ def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
 
 
 def heartbeats_keep_quiet(patch: pytest.MonkeyPatch) -> None:
-    """A heartbeat does not tell of a rebalance."""
+    """A heartbeat is not answered REBALANCE_IN_PROGRESS."""
     _heartbeats_ignore(patch, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -149,7 +149,7 @@ def _lenient(answer: Any, error: int, *of: Any) -> Any:
 
 
 def leavers_stay(patch: pytest.MonkeyPatch) -> None:
-    """Who leaves by instance is told so, and is still there."""
+    """A member that leaves by instance is answered so, and stays in the group."""
     patch.setattr(sessions, "drop_member", lambda step, group, member_id: group.members.get(member_id))
 
 

@@ -38,7 +38,7 @@ class History(Protocol):
         ...
 
     def described(self, error: Exception | None = None) -> list[str]:
-        """What has happened last; of what concerns the error, if that can be told."""
+        """The last events; those that concern the error, if they can be found."""
         ...
 
     def counted(self) -> Counter[str]:
@@ -60,7 +60,7 @@ class Histories(Generic[H]):
         history = self._begin(seed, events)
         try:
             history.play()
-        except Exception as error:  # whatever breaks, the seed must be told
+        except Exception as error:  # whatever breaks, the seed must be reported
             head = f"seed {seed}, {history.now()}: {type(error).__name__}: {error}"
             again = f"again: make simulate ARGS='{self._option}--seeds 1 --start {seed} --events {events}'"
             raise Failure(seed, "\n".join([head, again, *history.described(error)])) from error

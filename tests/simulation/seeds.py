@@ -12,7 +12,7 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 ROUND = 5
-"""After so many calls in each process it is told how far it is."""
+"""Progress is reported after this number of calls in each process."""
 
 
 class Played(NamedTuple):

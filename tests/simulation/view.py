@@ -34,7 +34,9 @@ class MemberView:
 
 
 class Round:
-    """One generation: what its members were told. `shares`: the leader's assignment by identity, once it is known."""
+    """One generation: what its members were answered. `shares`: the leader's assignment by identity, once it is
+    known.
+    """
 
     __slots__ = ("leader", "listed", "owners", "protocol", "protocol_type", "shares")
 
@@ -43,7 +45,7 @@ class Round:
         self.protocol_type = protocol_type
         self.protocol = protocol
         self.listed: dict[str, bytes] = {}
-        """Each member's metadata by identity, as the leader was told."""
+        """Each member's metadata by identity, as the leader got it."""
         self.shares: dict[str, bytes] | None = None
         self.owners: dict[int, str] = {}
         """Partition -> identity, by acknowledged assignments."""
@@ -118,7 +120,9 @@ class GroupView:
         )
 
     def began_at_the_earliest(self, ms: int) -> int:
-        """When the rebalance that is on may have begun, also for reasons that nobody is told; NEVER: it cannot have."""
+        """When the current rebalance may have begun, also for reasons that no client sees; NEVER: it cannot have
+        begun.
+        """
         began_ms = self.began_ms
         for member in self.members.values():
             if member.sign_ms + member.session_ms <= ms:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import Call
 
 Told = tuple["Call", str, JoinGroupResponse]
-"""One that was told of a new generation: its JoinGroup, its identity, the answer."""
+"""A member that was answered a new generation: its JoinGroup, its identity, the answer."""
 
 
 class Violation(AssertionError):
@@ -46,7 +46,7 @@ class Checker:
         raise Violation(type(self).__name__, group_id, what)
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
-        """Members were told of a new generation, all at once. The view is still that of the last one."""
+        """Members were answered a new generation, all at once. The view is still that of the last generation."""
 
     def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
         """A JoinGroup was answered with the generation that is on. The view is still that before."""

@@ -66,7 +66,7 @@ class World(world.World):
         self.parked: dict[int, Call] = {}
         self.core: GroupCore | None = self.new_core()
         self._alarm_ms = NEVER
-        """When the core is told the time, if nothing moves its deadlines."""
+        """When the core gets the time, if nothing moves its deadlines."""
         self._term_ends: list[int] = []
         """For each core that is no more, until when its answers went out."""
         self._durable_ms = 0
@@ -85,7 +85,7 @@ class World(world.World):
     # ---- deadlines
 
     def _arm(self) -> None:
-        """Have the core told of its next deadline, `late_ms` after it."""
+        """Let the core handle its next deadline, `late_ms` after it."""
         due_ms = None if self.core is None else self.core.next_deadline_ms()
         if due_ms is not None and due_ms + self.scenario.late_ms < self._alarm_ms:
             self._alarm_ms = due_ms + self.scenario.late_ms
@@ -237,7 +237,7 @@ class World(world.World):
         self._arm()
 
     def replayed(self) -> GroupCore:
-        """Another core, made of the records so far, that has not been told yet that these were all."""
+        """Another core, made of the records so far. It does not know yet that these were all records."""
         core = self.new_core()
         core.replay(((record.key, record.value) for record in self.records), self.now())
         return core

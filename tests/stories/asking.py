@@ -67,7 +67,7 @@ def _subscription(stage: Stage, actor: Actor, args: dict[str, str]) -> bytes:
 
 
 def partitions_of(actor: Actor, text: str) -> dict[str, list[int]]:
-    """t1/0+1,t2/0; none; mine: what the actor was told to have, mine-1: less the last of it, mine,t1/2: and more."""
+    """t1/0+1,t2/0; none; mine: what the actor was last assigned, mine-1: less the last of it, mine,t1/2: and more."""
     rows: dict[str, list[int]] = {}
     for item in text.split(","):
         topic, _, indexes = item.partition("/")
@@ -270,7 +270,7 @@ def find(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
 @verb("consumer-heartbeat")
 def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
     """KIP-848. epoch= (default: the actor's), topics=, regex= (`~` is the suffix of the story's own topics),
-    owned=t1/0+1,t2/0 (none: empty list; mine: what it was told to have), rebalance=, assignor=, instance=
+    owned=t1/0+1,t2/0 (none: empty list; mine: what it was last assigned), rebalance=, assignor=, instance=
     """
     owned = args.get("owned")
     partitions = None

@@ -1,7 +1,7 @@
 """What the commands about transactions and about what is in a partition ask for: text -> (api, version, body).
 
-A producer is told by the actor: the transactional id, producer id and epoch that it was given last, and how many
-records it has sent to each partition, as a client knows them. `id=`, `producer=`, `epoch=` and `seq=` say otherwise.
+The actor stands for a producer. The runner remembers its last transactional id, producer id and epoch, and how many
+records it has sent to each partition, as a client does. `id=`, `producer=`, `epoch=` and `seq=` say otherwise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def partitions_by_topic(stage: Stage, specs: list[str]) -> list[tuple[str, list[
 
 @verb("txn-init")
 def txn_init(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """txn-init tx; again for the same id: txn-init; idempotent only: txn-init null. own=yes: tells who it was."""
+    """txn-init tx; again for the same id: txn-init; idempotent only: txn-init null. own=yes: show the producer id."""
     if "tv" in args:
         actor.settings["tv"] = args["tv"]
     wanted = stage.group(rest[0]) if rest else actor.transactional_id

@@ -36,7 +36,7 @@ from tests.support.servers import KafkaServer
 FOLDER = pathlib.Path(__file__).parent
 KEPT = FOLDER / "group-records.json.gz"
 NAMES = ("consumer-group-", "migration-")
-"""Stories of groups whose records are kept: those that begin so."""
+"""The records of groups are kept for stories whose names begin so."""
 TRIES = 3
 """So often a story is played, as long as it goes otherwise than its file says: a busy machine may be late."""
 TIMES = ("assignment_timestamp", "commit_timestamp", "current_state_timestamp", "timestamp")

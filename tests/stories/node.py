@@ -107,7 +107,7 @@ class NodeDriver:
             self.idle_ms = 0
         elif isinstance(action, Await):
             self.world.run(lambda: self._has([action.actor]), action.high + 300)
-            self.world.run(lambda: False, 1)  # what others hear at the same time
+            self.world.run(lambda: False, 1)  # the answers to other clients at the same time
             self.idle_ms = 0
         elif isinstance(action, Drop):
             for client in self.clients.pop(action.actor, []):

@@ -1,5 +1,5 @@
-"""Which broker of several a request is for, and one answer of several: as clients do it, so that a story that is told
-of one broker can be played on a cluster.
+"""Which broker of several a request is for, and one answer of several: as clients do. So a story that is written for
+one broker can be played on a cluster.
 
 Standard library only, and no part of the product, so that it can judge either.
 """
@@ -25,7 +25,7 @@ OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffs
 OF_ALL = {"ListGroups": "Groups", "ListTransactions": "TransactionStates"}
 """Each broker knows its own: the rows of the answer."""
 SEEN_BY_ALL = frozenset({"Metadata"})
-"""What every broker must say alike before it is true: of a cluster each hears of it when it hears of it."""
+"""All brokers must give the same answer before it counts: each broker of a cluster gets a change at its own time."""
 NOT_HERE = frozenset({5, 6, 14, 15, 16})
 """Look again who it is: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS,
 COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.

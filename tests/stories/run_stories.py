@@ -1,14 +1,14 @@
 """Runs story files against a server over TCP: Apache Kafka or any other that speaks its protocol.
 
     python -m tests.stories.run_stories HOST:PORT [files or folders]       default: every *.txt beside this file
-    --record       write the outcome lines as they came into the files (then read them: the server may be wrong)
-    --scale 2      stretch all session and rebalance timeouts, waits and ranges; the server's own delays too
-    --any-broker   run also where the server's settings are not the ones the story's `broker` line asks for
-    -v             name each story as it ends
+    --record       write the outcome lines as they came into the files (then read them: the server may be wrong) --scale
+    2      stretch all session and rebalance timeouts, waits and ranges; the server's own delays too --any-broker   run
+    also where the server's settings are not the ones the story's `broker` line asks for -v             name each story
+    as it ends
 
-A story whose `broker` line does not fit the server's settings (as DescribeConfigs tells them) is skipped and counted.
-Each run uses fresh group ids, so one server serves any number of runs. Exit status 1 when a story differs.
-Standard library only.
+A story whose `broker` line does not fit the server's settings (as DescribeConfigs reports them) is skipped and counted.
+Each run uses fresh group ids, so one server serves any number of runs. Exit status 1 when a story differs. Standard
+library only.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def bits(number: int) -> str:
 
 
 def topic_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], str]) -> list[str]:
-    """A row for each partition, by the names of the topics, also where they are told by id (v10)."""
+    """A row for each partition, by the names of the topics, also where the answer has topic ids (v10)."""
     rows = [
         (stage.topic_label(topic["Name"] or "") or stage.topic_name(topic["TopicId"]), row["PartitionIndex"], text(row))
         for topic in topics

@@ -24,7 +24,7 @@ def topic_of(stage: Stage, topic: Body, name: str = "Name") -> str:
 
 
 def label(topic: str, partition: int) -> str:
-    """Which partition of the offsets topic a group has is not told: it follows from the suffix of the run."""
+    """The label hides which partition of the offsets topic a group has: it depends on the suffix of the run."""
     return "offsets" if topic == OFFSETS else f"{topic}/{partition}"
 
 

@@ -35,7 +35,7 @@ class Actor:
         self.name, self.member, self.epoch, self.generation = name, "", 0, -1
         self.ids: list[str] = []
         self.protocol: str | None = None
-        self.assigned: dict[str, list[int]] = {}  # topic -> partitions, as it was told last
+        self.assigned: dict[str, list[int]] = {}  # topic -> partitions, as last answered
         self.transactional_id: str | None = None
         self.settings: dict[str, Any] = {
             "client": name,
@@ -67,7 +67,7 @@ class Stage:
         self.producers: dict[int, str] = {GHOST: "ghost"}  # producer id -> its name
         self.sent: list[Body] = []  # every request's body, in the order of sending
         self.draw: Callable[[], uuid.UUID] = uuid.uuid4  # of the ids that consumers give themselves
-        self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not hear
+        self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not get
 
     def actor(self, name: str) -> Actor:
         if name not in self.actors:

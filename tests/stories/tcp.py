@@ -34,7 +34,7 @@ SETTLING_S = 1.0
 
 ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
 """NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told while the verification cannot be done yet),
+NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is answered while the verification cannot be done yet),
 CONCURRENT_TRANSACTIONS.
 """
 AGAIN_S = 0.02
@@ -279,7 +279,7 @@ async def transactions_ready(runner: AnyConnection) -> bool:
 
 
 async def settings_of(runner: AnyConnection) -> dict[str, str] | None:
-    """The server's settings as DescribeConfigs tells them; None when it does not."""
+    """The server's settings as DescribeConfigs reports them; None when it does not."""
     body = await runner.ask("Metadata", 9, {"Topics": [], "AllowAutoTopicCreation": False})
     node = {"ResourceType": 4, "ResourceName": str(body["Brokers"][0]["NodeId"]), "ConfigurationKeys": None}
     try:

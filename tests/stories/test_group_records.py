@@ -12,7 +12,7 @@ from tests.stories.group_records import Kept, described, kept, ours, stories, wi
 STORIES = {story.name: story for story in stories()}
 KEPT = kept()
 IN_ONE_BUCKET = {"consumer-group-regex"}
-"""Stories in which members with different topics get several that share a bucket of Kafka's hash tables."""
+"""Stories in which members with different topics get a topic whose partitions share a bucket of Kafka's hash tables."""
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))

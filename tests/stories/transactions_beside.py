@@ -45,7 +45,7 @@ class TransactionsBeside:
         self._ids = itertools.count()
 
     def ask(self, request: Asked, version: int, respond: Respond, client: Client) -> None:
-        """As a client that asks again when it is told CONCURRENT_TRANSACTIONS."""
+        """Ask as a client does, which asks again when it is answered CONCURRENT_TRANSACTIONS."""
         if isinstance(request, AddOffsetsToTxnRequest):
             error = self._add(
                 request.transactional_id,

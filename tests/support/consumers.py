@@ -32,7 +32,8 @@ async def abandoned(consumer: AIOKafkaConsumer, *, leave: bool = False) -> None:
         tasks += [coordinator._coordination_task, coordinator._heartbeat_task, coordinator._commit_refresh_task]
     while left := [one for one in tasks if one is not None and not one.done()]:
         for one in left:
-            one.cancel()  # once is not enough: the fetching task may take it for that of a task it waits for
+            # one cancellation is not enough: the fetching task may take it for that of a task that it awaits
+            one.cancel()
         await asyncio.sleep(0)
     if leave and isinstance(coordinator, GroupCoordinator):
         await coordinator._maybe_leave_group()

@@ -1,4 +1,4 @@
-"""Disks in memory that become full or break when a test says so."""
+"""Disks in memory that become full or break at the command of a test."""
 
 from __future__ import annotations
 

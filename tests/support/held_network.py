@@ -75,11 +75,11 @@ class HeldNetwork:
                 self._open.wait()
                 with self._lock:
                     if sink not in self._sockets:
-                        break  # it was dropped while it was held
+                        break  # the connection was dropped while its bytes were held
                 sink.sendall(data)
         with self._lock:
             self._sockets.discard(source)
         for one in (source, sink):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        source.close()  # the other way closes the other one
+        source.close()  # the thread of the other direction closes the other connection

@@ -102,7 +102,7 @@ async def connected(server: Server, client_id: str | None = "test") -> AsyncIter
         yield Client(reader, writer, client_id)
     finally:
         writer.close()
-        # the server may have reset it: that is what some tests are about
+        # the server may have reset the connection: some tests are about that
         with suppress(OSError):
             await writer.wait_closed()
 

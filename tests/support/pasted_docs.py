@@ -1,10 +1,9 @@
-"""The fenced blocks of a page of Markdown, so that a test pastes what stands there and runs it.
+"""The fenced blocks of a page of Markdown, so that a test pastes them and runs them.
 
-A block may have a comment of HTML on the line before it, which readers do not see and which says what a test is to do
-with it: `<!-- pasted: NAME WORD … -->`. What the words mean is up to the test that asks for the block.
+A block may have a comment of HTML on the line before it, which readers do not see. It says what a test must do with the
+block: `<!-- pasted: NAME WORD … -->`. The test that asks for the block decides what the words mean.
 
-    [first] = blocks("docs/testing.md", "python", name="first-example")
-    pytester.makepyfile(test_first=first.text)
+    [first] = blocks("docs/testing.md", "python", name="first-example") pytester.makepyfile(test_first=first.text)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two PostgreSQL that Patroni looks after, with etcd, all from Debian's packages (patroni, etcd-server, postgresql).
+"""Two PostgreSQL servers under Patroni, with etcd, all from Debian's packages (patroni, etcd-server, postgresql).
 
-Patroni decides who is the primary: when it dies, the synchronous standby takes its place; when it comes back, it
-follows the other one.
+Patroni decides which server is the primary. When the primary dies, the synchronous standby takes its place. When the
+old primary returns, it follows the new one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.support.servers import free_port_pair
 
 USER = "muster"
 TTL_S = 8
-"""After so long without a word of the primary the standby takes its place: Patroni's loop, and two of its retries."""
+"""After this time without a sign of the primary the standby takes its place: Patroni's loop, and two of its retries."""
 PATIENCE_S = 120.0
 _PARAMETERS = {"fsync": "off", "synchronous_commit": "on", "max_connections": 50}
 
 
 def missing() -> str:
-    """What is not there that this needs; empty when all is."""
+    """The names of missing programs; empty when all are installed."""
     programs = [name for name in ("patroni", "etcd") if shutil.which(name) is None]
     if not _postgres_folders():
         programs.append("PostgreSQL's server (/usr/lib/postgresql)")
@@ -42,14 +42,14 @@ def _postgres_folders() -> list[Path]:
 
 
 class Member:
-    """One PostgreSQL and its Patroni."""
+    """One PostgreSQL with its Patroni."""
 
     def __init__(self, place: Path, name: str, etcd_port: int) -> None:
         self.name = name
         self.port, self._rest_port = free_port_pair(), free_port_pair()
         self._place = place
         self._config = place / f"{name}.json"
-        self._config.write_text(json.dumps(self._settings(etcd_port)))  # JSON is YAML
+        self._config.write_text(json.dumps(self._settings(etcd_port)))  # JSON is valid YAML
         self._process: subprocess.Popen[bytes] | None = None
 
     def _settings(self, etcd_port: int) -> dict[str, Any]:
@@ -90,18 +90,18 @@ class Member:
 
     @property
     def running(self) -> bool:
-        """Whether its Patroni is."""
+        """Whether its Patroni runs."""
         return self._process is not None
 
     def start(self) -> None:
-        """Its Patroni, which starts its PostgreSQL; not waited for."""
+        """Start Patroni, which starts its PostgreSQL; do not wait."""
         with (self._place / f"{self.name}.log").open("ab") as out:
             self._process = subprocess.Popen(
                 ["patroni", str(self._config)], stdout=out, stderr=out, cwd=self._place, **_nobody()
             )
 
     def kill(self) -> None:
-        """Both, as when the machine loses its power."""
+        """Kill both, as when the machine loses its power."""
         self._end_patroni()
         pids = self._pids()
         for pid in pids:
@@ -110,12 +110,12 @@ class Member:
         _until_gone(pids)
 
     def end(self) -> None:
-        """Both, without a failover in between."""
+        """Stop both, without a failover in between."""
         self._end_patroni()
         pids = self._pids()
         for pid in pids[:1]:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGQUIT)  # at once, and what is shared between its processes is given back
+                os.kill(pid, signal.SIGQUIT)  # at once, and the memory that its processes share is freed
         _until_gone(pids)
 
     def _end_patroni(self) -> None:
@@ -125,7 +125,7 @@ class Member:
         self._process = None
 
     def _pids(self) -> list[int]:
-        """Of its PostgreSQL: the postmaster first."""
+        """The processes of its PostgreSQL: the postmaster is the first."""
         try:
             postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
             children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
@@ -134,19 +134,19 @@ class Member:
         return [postmaster, *map(int, children)]
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """What Patroni's own interface says there. Raises OSError."""
+        """The answer of Patroni's own interface. Raises OSError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self._rest_port}{path}", data)
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.read().decode()
 
     def log(self) -> str:
-        """The end of Patroni's."""
+        """The end of Patroni's log."""
         return (self._place / f"{self.name}.log").read_text(errors="replace")[-3_000:]
 
 
 class Patroni:
-    """See the module. `url`: of both, for clients that want the one that writes."""
+    """The two members of this module. `url` names both, for clients that want the primary."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -157,7 +157,7 @@ class Patroni:
         self.url = f"postgresql://{USER}:of-the-test@{hosts}/postgres?target_session_attrs=read-write"
 
     def start(self) -> None:
-        """Both run, and the standby is in sync."""
+        """Start both, and wait until the standby is in sync."""
         clients, peers = (f"http://127.0.0.1:{self._etcd_port + more}" for more in (0, 1))
         etcd = ["etcd", "--data-dir", str(self._place / "etcd"), "--unsafe-no-fsync"]
         etcd += ["--listen-client-urls", clients, "--advertise-client-urls", clients]
@@ -170,7 +170,9 @@ class Patroni:
         self.until_in_sync()
 
     def roles(self) -> dict[str, str]:
-        """Of the members that run, as Patroni has them: leader, sync_standby, replica. Empty: nobody says."""
+        """The roles of the running members, as Patroni reports them: leader, sync_standby, replica. Empty if nobody
+        answers.
+        """
         for member in self._members:
             if member.running:
                 with suppress(OSError, ValueError):
@@ -179,26 +181,26 @@ class Patroni:
         return {}
 
     def until_in_sync(self) -> None:
-        """One leads, and the other one is its synchronous standby."""
+        """Wait until one member leads, and the other is its synchronous standby."""
         self._until(lambda: sorted(self.roles().values()) == ["leader", "sync_standby"], "a standby in sync")
 
     def kill_primary(self) -> None:
-        """Its PostgreSQL and its Patroni. The standby takes its place when Patroni finds out."""
+        """Kill the primary's PostgreSQL and its Patroni. The standby becomes the primary when Patroni notices."""
         self._primary().kill()
 
     def until_taken_over(self) -> None:
-        """The member that is left leads."""
+        """Wait until the remaining member leads."""
         self._until(lambda: self._leader() in {one.name for one in self._members if one.running}, "another primary")
 
     def bring_back(self) -> None:
-        """Who was killed follows the other one."""
+        """Start the killed member again: it follows the new primary."""
         for member in self._members:
             if not member.running:
                 member.start()
         self.until_in_sync()
 
     def switch_over(self) -> None:
-        """The standby and the primary change places, as for an upgrade of the machine."""
+        """Exchange the roles of standby and primary, as for an upgrade of the machine."""
         before = self._leader()
         assert before is not None
         primary = self._primary()
@@ -207,7 +209,7 @@ class Patroni:
         self.until_in_sync()
 
     def stop(self) -> None:
-        """All that still runs."""
+        """Stop everything that still runs."""
         for member in self._members:
             if member.running:
                 member.end()
@@ -231,7 +233,7 @@ class Patroni:
 
 
 def _has_changed(primary: Member, before: str) -> bool:
-    """Patroni refuses while its standby is not known to be in sync."""
+    """Ask for the exchange. Patroni refuses while its standby is not known to be in sync."""
     try:
         primary.ask("/switchover", {"leader": before})
     except urllib.error.HTTPError as refused:
@@ -247,13 +249,13 @@ def _until_gone(pids: list[int]) -> None:
 
 
 def _nobody() -> dict[str, Any]:
-    """PostgreSQL does not run as root."""
+    """The user for PostgreSQL, which does not run as root."""
     return {"user": "nobody"} if os.geteuid() == 0 else {}
 
 
 @contextmanager
 def running_patroni() -> Iterator[Patroni]:
-    """All of it is gone at the end."""
+    """Patroni with both members, removed at the end."""
     place = Path(tempfile.mkdtemp(prefix="muster-patroni-", dir="/tmp"))
     if os.geteuid() == 0:
         shutil.chown(place, "nobody")

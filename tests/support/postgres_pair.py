@@ -65,7 +65,7 @@ class Pair:
         while found != answer:
             assert time.monotonic() < end, f"{question} is never {answer}"
             time.sleep(0.05)
-            with suppress(AssertionError):  # it recovers
+            with suppress(AssertionError):  # the database recovers
                 found = self._sql(self.primary, question).strip()
 
     def cut_off(self) -> None:
@@ -97,7 +97,7 @@ class Pair:
                 os.kill(int(pid), signal.SIGKILL)
 
     def fail_over(self) -> None:
-        """Kill the primary, and promote the standby. The new primary lacks what it was cut off from."""
+        """Kill the primary, and promote the standby. The new primary lacks the writes from which it was cut off."""
         self._control(self.primary, "stop", "-m", "immediate")
         self.network.drop(self.ports[self.primary])
         self.primary = 1 - self.primary
@@ -139,7 +139,7 @@ class Pair:
     def _run(self, program: str, *words: str) -> str:
         # PostgreSQL does not run as root
         who: dict[str, Any] = {"user": "nobody"} if os.geteuid() == 0 else {}
-        with tempfile.TemporaryFile("w+") as out:  # not a pipe: what pg_ctl starts would keep it open
+        with tempfile.TemporaryFile("w+") as out:  # no pipe: processes that pg_ctl starts would keep it open
             done = subprocess.run([BIN / program, *words], stdout=out, stderr=out, cwd=self.place, check=False, **who)
             out.seek(0)
             said = out.read()

@@ -32,7 +32,7 @@ QUICK = {
     "offsets.topic.num.partitions": "10",
     "transaction.state.log.num.partitions": "5",
 }
-"""Settings under which groups settle at once and members may be declared dead soon."""
+"""Settings with which groups settle at once and members may expire soon."""
 
 
 class ServerError(Exception):
@@ -251,7 +251,7 @@ class KafkaServer(ServerProcess):
 
     name = "kafka"
     start_timeout_s = 90.0
-    expected_exit_status = 143  # a JVM that SIGTERM ended
+    expected_exit_status = 143  # the status of a JVM that SIGTERM ended
 
     def command(self) -> Sequence[str | Path]:
         """The start script on a free pair of ports."""
@@ -357,7 +357,7 @@ class KafkaCluster(KafkaServer):
 
 
 def _state(pid: int) -> str:
-    """Z: it has ended, and nobody has asked how."""
+    """The state of a process. Z: it has ended, and its parent has not yet read its status."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

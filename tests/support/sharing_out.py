@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     import pytest
     from xdist.workermanage import WorkerController
 
-# these need one Spark; they last longest, so that they come first
+# these tests need one Spark; they last longest, so they come first
 SPARK = "tests/pipeline/"
-# these wait for servers most of the time, so that they run beside Spark
+# these tests wait for servers most of the time, so they run beside Spark
 WAITING = "tests/e2e/"
-# each takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for the other one
+# each of these takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for the
+# other
 DEAR = (
     "tests/stories/test_virtual.py",
     "tests/simulation/cluster/test_cluster.py",

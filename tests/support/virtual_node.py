@@ -32,20 +32,20 @@ class Machine(World):
         self.random = lambda: 0.0
 
     def started(self) -> None:
-        """The node listens."""
+        """Note that the node listens."""
 
     def start_failed(self, error: BaseException) -> None:
         raise error
 
     def ended(self, *, was_clean: bool) -> None:
-        """The node has ended."""
+        """Note that the node has ended."""
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
         raise AssertionError(what) from cause
 
 
 class Link:
-    """One connection of a client. `answers`: decoded, in their order."""
+    """One connection of a client. `answers`: the decoded answers, in their order."""
 
     def __init__(self, process: Process, port: int = PORT) -> None:
         self.answers: list[Any] = []
@@ -55,7 +55,7 @@ class Link:
         self.wire = Wire(process, self, 0, port)
 
     def send(self, request: Message, version: int | None = None) -> None:
-        """Send a request, in the newest version that is served unless `version` has another one."""
+        """Send a request, in the newest version that is served, or in `version`."""
         api = api_named(type(request).__name__.removesuffix("Request"))
         version = SERVED[api.key].max_version if version is None else version
         self._number += 1
@@ -97,7 +97,7 @@ class VirtualNode:
         self.world = Machine()
         storage = FaultyStorage(1, NEVER, on=MemoryStorage())
         self.process = Process(self.world, self.world, storage, properties, listen=listen, observer=observer)
-        for key in SERVED:  # no import is to be measured
+        for key in SERVED:  # the import must not be measured
             handler(key)
             api(key).load()
         self.process.begin()
@@ -108,17 +108,17 @@ class VirtualNode:
         return Link(self.process, port)
 
     def rest(self, for_ms: int) -> None:
-        """Let this time pass: for what the node does after its answers."""
+        """Let this time pass, for the work that the node does after its answers."""
         self.world.run(lambda: False, for_ms)
 
     def close(self) -> None:
-        """End the node, as a kill would."""
+        """End the node, as SIGKILL would."""
         self.process.kill()
         self.process.loop.close()
 
 
 def errors_in(answer: Any) -> set[int]:
-    """Return all error codes of an answer but 0."""
+    """Return all error codes of an answer except 0."""
     if isinstance(answer, list | tuple):
         return set().union(*map(errors_in, answer)) if answer else set()
     if not hasattr(answer, "__slots__"):

@@ -106,7 +106,7 @@ def call(connection: socket.socket, request: Request, correlation_id: int = 1) -
     return receive(connection)
 
 
-# the requests; each in one old version whose shape needs no explanation
+# the requests, each in an old version whose form needs no explanation
 
 
 def api_versions(version: int = 0) -> Request:
@@ -278,7 +278,7 @@ def read_transactions(answer: Reader) -> dict[str, str]:
         answer.take(answer.number("b") - 1)
     states = {}
     rows, shift, more = 0, 0, 1
-    while more:  # more than 126 of them take two bytes
+    while more:  # more than 126 rows take two bytes
         byte = answer.number("B")
         rows, more, shift = rows | (byte & 0x7F) << shift, byte >> 7, shift + 7
     for _ in range(rows - 1):

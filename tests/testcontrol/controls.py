@@ -1,4 +1,4 @@
-"""A client of the control that checks each answer against the contract."""
+"""A client of the test control that checks each answer against the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.testcontrol.http.server import OPERATIONS, ControlServer
 
 
 def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:
-    """Whether a value is as the contract says."""
+    """Check that a value is as the contract demands."""
     if "$ref" in schema:
         schema = contract()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "oneOf" in schema:
@@ -64,7 +64,7 @@ def operation(method: str, path: str) -> tuple[str, dict[str, Any]]:
 
 
 class ControlClient:
-    """Asks one control; `asked`: the operations that it asked for."""
+    """Asks one test control; `asked`: the operations that it asked for."""
 
     def __init__(self, control: ControlServer, token: str | None = None) -> None:
         self.control = control
@@ -72,7 +72,7 @@ class ControlClient:
         self.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     async def send(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """The status and the answer, as they come."""
+        """The status and the answer, unchecked."""
 
         def exchange() -> tuple[int, Any]:
             connection = HTTPConnection(self.control.http.host, self.control.http.port, timeout=30)
@@ -86,7 +86,7 @@ class ControlClient:
         return await asyncio.to_thread(exchange)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer, which is as the contract says."""
+        """The answer, checked against the contract."""
         status, answer = await self.send(method, path, body)
         assert status == 200, answer
         name, schema = operation(method, path)
@@ -96,7 +96,7 @@ class ControlClient:
         return answer
 
     async def refused(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """What is said of a request that is not done."""
+        """The error text of a refused request."""
         status, answer = await self.send(method, path, body, **headers)
         check(answer, {"$ref": "#/components/schemas/Error"})
         error = answer["error"]

@@ -21,7 +21,7 @@ async def controlled(
     starts_frozen: bool = False,
     **properties: str,
 ) -> AsyncIterator[ServerControl]:
-    """It is up inside the block; properties with _ for dots."""
+    """A server that runs inside the block. Property names have _ in place of dots."""
     given = {**QUICK, "broker.session.timeout.ms": "200"}
     given.update({name.replace("_", "."): value for name, value in properties.items()})
     config = load(
@@ -41,5 +41,5 @@ async def controlled(
 
 
 def bootstrap(found: ServerControl) -> str:
-    """Where clients begin."""
+    """The address that clients use."""
     return ",".join(f"{bound.host}:{bound.port}" for bound in found.server.bound)

@@ -1,4 +1,4 @@
-"""The clock that can be moved: alone, and under a server with real clients."""
+"""The clock that a test moves: alone, and under a server with real clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def noting(clock: MovableClock, fired: list[tuple[str, int]], name: str) -> Call
 def test_virtual_time_follows_the_machine_until_it_is_moved() -> None:
     clock, machine = movable()
     assert clock.now() == machine.now() == clock.moment() == Now(1_000, 5_000)
-    assert clock.now == machine.now  # it costs nothing
+    assert clock.now == machine.now  # the call takes no time
     machine.advance(5)
     assert (clock.mono_ms(), clock.ahead_ms, clock.is_frozen) == (1_005, 0, False)
     clock.freeze()
@@ -153,7 +153,7 @@ def test_a_jump_skips_all_but_the_last_repeated_timer() -> None:
     clock.call_at(1_010, noting(clock, fired, "check"), 10)
     clock.call_at(1_007, noting(clock, fired, "sync"), 7)
     clock.call_at(1_500, noting(clock, fired, "session"))
-    for _ in range(2):  # the second time there is nothing to leave out
+    for _ in range(2):  # the second call has nothing to skip
         assert clock.skip_repeated(9_000) == 1_500
     for due_ms in (1_497, 1_500):
         assert clock.next_due_ms == due_ms
@@ -164,7 +164,7 @@ def test_a_jump_skips_all_but_the_last_repeated_timer() -> None:
 
 
 async def member(client: Client, session_ms: int = 10_000, group_id: str = "g") -> str:
-    """One that is alone in its group."""
+    """A member that is alone in its group."""
     request = JoinGroupRequest(
         group_id, session_ms, session_ms, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
@@ -183,7 +183,7 @@ class TestOnAServer:
             await time.advance(9_999)
             assert found.groups.describe("g").state == "Stable"
             assert (await client.ask(HeartbeatRequest("g", 1, member_id), 3)).error_code == 0
-            await time.advance(9_999)  # the heartbeat counted when it came
+            await time.advance(9_999)  # the heartbeat counts from when it came
             assert found.groups.describe("g").state == "Stable"
             view = await time.advance(1)
             assert (found.groups.describe("g").state, view.frozen) == ("Empty", True)
@@ -207,7 +207,7 @@ class TestOnAServer:
             consumer = AIOKafkaConsumer(
                 "orders", bootstrap_servers=bootstrap(found), group_id="g", rebalance_timeout_ms=600_000
             )
-            started = asyncio.ensure_future(consumer.start())  # it waits for its partitions
+            started = asyncio.ensure_future(consumer.start())  # the member waits for its partitions
             try:
                 await found.time.run_until(
                     lambda: found.groups.describe("g").is_stable, what="g is stable", limit_ms=900_000
@@ -249,11 +249,11 @@ class TestOnAServer:
             await found.time.advance(24 * 3_600_000)
             events = await found.groups.events(group_id)
             expired = next(one for one in events if one["kind"] == "member_expired")
-            assert 0 <= expired["time"] - before.wall_ms <= 10_000  # on its own time
+            assert 0 <= expired["time"] - before.wall_ms <= 10_000  # the task runs on its own time
             after = await found.time.advance(20 * 365 * 24 * 3_600_000)
             assert after.mono_ms - before.mono_ms == (20 * 365 + 1) * 24 * 3_600_000
             assert fired < 200  # of some 20 million checkpoints and checks
-            # and all is as if each of these had taken place
+            # the result is as if each of these had happened
             assert found.groups.describe(group_id).state == "Dead"
             assert not found.groups.describe("other").offsets
             assert found.topics.start_offsets("orders")[0] == 1

@@ -1,4 +1,4 @@
-"""The control over HTTP: every operation of the contract, and what is refused."""
+"""The test control over HTTP: every operation of the contract, and the errors."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ async def test_hostile_bodies_are_refused() -> None:
             (b'{"records": [' + b"{}," * 5_000 + b"{}]}", "bad-request", "5001 records; at most 5000"),
         ):
             path = "/v1/topics/orders/produce" if b"records" in body else "/v1/faults"
-            # what the body says it is means nothing: it is read as JSON
+            # the content type is ignored: the body is read as JSON
             error = await control.refused("POST", path, body, **{"Content-Type": "text/plain"})
             assert (error["code"], words in error["message"]) == (code, True), error
             assert len(error["message"]) < 1_000
@@ -291,7 +291,7 @@ async def test_a_wait_ends_when_its_client_disconnects(monkeypatch: pytest.Monke
             await writer.wait_closed()
         await until(lambda: not control.control.http.clients)
         assert (await control.send("GET", "/v1/time"))[0] == 200
-        # who asks twice at once is answered twice, in order
+        # a client that sends two requests at once gets two answers, in order
         reader, writer = await asyncio.open_connection(*at)
         writer.write(head.replace(b"%d" % len(body), b"17") + b'{"timeout_ms": 9}' + b"GET /v1/time HTTP/1.1\r\n")
         writer.write(b"Host: localhost\r\nConnection: close\r\n\r\n")

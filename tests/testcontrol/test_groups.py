@@ -1,5 +1,5 @@
-"""The verbs on groups, on a running server with real consumers: aiokafka's of the classic protocol, librdkafka's of
-KIP-848.
+"""The verbs for groups, on a running server with real consumers: aiokafka (classic protocol) and librdkafka
+(KIP-848).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def world() -> AsyncIterator[World]:
 
 @contextmanager
 def polled(bootstrap: str, group_id: str, topic: str, **settings: Any) -> Iterator[Any]:
-    """A consumer of the consumer protocol that a thread polls; it commits what it has read."""
+    """A consumer of the consumer protocol. A thread polls it and commits what it has read."""
     over = threading.Event()
 
     with confluent_consumer(bootstrap, group_id=group_id, group_protocol="consumer", **settings) as consumer:
@@ -197,7 +197,7 @@ async def test_a_member_can_be_removed(world: World, verb: str) -> None:
         assert gone is not None
         getattr(world.groups, verb)("g", "goes")
         assert world.groups.describe("g").member(gone.member_id) is None
-        # its consumer is told that it is unknown, and comes again
+        # its consumer is answered UNKNOWN_MEMBER_ID, and joins again
         after = await world.groups.wait_until(
             "g", lambda one: one.is_stable and len(one.members) == 2 and one.member(gone.member_id) is None
         )
@@ -292,14 +292,14 @@ async def test_the_test_control_works_on_a_consumer_group(world: World) -> None:
         assert gone is not None
         groups.expire("g", "b")
         assert [one.client_id for one in groups.describe("g").members] == ["a"]
-        group = await groups.wait_stable("g", members=2, partitions="orders")  # it comes again, with the same id
+        group = await groups.wait_stable("g", members=2, partitions="orders")  # it joins again, with the same id
         groups.remove("g", "a")
         await groups.wait_stable("g", members=2, partitions="orders")
         kinds = {one["kind"] for one in await groups.events("g")}
         assert {"member_expired", "member_left", "epoch_reconciled"} <= kinds
     finally:
         await asyncio.to_thread(next, consumers, None)
-    # librdkafka does not always say that it leaves when it was thrown out just before
+    # librdkafka does not always leave after it was just removed
     for member in groups.describe("g").members:
         groups.remove("g", member.member_id)
     assert groups.describe("g").state == "Empty"

@@ -1,4 +1,4 @@
-"""The verbs on nodes, with a consumer of each; a server that dies and starts anew; ids of a seed."""
+"""The verbs for nodes, with a consumer on each node; a server that dies and starts anew; ids from a seed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_paused_node_answers_nobody_until_it_continues(three: ServerCont
         assert nodes.describe(was).state == "paused"
         with pytest.raises(CannotBeDone, match="is paused"):
             nodes.pause(was)
-        # others find out, and so does the consumer
+        # other nodes notice, and so does the consumer
         await three.groups.wait_until("g", lambda one: one.is_stable and one.node not in (was, -1))
         await nodes.resume(was)
         assert nodes.describe(was).state == "up"
@@ -127,7 +127,7 @@ async def test_the_same_seed_draws_the_same_ids() -> None:
 
 @pytest.mark.parametrize("until_dead", [False, True])
 async def test_the_only_node_can_be_paused_and_continued(until_dead: bool) -> None:
-    """Also after a pause that is longer than `broker.session.timeout.ms`, with nobody to take over."""
+    """The pause may be longer than `broker.session.timeout.ms`, because no other node exists."""
     found = control(1)
     await found.server.start()
     try:

@@ -51,7 +51,7 @@ async def test_a_slow_coordinator_delays_answers_until_it_ends(one: ServerContro
 async def test_answers_to_commits_are_lost(one: ServerControl) -> None:
     async with consuming(bootstrap(one), "orders", group_id="g") as consumer:
         scenario = await one.scenarios.start("lost-commit-answers", {"group": "g", "times": 1})
-        await consumer.commit({FIRST: 3})  # it tries again by itself
+        await consumer.commit({FIRST: 3})  # its client retries by itself
         assert (committed(one), scenario.is_done) == (3, True)
         assert [hit["did"] for hit in one.faults.log.after()] == ["the answer was lost, and the connection cut"]
 
@@ -76,7 +76,7 @@ async def test_a_zombie_goes_on_and_its_commit_is_refused(one: ServerControl) ->
         async with consuming(at, "orders", group_id="g", client_id="heir") as heir:
             group = await one.groups.wait_stable("g", members=1, partitions="orders")
             assert [member.client_id for member in group.members] == ["heir"]
-            assert heir.assignment() == consumer.assignment()  # both believe that they own all
+            assert heir.assignment() == consumer.assignment()  # both believe that they own all partitions
             with pytest.raises((CommitFailedError, KafkaError)):
                 await consumer.commit({FIRST: 3})
             assert committed(one) is None

@@ -1,4 +1,4 @@
-"""The verbs on topics, on a running server."""
+"""The verbs for topics, on a running server."""
 
 from __future__ import annotations
 

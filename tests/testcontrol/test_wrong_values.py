@@ -1,4 +1,6 @@
-"""What is of a wrong type or out of bounds is said in one sentence: by each operation of the control, and each verb."""
+"""A value of a wrong type or out of bounds is refused in one sentence, by each operation of the test control and each
+verb.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from tests.testcontrol.server import controlled
 from tests.testcontrol.test_control import with_control
 
 WRONG: list[Any] = [5, -1, 10**30, 1.5, True, "x", "", [5], [[]], {"x": 1}, "é" * 100_000]
-"""Tried as each field of each body."""
+"""Each value is tried in each field of each body."""
 GIVEN: dict[str, Any] = {"topic": "orders", "name": "new", "error": "NOT_COORDINATOR", "to": "earliest", "member": "m"}
 
 

@@ -24,7 +24,7 @@ def aiokafka_consumer(bootstrap: str, topic: str, group_id: str, client_id: str)
         async with consuming(bootstrap, topic, group_id=group_id, client_id=client_id) as consumer:
             while not over.is_set():
                 if await consumer.getmany(timeout_ms=50):
-                    with suppress(KafkaError):  # it was thrown out: it comes again
+                    with suppress(KafkaError):  # it was removed: it joins again
                         await consumer.commit()
 
     with _running(lambda over: asyncio.run(consume(over))):
@@ -41,7 +41,7 @@ def confluent(bootstrap: str, topic: str, group_id: str, client_id: str, protoco
             while not over.is_set():
                 message = consumer.poll(0.05)
                 if message is not None and message.error() is None:
-                    with suppress(confluent_kafka.KafkaException):  # as above
+                    with suppress(confluent_kafka.KafkaException):  # it was removed: it joins again
                         consumer.commit(message=message, asynchronous=False)
 
     with _running(consume):
@@ -62,9 +62,9 @@ def kafka_python(bootstrap: str, topic: str, group_id: str, client_id: str) -> I
     def consume(over: threading.Event) -> None:
         with kafka_python_consumer(bootstrap, topic, group_id=group_id, client_id=client_id) as consumer:
             while not over.is_set():
-                # a shorter one now and then never returns: see `attempts`
+                # a shorter one sometimes never returns: see `attempts`
                 if consumer.poll(timeout_ms=500):
-                    with suppress(kafka.errors.KafkaError):  # as above
+                    with suppress(kafka.errors.KafkaError):  # it was removed: it joins again
                         consumer.commit()
 
     with _running(consume):
@@ -92,8 +92,8 @@ CLIENTS: Final = {
 
 
 def attempts(client: str, body: Callable[[str], None]) -> None:
-    """Run `body(group id)`; for kafka-python up to three times: 3.0 now and then does not wake its own thread, and then
-    neither polls nor sends heartbeats until its session is over.
+    """Run `body(group id)`; for kafka-python up to three times. Version 3.0 sometimes does not wake its own thread.
+    Then it neither polls nor sends heartbeats until its session is over.
     """
     most = 3 if client == "kafka-python" else 1
     for number in range(most):

@@ -1,4 +1,4 @@
-"""The verbs on a cluster that is there: by Kafka's requests, over connections that are made again."""
+"""The verbs on an existing cluster: they use Kafka's requests, over connections that are made again after a loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def against(cluster: Muster) -> Iterator[Muster]:
 
 
 def each_verb(against: Muster, records: int) -> None:
-    """What asks any node, the leaders, and the coordinator."""
+    """Verbs that ask any node, the leaders, and the coordinator."""
     assert against.topics == ["orders"]
     topic = against.topic("orders")
     topic.produce(*"abcdef")

@@ -8,7 +8,7 @@ ALONE = ("-p", "no:asyncio")
 
 
 def outcomes(pytester: pytest.Pytester, *options: str) -> dict[str, int]:
-    """Of the suite in the folder."""
+    """The outcomes of the suite in the folder."""
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options).parseoutcomes()
 
 
@@ -39,7 +39,7 @@ def test_asynchronous_tests_run_on_an_event_loop_of_their_own(pytester: pytest.P
         """
     )
     assert outcomes(pytester, *ALONE) == {"passed": 3, "failed": 2}
-    # pytest-asyncio in its strict mode, which takes what has its mark
+    # pytest-asyncio in its strict mode runs only tests with its mark
     assert outcomes(pytester) == {"passed": 3, "failed": 2}
 
 

@@ -1,4 +1,4 @@
-"""Faults and time from tests of both kinds, with consumers of each library."""
+"""Faults and virtual time in tests of both kinds, with consumers of each library."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_lost_answer_to_a_commit_is_injected(server: Muster) -> None:
     async with consuming(server.bootstrap_servers, "lost", group_id="lost") as consumer:
         await consumer.getone()
         async with await server.aio.faults.add(Match(api="OffsetCommit"), LoseAnswer(), once()) as fault:
-            # the client asks again, or says that it does not know; the commit counts
+            # the client asks again, or reports that it does not know; the commit counts
             with contextlib.suppress(KafkaError):
                 await consumer.commit()
             assert fault.hits == 1
@@ -125,7 +125,7 @@ def time_ends_a_session(server: Muster, client: str, group_id: str) -> None:
         after = server.time.advance(11_000)
         assert after.mono_ms - before.mono_ms == 11_000
         assert any(event["kind"] == "member_expired" for event in group.events())
-        # its client comes again at the machine's pace
+        # its client joins again in real time
         group.wait_until(lambda one: one.is_stable and one.generation > view.generation)
         assert not server.time.thaw().frozen
 
@@ -144,7 +144,7 @@ async def test_time_advances_until_a_group_is_stable() -> None:
         joining = tasks.create_task(consume())
         await server.group("g").wait_until(lambda group: len(group.members) == 1, what="has a member")
         began = await server.time.freeze()
-        # of a minute of the server's time the test waits for none
+        # the test does not wait for the minute of the server's time
         ended = await server.time.run_until("g", members=1, partitions="orders")
         assert 50_000 <= ended.mono_ms - began.mono_ms <= 130_000
         assert (await server.time.now()).frozen

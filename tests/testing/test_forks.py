@@ -1,4 +1,4 @@
-"""Processes that are forked while a server runs, threads that start one at once, and a server that is killed."""
+"""Processes that are forked while a server runs, threads that start a process at once, and a server that is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODES = [False, True]
 
 
 def report_by_a_child(ask: Callable[[], object]) -> Any:
-    """What a forked process says; it ends as any Python program."""
+    """What a forked process reports; it ends as any Python program does."""
     pipe, child_pipe = FORK.Pipe()
 
     def run() -> None:
@@ -79,7 +79,7 @@ def test_ports_and_connections_are_closed_while_a_forked_process_runs() -> None:
         before = muster.bootstrap_servers
         host, port = before.split(",")[1].split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:
-            muster.coordinator("g")  # the server has turned: it has accepted
+            muster.coordinator("g")  # the server has accepted the connection
             wake, sleeper = os.pipe()
             pid = os.fork()
             if not pid:

@@ -1,4 +1,4 @@
-"""Each verb is defined once: the form for asynchronous tests has the signature and the text of the other one."""
+"""Each verb is defined once: its asynchronous form has the same signature and docstring."""
 
 from __future__ import annotations
 

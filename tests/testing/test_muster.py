@@ -1,4 +1,4 @@
-"""`Muster`: its life in a thread and as a process, its verbs from both kinds of tests, and a cluster that is there."""
+"""`Muster`: its life in a thread and as a process, its verbs in both kinds of tests, and an existing cluster."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_verbs_can_be_awaited_on_the_loop_of_the_consumers(server: Muster)
             await group.wait_until(lambda _: False, what="never comes", timeout=0)
         with pytest.raises(RuntimeError, match="hold up the event loop"):
             server.group("a").wait_stable()
-        assert server.group("a").generation >= again.generation  # looking takes no time
+        assert server.group("a").generation >= again.generation  # a check takes no time
         await group.wait_until(lambda one: one.is_stable and one.generation > again.generation)
         await group.remove("c")
         assert await group.events()
@@ -184,7 +184,7 @@ async def test_joins_are_held_from_both_kinds_of_tests(server: Muster) -> None:
 
 
 class Joining:
-    """A consumer that joins while the block runs."""
+    """A consumer that joins again and again while the block runs."""
 
     def __init__(self, server: Muster, tasks: asyncio.TaskGroup, group_id: str) -> None:
         self._over = asyncio.Event()
@@ -389,7 +389,9 @@ print("done")
 
 
 def test_late_imports_of_the_server_print_nothing() -> None:
-    """Its loggers are replaced before they have said anything. In a process of its own: here all is imported."""
+    """Its loggers are replaced before they write a line. The test runs in a process of its own: here everything is
+    imported.
+    """
     done = subprocess.run(
         [sys.executable, "-c", SAYS_NOTHING], capture_output=True, text=True, timeout=120, check=False
     )

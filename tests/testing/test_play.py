@@ -1,4 +1,4 @@
-"""A server and aiokafka's clients on one loop in virtual time: a run that is played again is the same one."""
+"""A server and aiokafka's clients on one loop in virtual time: a run that is played again is the same."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_play_does_not_wait_in_real_time() -> None:
 
     began = time.process_time()
     assert 2_400 <= Muster().play(story) < 2_401
-    assert time.process_time() - began < 300  # and not 2,400 s
+    assert time.process_time() - began < 300  # and not the 2,400 s of virtual time
 
 
 def test_servers_and_nodes_in_a_play_are_killed_and_restarted() -> None:
@@ -112,7 +112,7 @@ def test_servers_and_nodes_in_a_play_are_killed_and_restarted() -> None:
         read, group = Read(), muster.group("billing")
         async with working(muster, "a", read):
             before = await group.wait_stable(members=1, partitions="orders")
-            # what need not be awaited is there without it, too
+            # verbs that need not be awaited work without `await`, too
             await (await muster.coordinator("billing")).stop()
             assert sorted(node.state for node in muster.sync.nodes) == ["stopped", "up", "up"]
             await group.wait_until(lambda now: now.is_stable and now.node not in (before.node, -1))
@@ -141,7 +141,7 @@ def test_faults_scenarios_and_time_work_in_a_play() -> None:
         async with working(muster, "a", read):
             before = await group.wait_stable(members=1)
             async with await muster.faults.add(Match(api="Heartbeat"), Error("UNKNOWN_MEMBER_ID"), times(1)) as rule:
-                # the member that is gone for its consumer is waited for as long as its session lasts
+                # the group waits for the member, whose consumer sees it as gone, until its session expires
                 await group.wait_until(lambda now: now.is_stable and now.generation > before.generation, timeout=30)
                 assert rule.hits == 1
             before = await group.describe()
@@ -152,7 +152,7 @@ def test_faults_scenarios_and_time_work_in_a_play() -> None:
             assert after.generation >= before.generation + 3
             async with await muster.faults.add(Match(api="Heartbeat"), Hold("before")):
                 await muster.time.freeze()
-                await muster.time.advance(60_000)  # nobody is heard
+                await muster.time.advance(60_000)  # no request reaches the server
                 assert not (await group.describe()).members
             await muster.time.thaw()
             await group.wait_stable(members=1)
@@ -162,7 +162,7 @@ def test_faults_scenarios_and_time_work_in_a_play() -> None:
 
 def test_a_play_that_never_ends_fails_with_its_position() -> None:
     async def story(_: AsyncMuster) -> None:
-        await asyncio.Event().wait()  # here
+        await asyncio.Event().wait()  # in this process
 
     with pytest.raises(TimeIsUp, match="not ended after 60 s of virtual time; the story was here:") as failure:
         Muster().play(story, limit_s=60)
@@ -188,7 +188,7 @@ def test_errors_of_a_play_are_raised_and_open_clients_closed() -> None:
 
     with pytest.raises(LookupError, match="as it was"):
         Muster(topics={"orders": 1}).play(story)
-    assert AIOKafkaConsumer.__module__  # and aiokafka has its own time again
+    assert AIOKafkaConsumer.__module__  # aiokafka uses its own time again
     from aiokafka import client
 
     assert client.time is time
@@ -219,7 +219,7 @@ async def test_a_play_inside_an_event_loop_is_refused() -> None:
 
 
 class Far:
-    """A listener of the play's process."""
+    """A listener in the play's process."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []

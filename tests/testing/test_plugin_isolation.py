@@ -1,4 +1,4 @@
-"""What a test has for itself by the plugin of pytest: topics, names, recordings, the log of faults, its report."""
+"""What each test has for itself with the pytest plugin: topics, names, recordings, the log of faults, its report."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_two_runs_on_one_cluster_do_not_collide(suite: pytest.Pytester, cluster:
 
 
 def test_workers_use_a_topic_of_a_cluster_one_after_another(cluster: Muster) -> None:
-    """Each of them is a process with a connection of its own, as the threads here have one."""
+    """Each worker is a process with a connection of its own, like the threads here."""
     entered: list[str] = []
     others = threading.Event()
 
@@ -136,7 +136,7 @@ def test_an_existing_topic_of_a_cluster_is_not_changed(suite: pytest.Pytester, c
     suite.makepyfile(NAMES)
     against = f"--muster-against={cluster.bootstrap_servers}"
     topic = cluster.topic("orders").create(2)
-    # empty, and as it is wanted: it is used, and stays
+    # it is empty and has the wanted form: it is used, and stays
     run(suite, against).assert_outcomes(passed=3)
     assert "orders" in cluster.topics
     assert topic.records() == []

@@ -1,4 +1,4 @@
-"""A server in a process of its own has the verbs of one in a thread."""
+"""A server in a process of its own has the same verbs as a server in a thread."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_scenarios_work_on_a_server_process(server: Muster) -> None:
 
 
 def test_a_server_ends_with_the_process_that_started_it() -> None:
-    """Also where that is ended by SIGKILL, as a run of tests that takes too long is."""
+    """The server ends also when its parent is ended by SIGKILL, as a test run that takes too long is."""
     program = (
         "import sys\nfrom muster.testing import Muster\n"
         "with Muster(process=True) as muster:\n    print(muster.bootstrap_servers, flush=True)\n    sys.stdin.read()\n"
@@ -119,11 +119,11 @@ def test_a_server_ends_with_the_process_that_started_it() -> None:
         host, port = test.stdout.readline().decode().strip().split(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             test.kill()
-            assert connection.recv(1) == b""  # the server hangs up
+            assert connection.recv(1) == b""  # the server closes the connection
 
 
 def test_all_nodes_are_named_and_keep_their_ports_and_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "9")  # of an environment that is for other servers
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "9")  # variables of an environment for other servers
     with Muster(nodes=3, process=True, topics=["orders"]) as server:
         before = server.bootstrap_servers
         assert before.split(",") == [node.describe().addresses[0] for node in server.nodes]
@@ -187,7 +187,7 @@ def test_verbs_work_while_any_one_node_is_down(server: Muster, how: str) -> None
 
 
 def test_ctrl_c_in_a_terminal_does_not_reach_the_server_process(server: Muster) -> None:
-    """A terminal sends SIGINT to all processes of the session in front."""
+    """A terminal sends SIGINT to all processes of the foreground session."""
     assert os.getsid(server.runner.pid) != os.getsid(0)
 
 

@@ -1,4 +1,4 @@
-"""docs/testing.md: its examples are pasted as they stand there, and run. So is examples/test_recipes.py."""
+"""The examples of docs/testing.md are pasted unchanged, and run. So is examples/test_recipes.py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ RECIPES = 11
 
 
 def paste(pytester: pytest.Pytester) -> int:
-    """Each recipe of the page in a file of its own, behind the block that all share, and the file of recipes; how many
-    tests these are.
+    """Write each recipe of the page to its own file, after the block that all share, and the file of recipes. Returns
+    the number of tests.
     """
     [shared] = blocks(PAGE, "python", name="shared")
     recipes = blocks(PAGE, "python", name="recipe")
@@ -26,7 +26,7 @@ def paste(pytester: pytest.Pytester) -> int:
 
 
 def test_the_recipes_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:
-    """As for who has pytest-asyncio, and has set nothing: its mode is strict."""
+    """The tests run as for a user who has pytest-asyncio without settings: its mode is strict."""
     count = paste(pytester)
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=count)
 

@@ -1,5 +1,5 @@
-"""Each scenario by its name with consumers of the libraries that are not asyncio's, and of both protocols: it happens
-to them, and they are well again after it. tests/testcontrol/test_scenarios.py has each with aiokafka.
+"""Each scenario by its name, with consumers of the libraries without asyncio, and of both protocols. They suffer it,
+and recover. tests/testcontrol/test_scenarios.py has each scenario with aiokafka.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 OF_NODES = {"rolling-restart", "network-cut", "unclean-leader", "disk-full", "read-only-disk"}
 
 
-# kafka-python 3.0 now and then does not wake its own thread (see `attempts`), and a cut wakes it less still
+# kafka-python 3.0 sometimes does not wake its own thread (see `attempts`), and after a cut even less
 UNSURE = {("network-cut", "kafka-python")}
 CASES = [(scenario, client) for scenario in SCENARIOS for client in CLIENTS if client != "aiokafka"]
 

@@ -1,4 +1,4 @@
-"""Which log lines of a server in a thread are kept for the report of a test."""
+"""The log lines of a server in a thread that are kept for the report of a test."""
 
 from __future__ import annotations
 

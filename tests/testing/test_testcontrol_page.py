@@ -1,4 +1,4 @@
-"""docs/testcontrol.md: its commands are pasted as they stand there, and run against a server with three consumers."""
+"""The commands of docs/testcontrol.md are pasted unchanged, and run on a server with three consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testing.clients import CLIENTS
 
 PAGE = "docs/testcontrol.md"
 CONTROL = "127.0.0.1:9094"
-"""That the page names. Here each server has a free port."""
+"""The address on the page. Here each server has a free port."""
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def every_verb(server: Muster, client: str, group_id: str) -> None:
             gone = view.member("one")
             assert gone is not None
             verb("one")
-            # its consumer is told, and comes again: with the same id if it draws that itself
+            # its consumer gets the error and joins again: with the same id if it draws that itself
             view = group.wait_until(
                 lambda one, before=view: one.is_stable and len(one.members) == 2 and one.generation > before.generation,
                 what="has both members again",

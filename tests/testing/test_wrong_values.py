@@ -1,4 +1,4 @@
-"""Arguments of a wrong type or value are said in one sentence, also where a server in a process of its own is asked."""
+"""Arguments of a wrong type or value are refused in one sentence, also by a server in a process of its own."""
 
 from __future__ import annotations
 

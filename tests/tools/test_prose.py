@@ -11,7 +11,7 @@ LONG = " ".join(f"word{number}" for number in range(18))
 
 
 def faults(text: str) -> list[str]:
-    """Of one sentence."""
+    """The faults of one sentence."""
     return list(rules.faults(texts.Sentence(1, text)))
 
 

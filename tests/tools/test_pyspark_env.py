@@ -1,4 +1,6 @@
-"""What is packed for spark-submit; that it runs elsewhere is seen in tests/conformance/test_pipeline_cluster.py."""
+"""The content of the archive for spark-submit; tests/conformance/test_pipeline_cluster.py shows that it runs
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def test_the_zip_has_all_of_the_code_and_runs(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(tmp_path / "muster.zip").namelist())
     assert {"muster/__init__.py", "muster/pipeline/log4j2.properties", "muster/coordinator/groups/__init__.py"} <= names
     assert not [name for name in names if not name.startswith("muster/") or name.endswith(".pyc")]
-    # from a folder where nothing else of that name is, and where `muster` is not installed
+    # from a folder without another file of that name, where `muster` is not installed
     code = f"import sys; sys.path[:0] = ['muster.zip']; sys.argv = ['{tmp_path}/analyze.py', '--help']\n"
     code += "import runpy; runpy.run_path('analyze.py', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The SBOM: what the tool that lists packages cannot know is in it."""
+"""The SBOM contains what the tool that lists packages cannot know."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _mixed_kills(seed: int, kills: int) -> bool:
 
 def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:
     """Kill a server so many times under load; whether something was lost."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would tell of each kill
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would report each kill
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
         server.start_timeout_s = 300.0  # it is no measure of how busy the machine is

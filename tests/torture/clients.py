@@ -48,7 +48,9 @@ class Alone(Consumer):
 
 
 class Churner(Alone):
-    """Joins, gets its assignment and leaves, again and again: each generation it is told of must be in the history."""
+    """Joins, gets its assignment and leaves, again and again: each generation that it was answered must be in the
+    history.
+    """
 
     protocol_type = "test"
     asks_again = False
@@ -56,7 +58,8 @@ class Churner(Alone):
     def __init__(self, world: Any) -> None:
         super().__init__(world, "churn-0")
         self.reported: dict[str, list[int]] = {}
-        """The generations it was told of, by group: another group whenever one of its requests may have been lost."""
+        """The generations that it was answered, by group. It takes another group whenever a request may have been lost.
+        """
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
         return [JoinGroupRequestProtocol("any", b"")]

@@ -92,7 +92,7 @@ class Killing:
         return self.ledger.faults
 
     def _read_history(self) -> None:
-        """Every generation that somebody was told of is in `__group_events`."""
+        """Check that every generation that a client was answered is in `__group_events`."""
         host, port = self.server.address
         with KafkaClient(Address(host, port)) as cluster:
             events = Events(cluster)

@@ -1,4 +1,6 @@
-"""A seed gives the same history as in earlier versions: the draws of the world, the wires and the threads, in order."""
+"""A seed gives the same history as in earlier versions: the random numbers of the world, the wires and the threads, in
+order.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from muster.virtual.wires import Wire
 from muster.virtual.world import World
 
 HISTORY = "8358d8d18421282d"
-"""The digest of the history of seed 7. It was the same when a play still had a machine of its own."""
+"""The digest of the history of seed 7. It did not change when a play got the same machine as a simulation."""
 
 
 class Echo:
-    """The server's end of a connection: a thread takes what it reads, and it is sent back."""
+    """The server's end of a connection: it sends back what a thread reads."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

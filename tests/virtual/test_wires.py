@@ -1,4 +1,4 @@
-"""A wire gives a server what a socket would give it in one turn of its loop, and no more."""
+"""A wire gives a server what a socket would give in one iteration of the event loop, and no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.virtual.wires import MAX_READ, Wire
 
 
 class Now:
-    """A world and its process, in which all comes at once and in turns that are asked for."""
+    """A world and its process, in which everything happens at once, in iterations that the test asks for."""
 
     us = 0
 
@@ -34,13 +34,13 @@ class Now:
         wire.opened(self)
 
     def connection_made(self, _: Wire) -> None:
-        """It takes every connection."""
+        """Accept every connection."""
 
     def data_received(self, data: bytes) -> None:
         self.chunks.append(len(data))
 
     def turn(self) -> list[int]:
-        """The chunks that come in one turn."""
+        """The chunks that come in one iteration."""
         self.chunks = []
         for _ in range(len(self.turns)):
             self.turns.popleft()()

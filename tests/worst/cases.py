@@ -1,8 +1,8 @@
 """The largest requests of each API over the state of `state`, in the newest shape.
 
 A case is named by its API. It gives requests for a number of rows; `most` is how many rows the limits admit
-(docs/limits.md). Whoever adds an API adds its cases here: a test fails until then. Beside these each array of each
-request is filled by itself (`arrays`).
+(docs/limits.md). A new API needs its cases here: a test fails until then. Besides, each array of each request is filled
+by itself (`arrays`).
 """
 
 from __future__ import annotations
@@ -212,23 +212,23 @@ ELEMENTS: Final = 250_000
 BYTES: Final = 32 * 1024 * 1024
 """Bytes of a request without records (`api/registry.py` MAX_BYTES)."""
 CAPTURES: Final = "(.*)" * 100 + "b"
-"""A pattern whose groups would be dear if they captured; one may be ten times as long."""
+"""A pattern with many groups, which would be slow if they captured; a pattern may be ten times as long."""
 LONG_TOPICS: Final = BYTES // 260
 LONG_GROUPS: Final = BYTES // 510
 MANY: Final = 20_000
-"""No limit says how many topics and groups there are: as many as anybody has."""
+"""No limit exists for the number of topics and groups: this is more than clusters have."""
 
 
 class Case(NamedTuple):
-    """See the module. `rows`: what there are many of, in the request or in the state."""
+    """One case of this module. `rows`: the things that the request or the state has many of."""
 
     rows: str
     most: int
     make: Callable[[State, int], Iterator[Message]]
     oldest: int | None = None
-    """The first version that has all this; None: the oldest one that is served."""
+    """The first version that has all these fields; None: the oldest version that is served."""
     known: int = 0
-    """Instructions that it is known to need, where they are more than `judging.LIMIT`."""
+    """The instructions that the case is known to need, if they are more than `judging.LIMIT`."""
 
 
 _NEW = iter(range(1_000_000, 9_000_000))
@@ -236,12 +236,12 @@ _NEW = iter(range(1_000_000, 9_000_000))
 
 
 def fresh(count: int) -> list[int]:
-    """So many of them."""
+    """So many new numbers."""
     return [next(_NEW) for _ in range(count)]
 
 
 def wide(count: int) -> range:
-    """Partitions of the topic that has many; those above its size there are not."""
+    """Partitions of the topic with many partitions. Partitions above its size do not exist."""
     return range(count)
 
 
@@ -499,7 +499,7 @@ def left(s: State, n: int) -> Iterator[Message]:
 
 
 def left_with_metadata(s: State, n: int) -> Iterator[Message]:
-    """A member that brought much goes: its event tells of it."""
+    """A member with much metadata leaves: its event contains the metadata."""
     group = f"fat-{fresh(1)[0]}"
     rows = [jg.JoinGroupRequestProtocol("range", b"m" * 1_024 * n)]
     yield jg.JoinGroupRequest(group, 10_000, 10_000, "", "one", "consumer", rows, None)
@@ -552,20 +552,20 @@ def deleted_offsets(s: State, n: int) -> Iterator[Message]:
 
 
 def subscribed(s: State, n: int) -> Iterator[Message]:
-    """A member of a large group subscribes to many names, of topics that there are and of others."""
+    """A member of a large group subscribes to many names, of existing topics and of others."""
     yield beating(CONSUMER, "many", [topic_name(i) for i in range(n)])
     yield beating(f"alone-{fresh(1)[0]}", "many", [f"T{i:015}" for i in range(n)])
 
 
 def subscribed_together(s: State, n: int) -> Iterator[Message]:
-    """Few members, each with many names of topics that there are not."""
+    """Few members, each with many names of topics that do not exist."""
     group = f"few-{fresh(1)[0]}"
     for member in range(3):
         yield beating(group, f"m{member}", [f"T{i:015}" for i in range(n)])
 
 
 def followed(s: State, n: int) -> Iterator[Message]:
-    """Two members share all topics that there are: each step of theirs takes up all of them, or half."""
+    """Two members share all existing topics: each of their steps handles all topics, or half of them."""
     group, names = f"topics-{fresh(1)[0]}", [topic_name(i) for i in range(min(n, s.size))]
     epochs, owned = {"a": 0, "b": 0}, dict[str, list[Any]]()
     rows = [config(32, group, "consumer.assignment.interval.ms", "0")]
@@ -778,11 +778,11 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
         Case("topics", LONG_TOPICS, described_topics), Case("partitions", 2_000, described_partitions),
     ),
 }  # fmt: skip
-"""By the API's name. Those that need no state beside them are made by `arrays`."""
+"""The cases by the API's name. `arrays` makes the cases that need no state."""
 
 
 NEW: Final = {"Metadata": 10_000, "CreateTopics": 10_000, "CreatePartitions": 10_000}
-"""How many topics or partitions one request makes at most; a larger one is refused as a whole."""
+"""The largest number of topics or partitions that one request creates; a larger request is refused as a whole."""
 
 
 def most_rows(key: int) -> int:
@@ -791,7 +791,7 @@ def most_rows(key: int) -> int:
 
 
 def arrays(key: int) -> Iterator[tuple[str, Callable[[int], Message]]]:
-    """Each array that a request of this API has, filled with so many rows that differ, and have long names."""
+    """Each array that a request of this API has, filled with so many different rows with long names."""
     name = api(key).name
     module = import_module("muster.protocol.messages." + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     root: Any = getattr(module, f"{name}Request")
@@ -805,7 +805,7 @@ def arrays(key: int) -> Iterator[tuple[str, Callable[[int], Message]]]:
 
 
 def versions(key: int, case: Case | None = None) -> set[int]:
-    """The newest one that is served and the oldest one."""
+    """The newest version that is served and the oldest one."""
     served = SERVED[key]
     oldest = served.served_from if case is None or case.oldest is None else case.oldest
     return {oldest, served.max_version}

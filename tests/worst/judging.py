@@ -1,9 +1,9 @@
-"""Says from small requests over small states what the largest ones take.
+"""Computes from small requests over small states what the largest ones need.
 
-All limits that say how much is done in one go (`AT_ONCE` and their kin) are a `SCALE`th of what they are, so that small
-numbers of rows are beyond them. Then there are two ways for the longest piece of work. It may be the same for twice as
-many rows, as something bounds it. Or it grows, and is taken to grow in proportion up to as many rows as the limits
-admit. Where that would be too long, more rows are tried.
+All limits of the work in one step (`AT_ONCE` and similar ones) are divided by `SCALE`, so that small numbers of rows
+exceed them. Then the longest piece of work has one of two forms. It is the same for twice as many rows, because
+something bounds it. Or it grows, and is taken to grow in proportion up to as many rows as the limits admit. If that
+would be too long, more rows are tried.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SCALE: Final = 1 if IS_WHOLE else 20
 LIMIT: Final = 5_000_000
 """Instructions in one piece: 50 ms, at 10 ns for each."""
 SIZES: Final = (600, 1_200, 6_000) if IS_WHOLE else (60, 120, 600, 1_200)
-"""Rows of requests and of states that are tried, one after the other."""
+"""The numbers of rows of requests and states that are tried, one after the other."""
 SLACK: Final = 4_000
-"""So much more is no growth: a log line here, an entry of a cache there."""
+"""An increase up to this number is no growth: a log line here, an entry of a cache there."""
 
 _LIMITS: Final = re.compile(r"_?([A-Z_]*AT_ONCE|MANY_STEPS|FEW_[A-Z]+|MANY_ROWS|CHECKED_IN_A_STEP|SLICE|FEW)")
 _LEAST, _MOST = 50, 100_000
-"""Smaller ones bound no work that is worth it, larger ones are bytes."""
+"""Smaller limits bound no considerable work; larger limits are bytes."""
 
 
 @contextmanager
 def scaled_limits() -> Iterator[None]:
-    """While this lasts each limit of what is done in one go is a `SCALE`th."""
+    """While the block runs, each limit of the work in one step is divided by `SCALE`."""
     with ExitStack() as stack:
         for name, module in sorted(sys.modules.items()):
             if not name.startswith(("muster.coordinator.", "muster.postgres.", "muster.testcontrol.")):
@@ -49,7 +49,7 @@ def scaled_limits() -> Iterator[None]:
 
 
 class Verdict(NamedTuple):
-    """What was measured: rows and instructions of each try, and what the largest request is taken to need."""
+    """The result: rows and instructions of each try, and what the largest request needs by estimate."""
 
     tries: list[tuple[int, int]]
     needs: int
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the event loop would be held for too long."""
+        """Whether the event loop would be blocked for too long."""
         return self.needs > self.most
 
 
@@ -68,9 +68,9 @@ def judge(
     sizes: Sequence[int] = SIZES,
     known: int = 0,
 ) -> Verdict:
-    """`measure`: the longest piece of work with as many rows as the state is large; `states`: a state of this size;
-    `most`: rows that the limits admit; `sizes`: those that are tried; `known`: instructions that are admitted, where
-    they are more than `LIMIT`.
+    """`measure`: the longest piece of work with as many rows as the state is large. `states`: makes a state of this
+    size. `most`: the rows that the limits admit. `sizes`: the sizes that are tried. `known`: the instructions that are
+    admitted, if they are more than `LIMIT`.
     """
     tries: list[tuple[int, int]] = []
     verdict = Verdict(tries, 0)

@@ -1,8 +1,8 @@
 """Counts the work between two returns to the event loop, in instructions of Python.
 
 Each line that is run counts as many instructions as it was compiled to; a loop within a line counts again each time. A
-function in C counts what it would take at `NS_AN_INSTRUCTION`, by the size of what it is given: sorting, hashing,
-encoding, the matching of patterns. So the same work gives the same number on every machine.
+function in C counts by the size of its argument, at `NS_AN_INSTRUCTION`: sorting, hashing, encoding, the matching of
+patterns. So the same work gives the same number on every machine.
 
 A piece ends where a callback of the loop ends, and where a job in slices might be interrupted.
 """
@@ -31,18 +31,18 @@ from muster.coordinator.log.records.headers import crc32c
 from muster.coordinator.system.jobs.job_queue import JobQueue
 
 NS_AN_INSTRUCTION: Final = 10
-"""On a usual machine: 1,000,000 of them take some 10 ms."""
+"""The time of one instruction on a usual machine: 1,000,000 instructions take some 10 ms."""
 
 Trace = Callable[[FrameType, str, Any], Any]
 
 
 class Meter:
-    """See the module. `worst`: of all pieces since `reset`, in instructions."""
+    """The counter of this module. `worst`: the longest of all pieces since `reset`, in instructions."""
 
     def __init__(self) -> None:
         self.worst = 0
         self.where: list[tuple[int, str]] = []
-        """Of the worst piece, if `explains`: the functions that took most of it, with their shares."""
+        """For the worst piece, if `explains`: the functions that took most of it, with their shares."""
         self.explains = False
         self._count = [0]
         self._tracers: dict[CodeType, Trace | None] = {}
@@ -54,7 +54,7 @@ class Meter:
         self._shares.clear()
 
     def cut(self) -> None:
-        """The loop might go on with something else here."""
+        """End a piece: the loop might do something else here."""
         count = self._count[0]
         if count > self.worst:
             self.worst = count
@@ -63,12 +63,12 @@ class Meter:
         self._shares.clear()
 
     def weigh(self, instructions: float, what: str) -> None:
-        """Something was done in C that takes as long as so many instructions."""
+        """Count something in C that takes as long as so many instructions."""
         self._count[0] += int(instructions)
         if self.explains:
             self._shares[what] = self._shares.get(what, 0) + int(instructions)
 
-    # ---- of Python
+    # ---- work in Python
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Trace | None:
         code = frame.f_code
@@ -80,7 +80,7 @@ class Meter:
 
     def _tracer(self, code: CodeType) -> Trace | None:
         if any(room in code.co_filename for room in ("/tests/", "/simulation/", "/virtual/")):
-            return None  # the machine around the node: no code of the server's
+            return None  # the machine around the node: this is not the server's code
         lines, count, sorting = _instructions(code), self._count, _sorting_lines(code)
         name = f"{code.co_filename.rpartition('/')[2]}:{code.co_name}"
 
@@ -106,7 +106,7 @@ class Meter:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """What callbacks of an event loop of this thread do from now on counts."""
+        """Inside the block the work of all callbacks of this thread's event loop counts."""
         meter, run = self, asyncio.Handle._run
 
         def measured(handle: asyncio.Handle) -> None:
@@ -118,7 +118,7 @@ class Meter:
                 sys.settrace(None)
                 meter.cut()
 
-        self._tracers.clear()  # of another meaning of `explains`
+        self._tracers.clear()  # here `explains` has another meaning
         weighed = {function: _weighed(self, function, cost) for function, cost in _IN_C.items()}
         with ExitStack() as stack:
             stack.enter_context(patch.object(asyncio.Handle, "_run", measured))
@@ -136,7 +136,9 @@ class Meter:
 
 
 class CuttingClock:
-    """The clock of a `JobQueue`: after each step of a job the queue asks the time, and may go on in another turn."""
+    """The clock of a `JobQueue`. After each step of a job the queue asks for the time, and may stop until the next
+    iteration.
+    """
 
     def __init__(self, clock: Any, meter: Meter) -> None:
         self._clock, self._meter = clock, meter
@@ -146,7 +148,7 @@ class CuttingClock:
         return getattr(self._clock, name)
 
     def mono_ms(self) -> int:
-        """That of the clock."""
+        """The time of the clock."""
         if sys._getframe(1).f_code is self._do_steps:
             self._meter.cut()
         ms: int = self._clock.mono_ms()
@@ -179,14 +181,14 @@ def _sorting_lines(code: CodeType) -> set[int]:
 
 
 _sorted_by_python: Final = sorted
-"""What this module uses itself."""
+"""The function that this module uses itself."""
 
 
 def _largest(shares: list[tuple[int, str]]) -> list[tuple[int, str]]:
     return _sorted_by_python(shares, reverse=True)[:8]
 
 
-# ---- of C
+# ---- work in C
 
 
 def _size(what: Any, *_: Any) -> int:
@@ -219,11 +221,12 @@ _IN_C: Final[dict[Callable[..., Any], Callable[..., float]]] = {
     crc32c: lambda data, *_: len(data) / 100,
     hashlib.pbkdf2_hmac: lambda _name, _password, _salt, iterations, *_: iterations * 20,
 }
-"""What each takes, in instructions of Python. The text of bytes in base64 is copied several times after that."""
+"""The cost of each function, in instructions of Python. The text of bytes in base64 is copied several times after that.
+"""
 
 
 def _places() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Where these functions are found: in their own modules, and in those that have imported them by name."""
+    """Where these functions are found: in their own modules, and in modules that imported them by name."""
     for function in _IN_C:
         home = builtins if function.__module__ == "builtins" else sys.modules[function.__module__]
         if getattr(home, function.__name__, None) is function:

@@ -1,5 +1,5 @@
-"""A node in virtual time, as the generator has it: everybody may do everything, by access control entries and not as a
-super user; all that is asked goes over one connection that has said who it is, and each answer is waited for.
+"""A node in virtual time, as the generator needs it. Everybody may do everything, by access control entries and not as
+a super user. All requests go over one authenticated connection, and each answer is waited for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.virtual_node import Link, VirtualNode
 from tests.worst.meter import CuttingClock, Meter
 
 REST_MS: Final = 100
-"""After an answer: for what is written and told behind it."""
+"""The time after an answer in which its events and log lines are written."""
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": "2",
@@ -35,10 +35,10 @@ PROPERTIES: Final = {
 
 
 class WorstNode(VirtualNode):
-    """See the module."""
+    """The node of this module."""
 
     def __init__(self, meter: Meter, **properties: str) -> None:
-        """`properties`: with underscores for dots."""
+        """`properties`: their names have underscores in place of dots."""
         self.meter = meter
         super().__init__(PROPERTIES | {name.replace("_", "."): value for name, value in properties.items()})
         job_queue = self.process.server.job_queue
@@ -47,7 +47,7 @@ class WorstNode(VirtualNode):
 
     @property
     def link(self) -> Link:
-        """The connection, which has said who it is."""
+        """The authenticated connection."""
         if self._link is None or self._link.is_closed:
             self._link = self.connect()
         return self._link
@@ -65,7 +65,7 @@ class WorstNode(VirtualNode):
         return self.link.ask(request, version)
 
     def measure(self, requests: Iterable[tuple[Message, int]], link: Link | None = None) -> int:
-        """The longest piece of work of these requests and of all that follows them, in instructions."""
+        """The longest piece of work of these requests and of all work that follows them, in instructions."""
         link = link or self.link
         asked = list(requests)
         self.meter.reset()
@@ -79,7 +79,7 @@ class WorstNode(VirtualNode):
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """A collection of what the test holds is no work of the node's, and takes long."""
+    """The test's own garbage must not be collected meanwhile: that is no work of the node, and takes long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

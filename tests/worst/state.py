@@ -1,5 +1,5 @@
-"""The largest state that clients may bring a node to, scaled: so many topics, members, groups, entries of everything,
-with names as long as they may be. It is made by requests alone.
+"""The largest state that clients may cause on a node, scaled: many topics, members, groups and entries, with the
+longest names. Only requests make it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.worst.node import WorstNode
 AT_ONCE: Final = 500
 """Elements of one request that makes state."""
 MAX_MEMBERS: Final = 600
-"""Of a classic group whose members have a kilobyte of metadata: a record holds no more."""
+"""The most members of a classic group whose members have a kilobyte of metadata: a record holds no more."""
 HOURS_MS: Final = 1_800_000
 T = TypeVar("T")
 
@@ -43,28 +43,28 @@ def long(kind: str, number: int, length: int) -> str:
 
 
 def topic_name(number: int) -> str:
-    """Of a topic of the state, or of a new one."""
+    """The name of a topic of the state, or of a new topic."""
     return long("t", number, 249)
 
 
 def group_name(number: int) -> str:
-    """Of a group without members."""
+    """The name of a group without members."""
     return long("g", number, 500)
 
 
 def client_name(number: int) -> str:
-    """Of a user or a client that has quotas, credentials or access control entries."""
+    """The name of a user or a client that has quotas, credentials or access control entries."""
     return long("u", number, 500)
 
 
 def pieces(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Some rows for each request."""
+    """Divide rows into pieces, one for each request."""
     for start in range(0, len(rows), AT_ONCE):
         yield rows[start : start + AT_ONCE]
 
 
 class State(NamedTuple):
-    """A node with all that; `size`: how many of each there are."""
+    """A node with this state; `size` is the number of each kind of thing."""
 
     node: WorstNode
     size: int
@@ -74,7 +74,7 @@ class State(NamedTuple):
     producers: list[tuple[int, int]]
     """Ids and epochs of the producers of transactional ids."""
     classic: Any
-    """Answer to the leader of the classic group."""
+    """The answer to the leader of the classic group."""
 
 
 WIDE, CLASSIC, CONSUMER, PATTERNS, COMMITTED = "wide", "classic", "consumer", "patterns", "committed"
@@ -82,7 +82,7 @@ WIDE, CLASSIC, CONSUMER, PATTERNS, COMMITTED = "wide", "classic", "consumer", "p
 
 
 def made(node: WorstNode, size: int) -> State:
-    """Make it."""
+    """Make the state."""
     ids = _topics(node, size)
     _security(node, size)
     _configs(node, size)
@@ -114,7 +114,7 @@ def _topics(node: WorstNode, size: int) -> dict[str, bytes]:
 def _security(node: WorstNode, size: int) -> None:
     everything = [create_acls.AclCreation(kind, "*", 3, "User:*", "*", 2, 3) for kind in (2, 3, 5)]
     everything.append(create_acls.AclCreation(4, "kafka-cluster", 3, "User:*", "*", 2, 3))
-    # half of them by their whole name, half by its beginning
+    # half of the entries name a whole name, half a prefix
     entries = [
         create_acls.AclCreation(2, topic_name(i), 3 + i % 2, f"User:{client_name(i)}", "*", 3 + i % 2, 3)
         for i in range(size)
@@ -164,7 +164,7 @@ def _tokens(node: WorstNode, size: int) -> list[bytes]:
 def _transactions(node: WorstNode, size: int) -> list[tuple[int, int]]:
     producers: list[tuple[int, int]] = []
     _done(node, find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]))
-    node.world.run(lambda: False, 1_000)  # the shards begin with the first question
+    node.world.run(lambda: False, 1_000)  # the shards are created at the first request
     for i in range(size):
         name = long("x", i, 200)
         got = _done(node, init_producer_id.InitProducerIdRequest(name, 600_000))
@@ -195,13 +195,13 @@ def joining(number: int, group: str = CLASSIC) -> Any:
 
 
 def subscription(number: int) -> bytes:
-    """Of a member: to one topic with a long name, and a kilobyte of its own."""
+    """The subscription of a member: to one topic with a long name, and with a kilobyte of user data."""
     name = topic_name(number).encode()
     return b"\0\0\0\0\0\1" + len(name).to_bytes(2, "big") + name + (1_000).to_bytes(4, "big") + bytes(1_000)
 
 
 def _classic(node: WorstNode, size: int) -> Any:
-    """Members are many, and settle in one generation."""
+    """Many members join, and settle in one generation."""
     members = min(size, MAX_MEMBERS)
     links = [node.connect() for _ in range(members)]
     for number, link in enumerate(links):
@@ -224,7 +224,7 @@ def _classic(node: WorstNode, size: int) -> Any:
 
 
 def leader_instance(leader: Any) -> str:
-    """The static name of the leader."""
+    """The instance id of the leader."""
     return next(str(row.group_instance_id) for row in leader.members if row.member_id == leader.member_id)
 
 

@@ -1,4 +1,4 @@
-"""No request that the limits admit holds the event loop for long, over no state that clients may have made before."""
+"""No request within the limits blocks the event loop for long, over no state that clients could make before."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def states() -> Iterator[States]:
     before = structlog.get_config()
     structlog.configure(processors=[_drop], wrapper_class=structlog.make_filtering_bound_logger(20))
     states = States()
-    states(SIZES[0])  # all modules with limits are imported then
+    states(SIZES[0])  # then all modules with limits are imported
     try:
         with without_collections(), scaled_limits():
             yield states
@@ -63,7 +63,7 @@ def _drop(*_: object) -> str:
 
 
 def fitting(request: Message, version: int) -> Message:
-    """The request without what the version has not."""
+    """The request without the fields that the version does not have."""
     served = api_named(type(request).__name__.removesuffix("Request"))
     for _ in type(request).__slots__:
         try:
@@ -91,7 +91,7 @@ def measured(state: State, name: str, version: int, requests: Iterable[Message])
 
 
 def verdict_on(states: States, name: str, case: Case, version: int, sizes: Sequence[int] = SIZES) -> Verdict:
-    """What one case needs in one version."""
+    """The result for one case in one version."""
     return judge(
         lambda state: measured(state, name, version, case.make(state, state.size)), states, case.most, sizes, case.known
     )
@@ -141,9 +141,9 @@ def test_the_longest_array_of_each_request_does_not_hold_the_event_loop(states: 
         try:
             fitting(filled(1), version)
         except (ProtocolError, TypeError, AttributeError, ValueError):
-            continue  # what the newest version has not, or what is of a kind that it has not
+            continue  # fields that the newest version does not have, or has with another type
 
-        # the kind of a resource is a byte: there are no more of these
+        # the kind of a resource is a byte: more kinds do not exist
         most = 127 if path == "resource_types" else max(SIZES)
 
         def measure(state: State, make: Callable[[int], Message] = filled, most: int = most) -> int:
@@ -153,8 +153,8 @@ def test_the_longest_array_of_each_request_does_not_hold_the_event_loop(states: 
         assert not verdict.is_too_long, f"{path}: {verdict.needs:,} instructions in one piece {verdict.tries}"
 
 
-# ---- the proof: three faults that a trial with hostile requests once found, when their mends are taken out again. Each
-# was one legal request that held the event loop for a tenth of a second up to a minute.
+# ---- the proof: three faults that a test with hostile requests once found. Here their corrections are taken out again.
+# Each was one legal request that blocked the event loop for a tenth of a second up to a minute.
 
 FEW: Final = SIZES[:2]
 
@@ -165,7 +165,7 @@ def case_of(name: str, rows: str) -> Case:
 
 
 def capturing(pattern: str) -> Any:
-    """As patterns were once read: their groups capture, which costs time for each group at each character."""
+    """Patterns as they were once read: their groups capture, which costs time for each group at each character."""
     options = re2.Options()
     options.max_mem = patterns.MAX_MEMORY
     options.log_errors = False

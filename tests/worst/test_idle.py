@@ -1,4 +1,4 @@
-"""What a node does by itself while nobody asks anything: it may have many partitions, and never looks at all of them in
+"""What a node does by itself while nobody asks anything. It may have many partitions, and never looks at all of them in
 one piece.
 """
 
@@ -16,7 +16,7 @@ from tests.worst.node import WorstNode, without_collections
 
 PARTITIONS = 1_000
 LIMIT = 20_000
-"""Instructions in one piece: half a millisecond. To look at all partitions takes several times as many."""
+"""Instructions in one piece: half a millisecond. A look at all partitions takes several times as many."""
 OFTEN = {
     "log_retention_check_interval_ms": "5000",
     "log_flush_offset_checkpoint_interval_ms": "6000",
@@ -24,12 +24,12 @@ OFTEN = {
     "producer_id_expiration_check_interval_ms": "8000",
 }
 EACH_MS = 10_000
-"""In which each of these comes."""
+"""The interval in which each of these tasks runs."""
 
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[WorstNode]:
-    """One with many partitions, half of them compacted."""
+    """A node with many partitions, half of them compacted."""
     node = WorstNode(Meter(), **OFTEN)
     compacted = [CreatableTopicConfig("cleanup.policy", "compact")]
     for place, configs in enumerate(([], compacted)):
@@ -41,7 +41,7 @@ def node() -> Iterator[WorstNode]:
 
 
 def longest(node: WorstNode, ms: int, act: Callable[[], object] = lambda: None) -> int:
-    """The longest piece of work in so much time, from `act` on."""
+    """The longest piece of work in this time, from `act` on."""
     node.meter.reset()
     with node.meter.measuring():
         node.process.does(act)

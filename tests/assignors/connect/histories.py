@@ -1,7 +1,8 @@
-"""Random histories of Connect groups: workers join, die and come back, connectors are made and deleted, assignments
-are missed.
+"""Random histories of Connect groups: workers join, die and come back, connectors are made and deleted, assignments get
+lost.
 
-A history is what `ConnectAssignors.java` reads, {"max_delay_ms", "rounds"}; `play` answers in the shape of its own.
+`ConnectAssignors.java` reads a history as {"max_delay_ms", "rounds"}; `play` answers in the form of that program's
+answers.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def play(history: History) -> list[Answer]:
 
 
 class _Worker:
-    """A worker of the story: what it runs, and how far it has read the config topic."""
+    """A worker of the history: what it runs, and how far it has read the config topic."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,7 +75,7 @@ class _Worker:
 
 
 class _Story:
-    """Makes one history, round after round, with our own answers as what the workers hear."""
+    """Makes one history, round after round. The workers of the history get the answers of our own assignor."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -132,7 +133,7 @@ class _Story:
             self.zombie()
 
     def zombie(self) -> None:
-        """A worker runs what it must not: another's work, or something that nobody knows."""
+        """A worker runs what it must not run: another worker's connector, or an unknown one."""
         worker, other = self.rng.choice(self.workers), self.rng.choice(self.workers)
         if worker.assignment is None or other.assignment is None:
             return

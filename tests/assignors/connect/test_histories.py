@@ -1,4 +1,4 @@
-"""Answers that Kafka's Java classes gave to histories of groups (frozen), and what holds in every history."""
+"""Answers that Kafka's Java classes gave to histories of groups (frozen), and rules that hold in every history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KIP-415 and KIP-851 told as a group lives them: losses, returns, delays, and load that is balanced in steps."""
+"""KIP-415 and KIP-851 in the order of a group's life: losses, returns, delays, and load that is balanced in steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DELAY_MS = 10_000
 
 
 class Cluster:
-    """Workers that do what they are told, and a leader."""
+    """Workers that follow their assignments, and a leader."""
 
     def __init__(self, *names: str, max_delay_ms: int = DELAY_MS, **configured: int) -> None:
         self.configured = dict(configured)
@@ -37,7 +37,7 @@ class Cluster:
         return result
 
     def settle(self) -> int:
-        """Rebalance until nothing changes; how many rounds changed something."""
+        """Rebalance until nothing changes; the number of rounds that changed something."""
         for rounds in range(20):
             if not moved(self.rebalance(after_ms=self.state.delay_ms)):
                 return rounds
@@ -131,7 +131,7 @@ def test_an_assignment_that_did_not_arrive_is_sent_again(cluster: Cluster) -> No
 
 
 def test_work_of_a_missed_generation_counts_as_new(cluster: Cluster) -> None:
-    """The leader's view is dropped, so nothing counts as lost and all that nobody runs is new."""
+    """The leader's memory is dropped: then nothing counts as lost, and all work that no worker runs is new."""
     cluster.work.pop("w2")
     cluster.generation += 3
     assert cluster.rebalance().delay_ms == 0
@@ -139,7 +139,7 @@ def test_work_of_a_missed_generation_counts_as_new(cluster: Cluster) -> None:
 
 
 def test_a_new_leader_assigns_the_lost_work_at_once(cluster: Cluster) -> None:
-    """The delay is the memory of one leader: when that one is lost, what it ran is new to the next."""
+    """Only one leader remembers the delay: when that leader is lost, its work is new to the next leader."""
     cluster.work.pop("w1")
     cluster.state = State()
     assert cluster.rebalance().delay_ms == 0
@@ -167,7 +167,7 @@ def test_a_task_that_runs_twice_is_revoked_everywhere_and_started_once(cluster: 
 
 
 def test_consecutive_revocations_for_balance_wait_longer_each_time(cluster: Cluster) -> None:
-    """KIP-851: 40, then 1,600 ms, and at most the delay, before more is taken away."""
+    """KIP-851: the next revocation waits for 40 ms, then for 1,600 ms, and at most for the delay."""
     cluster.work["w4"] = ()
     assert any(change.revoked for change in cluster.rebalance().changes.values())
     cluster.work["w5"] = ()

@@ -45,7 +45,7 @@ def test_the_image_knows_which_partitions_other_brokers_lead(topic: str, index: 
 
 
 def test_the_last_broker_lists_itself_also_when_fenced_or_unregistered() -> None:
-    """A client that hears of no broker forgets all of them."""
+    """A client that gets an empty list of brokers forgets all of them."""
     fenced = {one: broker._replace(fenced=True) for one, broker in TWO.brokers.items()}
     image = ClusterImage("id", -1, 1, fenced, {})
     assert [(broker.broker_id, endpoint) for broker, endpoint in image.reachable(CONTEXT)] == [(1, HERE)]

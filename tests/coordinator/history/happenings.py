@@ -1,4 +1,4 @@
-"""Events of transactional ids as the core tells them."""
+"""Events of transactional ids as the core reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that come and go again and again are told of while they do."""
+"""Members that join and leave again and again are reported while they do so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them, and who tells them by HTTP."""
+"""Metrics as Prometheus reads them, and the HTTP server that serves them."""
 
 from __future__ import annotations
 

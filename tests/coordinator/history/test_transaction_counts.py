@@ -1,4 +1,4 @@
-"""Transactions that end are told to their groups by the second."""
+"""Ended transactions are reported to their groups once a second."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Storm:
     def _die_while_recovering(self, left: MemoryStorage) -> MemoryStorage:
         for attempt in range(self.draw.randrange(3)):
             storage = FaultyStorage(self.seed + attempt, self.draw.randrange(1, 12), on=left)
-            with contextlib.suppress(Died, DamagedLog):  # of damage `_check` will tell
+            with contextlib.suppress(Died, DamagedLog):  # `_check` will report damage
                 manage(storage).open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
             left = storage.left_behind(power_cut=self.power_cut)
         return left

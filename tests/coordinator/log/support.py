@@ -67,7 +67,7 @@ class PendingResult:
         self.sync = SharedSync(self.outcomes.append, executor=self)  # type: ignore[arg-type]  # only submit is used
 
     def share(self, sync_all: Callable[[], object]) -> None:
-        """Let `sync_all` sync everything from now on; `clock` tells how long others are waited for."""
+        """Let `sync_all` sync everything from now on; `clock` says how long other syncs are waited for."""
         self.clock = ManualClock()
         self.clock.call_soon = self.outcomes.append  # type: ignore[method-assign]  # turns go with those of `deliver`
         self.sync.share(sync_all, self.clock)

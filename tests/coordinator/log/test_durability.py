@@ -163,7 +163,7 @@ def test_a_failed_sync_of_flush_messages_acknowledges_nothing(how: str) -> None:
         log.abandon()
     log.when_flushed(1, calls.named("late"))
     assert [(name, outcome is not None) for name, outcome in calls] == [("early", True), ("late", True)]
-    # a client that asks again hears of it once it is synced
+    # a client that asks again gets the answer once the record is synced
     later.settle()
     again = manager.reopen("t", 0)
     again.when_flushed(1, calls.named("again"))
@@ -226,7 +226,7 @@ def test_closing_syncs_a_log_and_abandoning_fails_its_waiting_callers() -> None:
 
 
 class FailingFile:
-    """A file whose writes or syncs fail when told to."""
+    """A file whose writes or syncs fail when a test sets them to fail."""
 
     def __init__(self, storage: MemoryStorage, path: str) -> None:
         self._file = MemoryStorage.file(storage, path)
@@ -308,7 +308,7 @@ def test_a_failed_sync_acknowledges_nothing() -> None:
     storage.made[-1].failing = None
     again = manager.reopen("t", 0)
     assert again.durability.waits_for_sync
-    # the system may call bytes clean that a failed sync has lost: what nobody was told of is gone
+    # the system may call bytes clean that a failed sync has lost: bytes that were never acknowledged are gone
     assert again.end_offset == again.durable_offset == 0
 
 
@@ -321,7 +321,7 @@ def test_a_reopened_log_is_not_made_durable_by_an_old_sync() -> None:
     again = manager.reopen("t", 0)
     list(fill(again, 1))
     before = [file.syncs for file in storage.made]
-    later.settle()  # the old one's turn: of a failure that it met nobody would be told
+    later.settle()  # the older writer syncs now: nobody would get the error that it met
     assert [file.syncs for file in storage.made] == before
     again.when_durable(1, calls.named("b"))
     later.settle()
@@ -516,7 +516,7 @@ class TestManyAtOnce:
         assert results[-1] == ("h", None)
 
     def test_a_file_added_during_a_failing_sync_round_fails_too(self) -> None:
-        # the system tells of a failed write once, whosever it was
+        # the system reports a failed write once, to whoever asks first
         later, results, outcomes = PendingResult(), [], iter([OSError(errno.EIO, "Input/output error"), None])
 
         def sync_all() -> None:

@@ -1,4 +1,4 @@
-"""A listener that demands authentication, before there is any mechanism: with one of two steps that is made up here."""
+"""A listener that demands authentication. The tests use a mechanism of their own, with one step or two."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ class Traffic:
 
     def does(self, event: str, number: int) -> None:
         if event == "data" and self.unread and self.transport.reading and not self.has_ended:
-            # whole requests, which may take the short way, or any number of bytes
+            # whole requests, which may take the fast path, or any number of bytes
             size = int.from_bytes(self.unread[:4], "big") + 4 if number % 3 else 1 + number * number
             chunk, self.unread = self.unread[:size], self.unread[size:]
             self.take(chunk)
@@ -437,7 +437,7 @@ class Traffic:
             ]()
 
     def memory_granted(self) -> None:
-        """The others are never told to wait."""
+        """The other connections need not wait for memory."""
 
     def check(self, seen_before: int, was_slow: bool) -> None:
         echo, core = self.echo, self.connection.core

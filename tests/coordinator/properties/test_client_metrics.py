@@ -1,4 +1,4 @@
-"""What a client metrics subscription may be told: its patterns are RE2's, and are read one by one."""
+"""Values of a client metrics subscription: its patterns are RE2's, and each is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of properties: there is something for each, and nobody pays for it who does not ask."""
+"""What DescribeConfigs says of properties: each has a documentation, which is loaded only when a client asks for it."""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Loading at a start: what is done before the server listens, what beside its clients; it tells how far it is."""
+"""Loading at a start: what is loaded before the server listens, what beside its clients, and how progress is
+reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups, or transactional ids, on other partitions than theirs are told of, in one line."""
+"""Groups or transactional ids on partitions that are not theirs are reported, in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load tells of records that it leaves alone."""
+"""What a load reports of records that it cannot read."""
 
 from __future__ import annotations
 

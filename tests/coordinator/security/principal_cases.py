@@ -12,7 +12,7 @@ OIDS = (
     "550403", "550406", "550407", "550408", "550409", "55040a", "55040b", "550405", "55040c", "550404", "55042a",
     "0992268993f22c640101", "0992268993f22c640119", "2a864886f70d010901", "883703", "2b0601040182373c0201",
 )  # fmt: skip
-"""CN, C, L, ST, STREET, O, OU; serial number, title, surname, given name; UID, DC; e-mail; two of nobody's."""
+"""CN, C, L, ST, STREET, O, OU; serial number, title, surname, given name; UID, DC; e-mail; two unassigned ones."""
 STRINGS = (0x0C, 0x0C, 0x0C, 0x13, 0x13, 0x16, 0x14, 0x1B)
 TEXTS = (
     "Duke", "duke", "kafka.example.org", "a b", " lead", "trail ", "  ", "", "a,b", "a+b=c", '"q"', "<x>;#y", "#hash",

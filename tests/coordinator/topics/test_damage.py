@@ -101,7 +101,7 @@ def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
 
 
 def served(topics: Topics, name: str) -> list[bytes | None] | None:
-    """The values that readers get; None: they are told of damage."""
+    """The values that readers get; None: they get an error because the log is damaged."""
     partition = topics.open.partition(name, 0)
     assert partition is not None
     try:

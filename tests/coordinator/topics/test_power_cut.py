@@ -164,7 +164,7 @@ def test_waiting_changes_are_refused_when_the_disk_fails_and_work_later() -> Non
     at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))
     topics.when_durable(failures.append)
     assert failures == []
-    assert topics.image.by_name == {}  # nobody is told of it yet
+    assert topics.image.by_name == {}  # no client has got an answer about the topic yet
     storage.fails_at = frozenset(range(storage.steps + 1, storage.steps + 100))
     life.later.settle()
     assert [type(failure) for failure in failures] == [LogOffline]

@@ -1,4 +1,6 @@
-"""Folders that do not fit the catalogue: what it calls deleted goes, all else keeps its bytes, and is told."""
+"""Folders that the metadata log does not know: those of deleted topics are removed; others keep their bytes, and are
+reported.
+"""
 
 from __future__ import annotations
 

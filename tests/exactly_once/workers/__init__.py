@@ -1,1 +1,1 @@
-"""The application, once in each client. Every worker takes the same words and says the same lines (`common.py`)."""
+"""The application, written once for each client. All workers have the same arguments and output lines (`common.py`)."""

@@ -1,7 +1,7 @@
-"""The application with aiokafka: a producer for each input partition, as it knows no generation of the group.
+"""The application with aiokafka: it has a producer for each input partition, as it does not use the group's generation.
 
-Whoever is assigned a partition makes a producer with the partition's transactional id: that ends what the owner before
-began, and fences him. Only then it asks what is committed.
+The new owner of a partition makes a producer with the partition's transactional id. This ends the transaction of the
+owner before, and fences that owner. Only then the new owner asks for the committed offset.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is no
                 self.retired.append(producer)
 
     async def run(self) -> None:
-        """Work until something ends it."""
+        """Work until the process is ended."""
         while True:  # the server may be away
             try:
                 await self.consumer.start()

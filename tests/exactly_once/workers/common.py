@@ -1,9 +1,10 @@
 """What all workers share: `WORKER BOOTSTRAP GROUP INPUT OUTPUT PARTITIONS NAME [static]`.
 
-A worker reads numbers from INPUT as a member of GROUP, and for each writes `PARTITION:OFFSET:NUMBER:NAME` to OUTPUT
-(PARTITIONS partitions), with the offsets in the same transaction. Now and then it aborts one and does it again.
-It says `joined` (something is assigned), `committed N` (records of a transaction), `aborted`, `fenced`, and, before it
-ends because its client will not go on, `failed WHY`. It ends in order when its stdin does.
+A worker reads numbers from INPUT as a member of GROUP. For each number it writes `PARTITION:OFFSET:NUMBER:NAME` to
+OUTPUT (PARTITIONS partitions), with the offsets in the same transaction. It aborts some transactions, and does them
+again. Its output lines are `joined` (it has partitions), `committed N` (records of a transaction), `aborted` and
+`fenced`. It writes `failed WHY` before it ends because its client cannot continue. It ends in order when its stdin
+ends.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 from typing import NamedTuple
 
 MAX_RECORDS = 10
-"""Of one transaction."""
+"""The largest number of records of one transaction."""
 ABORTED_ONE_IN = 8
 TRANSACTION_TIMEOUT_MS = 20_000
 SESSION_TIMEOUT_MS = 1_500
@@ -41,32 +42,33 @@ class Job(NamedTuple):
         return f"{self.group}-{self.name}"
 
     def made_of(self, partition: int, offset: int, value: bytes) -> tuple[int, bytes]:
-        """Partition and value of the output."""
+        """The partition and the value of the output."""
         made = f"{partition}:{offset}:{value.decode()}:{self.name}"
         return int(value) % self.partitions, made.encode()
 
 
 def job() -> Job:
-    """What it was started for."""
+    """The arguments of this worker."""
     bootstrap, group, source, target, partitions, name, *more = sys.argv[1:]
     return Job(bootstrap, group, source, target, int(partitions), name, name if "static" in more else None)
 
 
 def say(*words: object) -> None:
-    """One line to whoever started it."""
+    """Write one line to stdout."""
     print(*words, flush=True)
 
 
 def lives() -> None:
-    """Called again and again. A worker that does not ends, as if somebody had killed it; its log has where it was.
+    """Note that the worker lives. A worker that stops calling it ends, as if it were killed; its log shows where it
+    was.
 
-    Some clients wait for ever for an answer of a server that was killed.
+    Some clients wait for ever for an answer of a killed server.
     """
     faulthandler.dump_traceback_later(HANGS_S, exit=True)
 
 
 def is_to_abort() -> bool:
-    """Now and then."""
+    """Whether to abort, at random."""
     return random.randrange(ABORTED_ONE_IN) == 0
 
 

@@ -1,4 +1,6 @@
-"""The application with confluent-kafka (librdkafka): one producer, the group's generation fences (KIP-447)."""
+"""The application with confluent-kafka (librdkafka): it has one producer, and the group's generation fences it
+(KIP-447).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from tests.exactly_once.workers import common
 from tests.exactly_once.workers.common import Job, is_to_abort, say
 
 PATIENCE_S = 15.0
-"""Of one call. librdkafka 2.16 can wait for ever within send_offsets_to_transaction when the server was away: such a
-worker ends, to be started anew.
+"""The longest time of one call. librdkafka 2.16 can wait for ever in send_offsets_to_transaction after the server was
+away. Such a worker ends, and is started anew.
 """
 
 
@@ -50,7 +52,7 @@ class Worker:
         self.consumer.subscribe([job.input], on_assign=lambda _, assigned: say("joined", len(assigned)))
 
     def run(self, ended: threading.Event) -> None:
-        """Work until it is to end."""
+        """Work until stdin ends."""
         while not ended.is_set():
             common.lives()
             came = self.consumer.consume(common.MAX_RECORDS, common.POLL_MS / 1000)
@@ -97,12 +99,12 @@ class Worker:
                         raise KafkaException(one.error)
                     self.consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
             except KafkaException:
-                self.consumer.poll(0.05)  # it was assigned something else meanwhile, or the server is away
+                self.consumer.poll(0.05)  # it has a new assignment meanwhile, or the server is away
             else:
                 return
 
     def _again(self, step: object) -> None:
-        """While librdkafka says that it may be tried again."""
+        """Repeat while librdkafka says that the call may be repeated."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:

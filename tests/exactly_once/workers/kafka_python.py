@@ -1,4 +1,4 @@
-"""The application with kafka-python: one producer, the group's generation fences (KIP-447)."""
+"""The application with kafka-python: it has one producer, and the group's generation fences it (KIP-447)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Worker:
         self.consumer.subscribe([job.input], listener=Listener())
 
     def run(self, ended: threading.Event) -> None:
-        """Work until it is to end."""
+        """Work until stdin ends."""
         while not ended.is_set():
             common.lives()
             batches = self.consumer.poll(timeout_ms=common.POLL_MS, max_records=common.MAX_RECORDS)
@@ -105,7 +105,7 @@ class Worker:
         assigned = [TopicPartition(self.job.input, one.partition) for one in self.consumer.assignment()]
         for place in assigned:
             committed = self.consumer.committed(place)
-            with contextlib.suppress(AssertionError, IllegalStateError):  # assigned no more
+            with contextlib.suppress(AssertionError, IllegalStateError):  # the partition is no longer assigned
                 self.consumer.seek(place, committed or 0)
 
 

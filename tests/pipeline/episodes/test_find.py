@@ -110,7 +110,7 @@ def test_a_crash_loop_of_the_only_member_is_no_stop() -> None:
 
 
 def test_a_repeated_job_is_no_crash_loop() -> None:
-    """The only member says goodbye each time: nobody can tell such a crash loop from a job that runs now and then."""
+    """The only member leaves in order each time: such a crash loop looks like a job that runs now and then."""
     group = Group("job")
     for number in range(5):
         group.restarts(10 + 25 * number, "job", 16)
@@ -209,7 +209,7 @@ def test_a_member_silent_for_a_session_in_an_outage_was_lost_by_it() -> None:
         return group.is_lost_with_others(1_000 - silent_ms / 1000).comes(1_100, "a").kinds()
 
     assert kinds(12_000) == ["coordinator_or_network_trouble"]
-    assert kinds(9_000) == kinds(50_000) == ["restart"]  # it had just been heard of; it had nothing to commit for long
+    assert kinds(9_000) == kinds(50_000) == ["restart"]  # it had just sent a request; it had nothing to commit for long
 
 
 def test_a_death_dated_too_early_by_commits_is_dated_by_its_rebalance() -> None:

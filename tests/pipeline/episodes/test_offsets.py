@@ -1,4 +1,4 @@
-"""What commits tell of a group, in its verdict."""
+"""What commits say of a group, in its verdict."""
 
 from __future__ import annotations
 

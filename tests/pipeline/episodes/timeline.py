@@ -55,7 +55,7 @@ class Group:
         return self
 
     def is_lost_with_others(self, at_s: float) -> Group:
-        """Members of several groups were last heard of then."""
+        """Whether members of several groups were seen last at this time."""
         self.moments.append((ms(at_s - 10), ms(at_s + 20)))
         return self
 

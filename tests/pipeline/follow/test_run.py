@@ -83,7 +83,7 @@ def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> No
         give_up = time.monotonic() + KILLED_S
         while not is_enough(manifest_of(out)):
             if child.poll() is not None:
-                # what was said first tells why, not the last lines of Python workers that lost their Java
+                # the first lines say why, not the last lines of Python workers that lost their Java
                 reader.join(KILLED_S)
                 pytest.fail(b"".join(said).decode(errors="replace"))
             assert time.monotonic() < give_up, (manifest_of(out), b"".join(said))

@@ -89,7 +89,7 @@ class Server:
         self._raise(at_ms)
 
     def beat(self, at_ms: int, name: str) -> None:
-        """A heartbeat: a member gives up what it was told to, and is told what to do next."""
+        """A heartbeat: a member gives up what the last answer revoked, and gets its next assignment."""
         self._reconcile(at_ms, name)
 
     def settle(self, at_ms: int) -> int:

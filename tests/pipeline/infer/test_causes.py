@@ -164,7 +164,7 @@ def test_of_a_leave_and_an_expiration_the_earlier_is_the_cause(killed_s: float, 
 
 
 def test_a_leave_is_the_trigger_if_another_member_was_waited_for() -> None:
-    # the others heard of it with their next heartbeats, long before the session of c was over
+    # the others saw the rebalance with their next heartbeats, long before the session of c was over
     busy = {"a": every(0.4, 2, 100.4), "b": parting(every(0.4, 2, 98), 98.1), "c": every(0.4, 2, 99.8)}
     verdict = last(state(1, 1, [A, B, C], busy), state(110, 2, [A])).verdict
     assert (verdict.cause, verdict.trigger) == ("member_left", B)

@@ -104,7 +104,7 @@ def test_silent_cooperative_members_show_that_a_member_was_waited_for() -> None:
 
 
 def test_a_member_was_waited_for_if_all_others_had_revoked() -> None:
-    # whoever is told to join again does so at once; nothing else is known of b than that it synced
+    # a member that must join again does so at once; of b nothing else is known than that it synced
     for gave_up_s, in_join_phase in ((97.2, True), (100.9, False)):
         last = Activity(1, round(gave_up_s * 1000), round(gave_up_s * 1000), None, None, None)
         before = state(85, 1, [A, B], {"a": last})

@@ -70,7 +70,7 @@ def test_a_downgrade_by_a_returning_static_member_is_recognized() -> None:
 
 
 def test_a_downgraded_group_is_found_in_its_log(spark: SparkSession) -> None:
-    """What the first generation of the classic group is told with, and when it began."""
+    """What is reported of the classic group's first generation, and when it began."""
     server, commits = Server({"t": 4}), []
     server.join(0, "a1", classicMemberMetadata={"sessionTimeoutMs": 10_000, "supportedProtocols": []})
     server.join(1_000, "b1")

@@ -260,7 +260,7 @@ def test_a_member_that_returns_with_its_id_shows_the_session_timeout() -> None:
     server = two()
     server.join(2_000, "c1")
     server.settle(2_100)
-    server.leave(60_000, "c1")  # it has nothing to commit, and nothing tells yet
+    server.leave(60_000, "c1")  # it has nothing to commit, and nothing shows it yet
     server.settle(60_100)
     server.leave(100_000, "b1")
     server.settle(100_100)

@@ -41,7 +41,7 @@ def test_a_join_makes_another_member_revoke_partitions() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")
     server.join(1_000, "b1")
-    server.beat(2_000, "a1")  # it is told to give 1 and 3 up
+    server.beat(2_000, "a1")  # its answer revokes 1 and 3
     server.beat(2_300, "b1")  # still waits
     server.beat(2_500, "a1")  # it has given them up
     server.beat(4_000, "b1")  # it has them
@@ -196,7 +196,7 @@ def test_topic_ids_become_names_where_known() -> None:
     server.join(10, "b1", "t", "u")
     server.settle(100)
     found = [one for one in fold(server.records, {}) if isinstance(one, State)][-1]
-    # who wants one topic only tells what it is called
+    # a caller that wants one topic passes only its name
     assert {share.topic for one in found.members for share in one.assigned} == {"t", "id-u"}
 
 

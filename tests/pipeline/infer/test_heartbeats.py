@@ -50,6 +50,6 @@ def test_a_gap_after_many_heartbeats_tells_nothing() -> None:
 
 
 def test_the_way_in_which_members_leave_is_learned() -> None:
-    assert HeartbeatHabits().parts  # all clients do, unless they are told otherwise
+    assert HeartbeatHabits().parts  # all clients do, unless they are configured otherwise
     assert not HeartbeatHabits().with_commit(False).parts
     assert HeartbeatHabits().with_commit(False).with_commit(True).parts

@@ -50,7 +50,9 @@ def test_members_that_rejoin_at_once_date_the_start() -> None:
 
 
 def test_the_rejoin_time_is_learned_from_leaves() -> None:
-    """Each time one leaves, and the others are back within 0.4 to 0.9 s; before a new one comes, nothing tells."""
+    """Each time one leaves, the others are back within 0.4 to 0.9 s. Before a new member joins, nothing shows their
+    rejoin times.
+    """
     states, at_s = [state(0, 0), state(1, 1, [A, B, C])], 1.0
     for turn, back_s in enumerate((0.4, 0.9, 0.7, 0.5, 0.8, 0.6, 0.9, 0.4)):
         gone_s = at_s + 20.4

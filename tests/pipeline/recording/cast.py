@@ -84,7 +84,7 @@ class Process:
         self.assigned: set[int] | None = None
         """Its partitions; None: it was given none yet."""
         self.heard = 0.0
-        """When something was last heard of it (monotonic)."""
+        """When its last line came (monotonic)."""
         self._end: Callable[[float | None], Any] | None = None
         self._say: Callable[[str], None] = lambda _line: None
         self.pid = 0
@@ -191,7 +191,7 @@ class Process:
         )
 
     def tell(self, line: str) -> None:
-        """Tell it."""
+        """Send it a line."""
         self.note("told", line=line)
         with suppress(OSError):
             self._say(line)
@@ -265,7 +265,7 @@ class Group:
             self.processes[number].kill()
 
     def tell(self, number: int, line: str) -> None:
-        """Tell one process."""
+        """Send a line to one process."""
         self.processes[number].tell(line)
 
     @property

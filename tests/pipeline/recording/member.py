@@ -1,11 +1,11 @@
-"""One consumer process of a recording (`record`): a member of a group by one of the Python client libraries, told by
-lines what to do, telling by lines of JSON, each with the time by its own clock, what happens to it.
+"""One consumer process of a recording (`record`): a member of a group, by one of the Python client libraries. Lines on
+stdin are its commands. It writes lines of JSON, each with the time by its own clock, about what happens to it.
 
-It is told: `stop`; `sleep S` (not to poll for so long); `back N [PARTITION]` (seek back by N records, on one partition
-or on all); `stick PARTITION` (stay where it is there, and commit that place again and again); `pause PARTITION` (read
-no more of it, nor commit it); `go PARTITION` (on with it); `subscribe TOPIC`. It tells: `assigned`, `revoked` with the
-partitions, `committed` with the places (commits by hand; automatic ones are not told by all libraries), `back`, `left`.
-RecordedMember.java does the same.
+Commands: `stop`; `sleep S` (do not poll for S seconds); `back N [PARTITION]` (seek back by N records, on one partition
+or on all); `stick PARTITION` (stay at the position of the partition, and commit it again and again); `pause PARTITION`
+(neither read the partition nor commit it); `go PARTITION` (read it again); `subscribe TOPIC`. Reports: `assigned` and
+`revoked` with the partitions; `committed` with the offsets (commits by hand: not all libraries report automatic ones);
+`back`; `left`. RecordedMember.java does the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
 TURN_S: Final = 0.1
-"""How long it waits for records before it looks what it was told."""
+"""How long it waits for records before it reads its next command."""
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -1,11 +1,10 @@
-"""Records a log of a real Kafka 4.3 with a truth about it: some twenty groups of four client libraries, each process of
-which is a process, to which happens what the pipeline is to tell (`scripts`).
+"""Records a log of a real Kafka 4.3, and the truth about it. Some twenty groups of four client libraries have one
+process for each member. The scripts (`scripts`) let happen what the pipeline should find.
 
-`python -m tests.pipeline.recording.record DIR [--cast consumer] [--seed N] [--delay-ms N] [--trouble NAME]
-[--keep FILE]`: `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). It
-runs Kafka in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: `truths`) and
-`journal.jsonl` (what each client said, by its own clock, and what was done to it); `--keep` packs them. It takes two
-cores for some five minutes.
+`python -m tests.pipeline.recording.record DIR [--cast consumer] [--seed N] [--delay-ms N] [--trouble NAME] [--keep
+FILE]`: `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). It runs Kafka
+in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: `truths`) and `journal.jsonl` (what each
+client said, by its own clock, and what was done to it); `--keep` packs them. It takes two cores for some five minutes.
 """
 
 from __future__ import annotations

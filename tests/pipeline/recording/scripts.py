@@ -1,4 +1,4 @@
-"""What the groups of a recording do: a script for each kind of happening that the pipeline is to tell."""
+"""What the groups of a recording do: a script for each kind of event that the pipeline should find."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _CAME: Final = (
 )
 _UUID: Final = 36
 _EPOCH_MS: Final = 20
-"""What raises an epoch is told so near to it."""
+"""The cause of a new epoch is at most this long before or after it."""
 _SIGNS: Final = ("assigned", "revoked", "committed", "back", "killed", "told")
 """What a member says, or is done to it while it lives."""
 
@@ -122,7 +122,7 @@ def write(directory: Path) -> None:
 
 
 def _actions(journal: Sequence[Mapping[str, Any]]) -> list[Action]:
-    """What the script told members to do, or did to topics, that makes them join again."""
+    """What the script let members do, or did to topics, that makes them join again."""
     reported = [
         Action(line["at"], line["group"], "subscription_changed", line["client_id"])
         for line in journal
@@ -200,8 +200,8 @@ def _last_life(journal: Iterable[Mapping[str, Any]], client_id: str, until_ms: i
 def _regressions(
     made: Sequence[Mapping[str, Any]], found: Sequence[Drop], ends: Mapping[str, int], own_places: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """What a script did is one, with all commits that went back of it. `own_places`: groups that go back whenever they
-    are given partitions. What nobody meant is told without a cause, commit by commit.
+    """The regressions that a script made, with all commits of theirs that went back. `own_places`: groups that go back
+    whenever they get partitions. A regression that no script made stands without a cause, commit by commit.
     """
     left = [one for one in found if one.at_ms <= ends.get(one.group, 0)]
     for line in made:

@@ -21,7 +21,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to open the page with")
 
-# what somebody who looks at the page would see, told in its place
+# replaces what a person who looks at the page would see
 PROBE = """<script>
 /* texts that lie on one another, of the same picture */
 const covered = what => {

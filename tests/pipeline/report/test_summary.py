@@ -41,7 +41,7 @@ def test_the_summary_says_why_a_troubled_group_gets_no_advice() -> None:
 
 
 def test_unknown_values_are_shown_as_unknown() -> None:
-    """The first record of a log that was compacted does not tell how long its rebalance took."""
+    """The first record of a compacted log does not say how long its rebalance took."""
     cause = {"cause": None, "rebalances": 4, "took_ms": None, "unread_partition_ms": 0, "confidence": 0.2}
     lines = text(chosen(causes=[cause])).splitlines()
     assert "        4  not known                it is not known how long they took" in lines

@@ -113,7 +113,7 @@ def test_only_the_requested_columns_are_returned(spark: SparkSession, log: str) 
     rows = decoded(spark, log, columns="log_offset, committed_offset", groups="web")
     assert rows.columns == ["log_offset", "committed_offset"]
     assert sorted(rows.collect()) == sorted([(2, 0), (6, 4), (10, 8)] * 2)
-    # Spark has no way to tell a source in Python which columns a query needs: this is how it is told
+    # Spark has no way to say which columns a query needs to a source in Python: the source gets them so
     assert "Output [2]: [log_offset" in plan_of(rows)
     assert "Output [31]" in plan_of(decoded(spark, log).select("log_offset"))
     by_schema = spark.read.format("muster").schema("offset long, partition int").option("path", log).load()
@@ -147,7 +147,7 @@ def test_segments_without_a_requested_row_are_not_read(log: str) -> None:
     # the last of three segments, and of that the second of two batches
     late, rows = read_bytes(log, RowFilter(since_ms=3_001))
     assert (late, rows) == (whole // 3, {0: 2, 1: 2})
-    # who wants to hear of every damage has them read
+    # a reader that wants a report of every damage has all columns read
     everything, rows = read_bytes(log, RowFilter(since_ms=3_001), fail_on_damage=True)
     assert (everything, rows) == (whole, {0: 2, 1: 2})
 

@@ -1,4 +1,4 @@
-"""Epochs of KIP-848 groups from `__group_events`: what the core tells, as rows of the table `rebalances`."""
+"""Epochs of KIP-848 groups from `__group_events`: what the core reports, as rows of the table `rebalances`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When members that died were heard of last, and when they were given up, in a row of a rebalance."""
+"""When members that died were seen last, and when they expired, in a row of a rebalance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ A, B, C = (member(name, 2) for name in "abc")
 
 
 def died(row: dict[str, Any]) -> list[tuple[str, int, int]]:
-    """Who, heard of last and given up when (s, rounded)."""
+    """Each member that died: when it was seen last and when it expired (seconds, rounded)."""
     return [(one["client_id"], round(one["last_ms"] / 1000), round(one["end_ms"] / 1000)) for one in row["died"]]
 
 

@@ -45,7 +45,7 @@ def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
         ("caught-up", 0, 0, 0),
         # the log reached beyond 60 between 100 s and 200 s
         ("behind", 0, 40, 100_000),
-        # there is no telling when it reached beyond 95
+        # nothing says when it went beyond 95
         ("behind", 1, 5, None),
         ("beyond", 0, 0, 0),
         # nor beyond 30

@@ -20,7 +20,7 @@ def odd(*times: int) -> list[tuple[int, int, int]]:
 
 
 def days(*times: int) -> list[Day]:
-    """As Spark would tell of records with these times, one offset after the other."""
+    """What Spark would report of records with these times, with one offset after the other."""
     by_day: dict[int, list[tuple[int, int]]] = {}
     for offset, time_ms in enumerate(times):
         by_day.setdefault(time_ms // DAY_MS, []).append((offset, time_ms))

@@ -1,4 +1,4 @@
-"""What rebalances cost, told and inferred: the column `paused_partition_ms`, by rules that are those of the what-if."""
+"""The cost of rebalances, reported and inferred: the column `paused_partition_ms`, by the same rules as the what-if."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def history(group: str) -> Log:
 
 
 def happened(group: str) -> list[dict[str, Any]]:
-    """What the server told of it."""
+    """What the server reported of the group."""
     times = [(0, 3), (9.8, 10), (11.5, 12), (30, 31.5)]
     moves = [(0, 0, 4, 0), (2, 0, 0, 2), (2, 0, 2, 0), (2, 2, 0, 0)]
     reported: list[dict[str, Any]] = []

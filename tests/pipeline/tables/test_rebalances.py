@@ -1,5 +1,5 @@
-"""The tables that both sources fill, made at once for three groups to which the same happened: `told` has all events of
-it, `late` those since 40 s, `silent` none. A fourth group has a static member.
+"""The tables that both sources fill, made at once for three groups with the same history. `told` has all events of it,
+`late` those since 40 s, and `silent` none. A fourth group has a static member.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def history(group: str) -> Log:
 
 
 def happened(group: str) -> list[dict[str, Any]]:
-    """What the server told of it."""
+    """What the server reported of the group."""
 
     def one(name: str, *partitions: int) -> dict[str, Any]:
         shares = [{"topic": "t", "partitions": list(partitions)}] if partitions else None

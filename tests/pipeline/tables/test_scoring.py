@@ -1,11 +1,15 @@
-"""The inference held against what really happened: on a sample that tells it itself, and on logs of a real Kafka 4.3
-whose groups a script drove: `tests.pipeline.scripted` (aiokafka, sessions of 6 and 10 s, auto-commit and commits by
-hand every 0.5 to 5 s) and `tests.pipeline.scripted_processes` (librdkafka, Java and kafka-python, sessions of 6 and
-15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). A third one has what these
-have not: sessions of 45 s, commits after each batch, only when partitions are given up or never, idle topics, several
-that die at once or while the group rebalances, consumers that hang or unsubscribe, a classic Kafka Streams, a restart
-of the broker, and groups of which there is nothing to tell: KIP-848's, share and streams groups, and consumers that
-only commit. The partitions of each have other numbers, so that all are read at once.
+"""The inference compared with what really happened: on a sample with a known history, and on logs of a real Kafka 4.3
+whose groups a script drove.
+
+The first log is of `tests.pipeline.scripted`: aiokafka, sessions of 6 and 10 s, auto-commit and commits by hand every
+0.5 to 5 s. The second is of `tests.pipeline.scripted_processes`: librdkafka, Java and kafka-python, sessions of 6 and
+15 s, mostly cooperative, commits every 1 and 5 s; one group has nothing to commit.
+
+The third has what these do not have. Its sessions are 45 s; commits come after each batch, only when partitions are
+given up, or never. Topics are idle. Several members die at once, or while the group rebalances. Consumers hang or
+unsubscribe; there are a classic Kafka Streams and a restart of the broker. Of some groups nothing can be found: those
+of KIP-848, share and streams groups, and consumers that only commit. The partitions of each log have other numbers, so
+that all are read at once.
 """
 
 from __future__ import annotations
@@ -69,9 +73,9 @@ def test_the_inference_scores_well_on_logs_of_a_real_kafka(spark: SparkSession, 
         of_run = {key: one for key, one in found.items() if key[0] in groups}
         result = score(of_truth(tmp_path / truth, of_run), of_run)
         assert result.rows > 150
-        # who of several came or went first is not told
+        # if several members joined or left, nothing says who was first
         assert good(result, trigger=0.9 if truth == "truth.jsonl" else 0.8), result.text()
-    # nothing is told of any other group
+    # nothing is reported of any other group
     assert {key[0] for key in found} <= known
 
 

@@ -1,6 +1,4 @@
-"""Transactions whose truth is known: what is told of them by events, by states alone, and by the offsets log. Without
-Spark.
-"""
+"""Transactions with a known truth: what events, states alone, and the offsets log say of them. Without Spark."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def of_states(sample: Path) -> list[Row]:
 
 
 def reported(found: list[Row]) -> Truth:
-    # the begin that a producer knows is that of the answer, a few ms later: told by the second
+    # the producer's begin is that of the answer, a few ms later: it is reported by the second
     return {
         (row["transactional_id"], row["start_ms"]): (row["outcome"], row["cause"]) for row in found if row.get("end_ms")
     }

@@ -60,7 +60,7 @@ class Reality(Virtual):
         self._settle(self.core.handle(command, self.now))
 
     def refused(self, api: str, client: Client) -> None:
-        """What the journal tells of a request of somebody who is no member."""
+        """What the journal says of a request of a client that is no member."""
         facts = {"api": api, "error": "UNKNOWN_MEMBER_ID", "error_code": 25, "client_id": client.client_id,
                  "host": client.host, "instance": None, "count": 1}  # fmt: skip
         self.events.append(json.loads(plain_json("requests_refused", GROUP, self.ms, facts)))
@@ -181,7 +181,7 @@ class Consumer:
         self.rejoin()
 
     def rejoin(self) -> None:
-        """Of its own accord, or because it was told to."""
+        """Join again, by itself or because the coordinator asked for it."""
         if self.gone or not self.member_id:
             return
         self.turn += 1

@@ -327,7 +327,7 @@ def test_too_little_fidelity_withholds_the_what_if() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
     for value in world.events:
-        # as if somebody had been in every generation of whom nothing else is told
+        # as if every generation had a member of which nothing else is known
         if value["kind"] == "rebalance_completed":
             value["members"].append({**value["members"][0], "member": "a-stranger", "assignment": []})
     found = compare(from_events.history_of(GROUP, world.events), parse("static"))

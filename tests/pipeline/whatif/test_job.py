@@ -95,7 +95,7 @@ def test_fidelity_says_what_each_group_was_read_from(tables: dict[str, list[dict
     sources = {"one": "events", "only-in-the-log": "log", "two": "events"}
     judged = [{"group": group, "source": source, **same} for group, source in sources.items()]
     assert [{name: row[name] for name in judged[0]} for row in tables["fidelity"]] == judged
-    # either something is advised, or it is told why not
+    # the report has an advice, or the reason why it has none
     reported = {row["group"] for row in tables["advice"]}
     assert {row["group"] for row in tables["fidelity"] if row["unadvised"] is None} == reported
 

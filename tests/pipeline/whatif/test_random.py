@@ -16,7 +16,7 @@ WHOLE_SHARE = 0.9
 
 
 def test_random_histories_are_reproduced() -> None:
-    """What is missing is what no log tells: a member that never took what it was given, because it stood still."""
+    """The rest is what no log shows: a member that never took what it was given, because it stood still."""
     generations = reproduced = of_log = reproduced_of_log = 0
     for seed in range(SEEDS):
         world = random_reality(seed)
@@ -39,7 +39,7 @@ def test_every_setting_can_be_played_on_anything(seed: int) -> None:
 
 
 def test_a_reproduced_history_has_the_actual_costs() -> None:
-    """Where every generation came out; where not all did, that is told, and it is seldom."""
+    """Checks histories whose every generation was reproduced. The others are counted; they are seldom."""
     compared = 0
     for seed in range(SEEDS):
         found = compare(from_events.history_of(GROUP, random_reality(seed).events), DEFAULT_GRID[:1])

@@ -1,4 +1,4 @@
-"""What the last commits of members tell of their ends."""
+"""What the last commits of members say of their ends."""
 
 from __future__ import annotations
 

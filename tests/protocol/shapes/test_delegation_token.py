@@ -1,4 +1,4 @@
-"""Who asked for a token is told from version 3 on."""
+"""The requester of a token is in the answer from version 3 on."""
 
 from __future__ import annotations
 

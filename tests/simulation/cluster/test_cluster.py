@@ -60,7 +60,7 @@ def test_a_node_that_lost_its_registration_does_not_lead_the_logs_of_its_success
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [10663])
 def test_a_node_does_not_lead_a_fetched_log_that_others_have_led_since(seed: int) -> None:
-    """It has not heard of them yet, and finds their epoch in what it has fetched."""
+    """The node has not yet read of the other leaders, and finds their epoch in the batches that it has fetched."""
     assert not play(seed, snapshots=False, hints=False, standby=False).faults
 
 

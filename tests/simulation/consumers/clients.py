@@ -53,7 +53,7 @@ class Native(Actor):
         while True:
             response = yield self.heartbeat()
             if response is None:
-                self.says_all = True  # nobody knows what of it was heard
+                self.says_all = True  # nobody knows whether the coordinator got it
                 continue
             error = response.error_code
             if not error:
@@ -77,7 +77,7 @@ class Native(Actor):
         self.owned, self.epoch, self.says_all = frozenset(), 0, True
 
     def follow(self, response: Any) -> Script:
-        """Take what it was told, after it has given up the rest."""
+        """Take the assignment of the answer, after the client has given up the rest."""
         world = self.world
         heard, self.epoch = self.epoch, response.member_epoch
         if heard and self.epoch < heard:

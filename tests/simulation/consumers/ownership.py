@@ -1,7 +1,7 @@
 """The rules of groups of both protocols, by what goes in and out of the core and by what its clients own.
 
 * No partition is owned by two members at once: of those whom the server has in the group.
-* Epochs never go back: of a group, of its targets, of a member; and what a member is told.
+* Epochs never go back: of a group, of its targets, of a member; and in the answers to a member.
 * Nobody is assigned what another still has, by the records.
 * A core that is made of the records is the one that lives (`check_replay`).
 * Every partition is owned in the end (`run`).
@@ -144,7 +144,7 @@ class Ownership:
                 continue
             view = self.groups.get(client.group_id)
             if view is None or view.is_classic or client.member_id not in view.members:
-                continue  # it was removed and has not heard of it; of classic groups others see to that
+                continue  # it was removed and does not know it yet; other rules check classic groups
             if getattr(client, "generation", None) not in (None, view.epochs.get(client.member_id)):
                 continue  # a static one that slept while the others made a classic generation
             for topic, partition in client.owned:

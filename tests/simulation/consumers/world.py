@@ -112,7 +112,7 @@ class _Later:
         self._world = world
 
     def run(self, job: Generator[Any, Any, Any], done: Any, owner: object) -> None:
-        """Do it, and tell some time later."""
+        """Do the job, and call `done` some time later."""
         step: Any = None
         try:
             while True:

@@ -46,7 +46,7 @@ def records(directory: Path, topic: str) -> Iterator[tuple[bytes | None, bytes |
 
 
 def history(directory: Path) -> list[Row]:
-    """What the server told."""
+    """The events that the server wrote."""
     return [json.loads(value) for _, value in records(directory, "__group_events") if value is not None]
 
 

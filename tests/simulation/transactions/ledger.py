@@ -85,7 +85,7 @@ class TransactionLedger:
         self.owners: dict[tuple[int, int], TransactionalProducer] = {}
         self.acknowledged = 0
         self._holders: dict[str, tuple[TransactionalProducer, int]] = {}
-        """By transactional id: which producer was told last that it has the id, and when."""
+        """By transactional id: the producer that was last answered that it has the id, and when."""
         self._of_value: dict[bytes, Transaction] = {}
         self._offsets: dict[str, int] = {}
         self._of_offset: dict[tuple[str, int], Transaction] = {}

@@ -26,7 +26,7 @@ def commits_become_aborts(patch: pytest.MonkeyPatch) -> None:
 
 
 def zombies_add_partitions(patch: pytest.MonkeyPatch) -> None:
-    """A fenced producer is heard."""
+    """The request of a fenced producer is accepted."""
     patch.setattr(add_partitions, "_not_the_producer", lambda _one, _asked: 0)
 
 

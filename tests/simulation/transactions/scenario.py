@@ -35,7 +35,7 @@ class Scenario:
     lose_markers: float
     """Nobody writes the markers of a transaction until the coordinator is loaded again."""
     repeat_done: float
-    """How likely the core is told twice that all markers are there."""
+    """How likely the core is informed twice that all markers are written."""
     tick_ms: int
     crashes: float
     takeovers: float

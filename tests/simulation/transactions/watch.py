@@ -134,7 +134,7 @@ class Watch:
             self._world.fault(f"markers of {name} are asked for: {asked}; the log says {value}")
 
     def ended(self, request: EndTxnRequest) -> None:
-        """A producer was told that its transaction has ended as it wished: the log says so."""
+        """A producer was answered that its transaction ended as it wanted: the log must say so."""
         name, producer_id, epoch = request.transactional_id, request.producer_id, request.producer_epoch
         ends = [(name, producer_id, epoch + more, state) for more in (0, 1) for state in ENDS[request.committed]]
         if not any(self._seen[one] for one in ends):

@@ -325,8 +325,8 @@ class World(world.World):
             self.later(int(self.random() * scenario.marker_ms), write, pair)
 
     def _written(self, term: int, done: MarkersWritten, version: int) -> None:
-        """All markers are there: the core is told, if it is still the one that asked. Perhaps twice, which the core
-        can only know from the end of the next transaction when that has another epoch: with version 2.
+        """All markers are written: the core is informed, if it is still the one that asked. Perhaps it is informed
+        twice. With version 2 the core can know that only from the end of the next transaction, which has another epoch.
         """
         for _ in range(2 if version == 2 and self.random() < self.scenario.repeat_done else 1):
             self.later(int(self.random() * 50), self._tell_written, (term, done))

@@ -54,7 +54,7 @@ class Names:
         self.topics = {topic_id: name for name, topic_id in topic_ids.items()}
 
     def learn(self, index: int, reply: Reply) -> None:
-        """The reply to the request of that index may tell of a new member id, or of a new producer id."""
+        """Learn ids: the reply to the request of that index may have a new member id, or a new producer id."""
         producer = reply.body.get("ProducerId", -1)
         if producer != -1:
             self.producers.setdefault(producer, f"<producer of request {index}>")

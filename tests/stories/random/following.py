@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 OF_TOPICS = ("CreateTopics", "CreatePartitions", "DeleteTopics")
 NAMES_SENDER = ("JoinGroup", "ConsumerGroupHeartbeat")
-"""Requests whose answers tell the sender's id."""
+"""Requests whose answers have the sender's id."""
 ID_MS = 60
-"""So long an answer that tells a new id is waited for."""
+"""How long an answer with a new id is waited for."""
 FOUND_MS = 250
 """So long after topics of patterns were looked for they are found, also when nothing shows it."""
 AGAIN_MS = 20
@@ -89,7 +89,7 @@ class Following:
             await side.agree()
 
     def adopt(self, mirror: Mirror, real: Reply, replies: list[Reply]) -> None:
-        """A static member hears its id at last, in one of the server's answers; the mirror's are these."""
+        """A static member gets its id at last, in one of the server's answers; `replies` are the mirror's."""
         request = real.request
         if real.api == "JoinGroup" and not request["MemberId"] and request["GroupInstanceId"] and real.body["MemberId"]:
             mirror.adopt(request["GroupId"], request["GroupInstanceId"], real.body["MemberId"], replies)

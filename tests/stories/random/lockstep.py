@@ -21,7 +21,9 @@ NEVER_MS = 10**12
 
 @dataclasses.dataclass
 class Outcome:
-    """How a history went: `steps` played, the first `difference`, and its text as the first server told it."""
+    """How a history went: the number of `steps` played, the first `difference`, and its text as the first server showed
+    it.
+    """
 
     story: Story
     text: str = ""
@@ -127,5 +129,5 @@ class Lockstep:
         return clear_ms
 
     def _next_due_ms(self) -> int:
-        """When a side may have something to tell: a moment after something falls due."""
+        """When the next answer of a side may come: a moment after the next deadline."""
         return min(side.mirror.due_ms() or NEVER_MS for side in self.sides) + 1

@@ -1,7 +1,8 @@
-"""A mirror: a core that is asked the same as a server at the same times, and so tells what the server has to answer.
+"""A mirror: a core that gets the same requests as a server at the same times. Its answers are what the server must
+answer.
 
-The core runs in virtual time that is set by a clock outside: before each request it lives through the time that has
-passed, so that sessions and rebalances end in the mirror when they end on the server.
+The core runs in virtual time that an outer clock sets: before each request it advances by the time that has passed, so
+that sessions and rebalances end in the mirror when they end on the server.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Mirror(VirtualDriver):
             self.send(send)
 
     def described(self, api: str, version: int, body: Body) -> Body:
-        """What is answered to a request that changes nothing; nobody else hears of it."""
+        """The answer to a request that changes nothing; no other client sees the request."""
         before, self.replies = self.replies, []
         with self.ways.in_force():
             self.send(Send("", api, version, None, body, None))
@@ -75,7 +76,7 @@ class Mirror(VirtualDriver):
         return reply.body
 
     def drop(self, actor: str) -> None:
-        """The actor hears nothing any more of what it has asked."""
+        """The actor gets no more answers to its requests."""
         self.act(Drop(actor))
 
     def take(self, output: Output) -> None:
@@ -104,7 +105,9 @@ class Mirror(VirtualDriver):
     # ---- who leads, when that is open
 
     def follow(self, group_id: str, leader_id: str, replies: list[Reply]) -> None:
-        """The server chose another leader, as it may: so does the mirror, in those of its replies that tell."""
+        """The server chose another leader, as it may: so does the mirror, in those of its replies that name the
+        leader.
+        """
         group = classic_group(self.core.state, group_id)
         if group is None:
             return

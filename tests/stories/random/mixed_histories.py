@@ -3,8 +3,8 @@ that change their protocol. One seed, one history.
 
 As with the histories of classic groups, nothing is known of what will be answered. After each step the groups are
 described. Of the topics two are of all histories; those of the history alone come and go. Dynamic members join by the
-versions that first ask for an id: else Kafka draws one that is not told before the end of the join phase, and the order
-of ids says who gets what.
+versions that first ask for an id: else Kafka draws an id that is answered only at the end of the join phase, and the
+order of ids decides who gets what.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Half:
         await self.see_topics([{"Name": name, "NumPartitions": count} for name, count in counts.items()])
 
     async def perform(self, line: str) -> list[str] | None:
-        """One step: its outcome lines; None when it cannot be told now."""
+        """Perform one step: its outcome lines; None when they are not known yet."""
         line = with_ids(line, self.stage)
         names, colon, _ = line.partition(":")
         outcome = [f"    {name} <- ." for name in names.split()] if colon else []

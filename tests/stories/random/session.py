@@ -1,4 +1,6 @@
-"""Many histories on two servers, side by side; what differs is played again, shrunk and told as a story."""
+"""Many histories on two servers, side by side. A history with a difference is played again, shrunk, and printed as a
+story.
+"""
 
 from __future__ import annotations
 
@@ -225,7 +227,7 @@ class Session:
         return False
 
     async def _told(self, story: Story) -> str:
-        """The story as the first server tells it, and where the second one differs."""
+        """The story as the first server played it, and where the second one differs."""
         outcome = await self.play(story)
         first, second = self.servers
         steps = Story(story.path, outcome.text)

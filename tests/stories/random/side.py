@@ -1,4 +1,4 @@
-"""One side of a history: a server, the mirror that tells what it has to answer, and what its actors remember."""
+"""One side of a history: a server, the mirror whose answers the server must give, and what its actors remember."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Difference(Exception):
 
 
 class OpenQuestion(Exception):
-    """A difference behind a choice that Kafka leaves open and that no reply has told: the comparison ends."""
+    """A difference after a choice that Kafka leaves open and that no reply has shown: the comparison ends."""
 
 
 class Side:
@@ -78,7 +78,7 @@ class Side:
     # ---- steps
 
     def begin(self, line: str) -> str | None:
-        """Begin a step, or say that it cannot be told now (None). The line, with the ids that it speaks of."""
+        """Begin a step. The line, with the ids that the step has; None: the step cannot be written yet."""
         reported = with_ids(line, self.stage)
         self._plays = tuple(  # type: ignore[assignment]  # of two
             playing.step(stage, Step(with_ids(line, stage), [], 0), None) for stage in (self.stage, self.twin)

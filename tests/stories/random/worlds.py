@@ -92,7 +92,9 @@ class ServerWorld(tcp.Driver):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_reply(self, reply: Reply) -> None:
-        """Of a reply about a transaction that says "not yet" nobody hears; of an end, when its markers are written."""
+        """No actor gets a reply about a transaction that says "not yet". It gets the reply of an end when the markers
+        are written.
+        """
         if tcp.transient(reply) and self._tries[id(reply.request)] < tcp.MAX_TRIES:
             self._tries[id(reply.request)] += 1
             self._begin(self._ask_again(reply))
@@ -149,7 +151,7 @@ class ServerWorld(tcp.Driver):
 
 
 class VirtualClock:
-    """Time that passes when it is told to; `worlds` live through it."""
+    """Time that passes only when a test moves it; `worlds` advance with it."""
 
     def __init__(self) -> None:
         self._now_ms = 0

@@ -15,7 +15,7 @@ _PLAIN: dict[str, Any] = {"str": "orders", "int": 0, "bytes": bytes(16), "bool":
 
 
 def request_of(key: int) -> Any:
-    """In the newest version that is served."""
+    """A request in the newest version that is served."""
     served = api(key)
     module = import_module(f"muster.protocol.messages.{served._module}")
     made = _made(module, getattr(module, f"{served.name}Request"))
@@ -23,7 +23,7 @@ def request_of(key: int) -> Any:
         try:
             served.encode_request(SERVED[key].max_version, made)
         except UnrepresentableField as error:
-            # a field of old versions
+            # only old versions have this field
             field = error.path.split(".")[1].split("[")[0]
             setattr(made, field, getattr(type(made)(), field))
         else:

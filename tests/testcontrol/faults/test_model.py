@@ -1,4 +1,4 @@
-"""Rules as JSON has them, which requests they are about, and when they hit."""
+"""Rules in JSON, the requests that they match, and when they apply."""
 
 from __future__ import annotations
 
@@ -113,5 +113,5 @@ def test_the_newest_release_has_the_versions_of_muster() -> None:
     assert table["3.9"]["features"] == {"metadata.version": 21, "kraft.version": 1}
     before = 0
     for release in table.values():
-        assert release["versions"]["3"] >= before  # Metadata only grows
+        assert release["versions"]["3"] >= before  # Metadata can only grow
         before = release["versions"]["3"]

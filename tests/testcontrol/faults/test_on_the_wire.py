@@ -1,4 +1,4 @@
-"""What rules do to requests of a running server, byte by byte."""
+"""Effects of rules on requests of a running server, byte by byte."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_several_rules_hit_one_request(server: ServerControl, client: Clie
     never = server.faults.add(COMMIT, Call(lambda _: None))
     answer = await client.ask(commit(5), 8)
     assert (answer.throttle_time_ms, answer.topics[0].partitions[0].error_code) == (7, ErrorCode.NOT_COORDINATOR)
-    assert never.hits == 1  # though it had nothing to do any more
+    assert never.hits == 1  # although it had nothing to do any more
     assert [hit["did"] for hit in server.faults.log.after()][:2] == [
         "asked to wait for 7 ms (throttle_time_ms)",
         "answered NOT_COORDINATOR",

@@ -1,4 +1,4 @@
-"""An error in place of any answer: in every version of every API that is served."""
+"""An error replaces any answer: in every version of every API that is served."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Brokers(World):
         self.changes = 0
         self.knocks: dict[int, int] = {}
         self.reported: Counter[int] = Counter()
-        """How often a broker was told to do something."""
+        """How many changes were sent to each broker."""
         self._asked = 0
         self.network = Network(self, lambda: self.process, self, patience_ms=NO_ANSWER_FOR_MS, port=self._port)
 
@@ -141,7 +141,7 @@ class Brokers(World):
         self._look_at_leaderships(process)
         if self.calm:
             return
-        if not self.judging:  # what it is told is to be true when it has seen the rest
+        if not self.judging:  # the answer is true only when the node has seen the rest
             cluster = process.server.cluster
             node = self.rng.choice([*cluster.states])
             what = self.rng.choice(("stop", "kill", "pause", "return", "return"))

@@ -265,7 +265,7 @@ class World(world.World):
         self.network.send(actor, request)
 
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
-        """It was told."""
+        """The actor was answered."""
         self.answers += 1
         self.note(f"<- {actor.name} {brief(response)}")
         # Kafka's answer, too, to a stranger that mixes up ids of members and of instances

@@ -1,6 +1,6 @@
-"""`make torture-wire`: hostile bytes to whole nodes in memory, then to a server process that is asked by others too.
+"""`make torture-wire`: hostile bytes to whole nodes in memory, then to a server process that other clients use too.
 
-A failure is told with the command that plays its chapter again; its inputs are in a file.
+A failure is reported with the command that plays its chapter again; its inputs are in a file.
 """
 
 from __future__ import annotations

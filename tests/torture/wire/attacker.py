@@ -78,7 +78,7 @@ class Attacker:
             frame, self._unread = self._unread[4 : 4 + size], self._unread[4 + size :]
             if size >= 8 and not self.is_raw:
                 key, version, correlation = struct.unpack_from(">hhi", frame)
-                # a Produce may have no answer: which one that of another with its number belongs to, nobody can tell
+                # a Produce may have no answer: nobody can say which answer belongs to a request with the same number
                 self._is_unclear |= any(correlation == other and PRODUCE in (key, of) for of, _, other in self._asked)
                 self._asked.append((key, version, correlation))
                 self.is_raw = self.port != PORT and not self.is_known and key == SASL_HANDSHAKE and version == 0

@@ -171,7 +171,7 @@ class Chapter:
         self._last = b""
 
     def run(self) -> None:
-        """Play it; the faults are told afterwards."""
+        """Play the chapter; the faults are reported afterwards."""
         log = self._log = Log()
         was_enabled = gc.isenabled()
         gc.disable()  # a collection of all that the test holds is no turn of the server's

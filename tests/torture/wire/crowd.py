@@ -1,6 +1,6 @@
-"""A server process among ten thousand connections that mean no good, over sockets: with TLS, with SASL, with neither.
+"""A server process among ten thousand hostile connections over sockets: with TLS, with SASL, and with neither.
 
-Members that nobody may disturb are watched: none is made to join again, and how long their heartbeats take is told.
+Some members must not be disturbed: none may be made to join again, and the duration of their heartbeats is reported.
 Afterwards the server must have as many files open as before, and no more memory than its limits allow.
 """
 

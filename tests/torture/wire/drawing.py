@@ -68,7 +68,7 @@ class Kind(NamedTuple):
 
 
 class Known:
-    """What the node has told so far: names by which later requests mean something."""
+    """What the node has answered so far: names that later requests use."""
 
     def __init__(self) -> None:
         self.members: list[str] = ["", "nobody"]

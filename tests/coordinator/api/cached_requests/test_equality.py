@@ -151,7 +151,9 @@ class Pair:
                 self.heard(number, key, api(key).decode_response(version, answer, body))
 
     def heard(self, number: int, key: int, response: Any) -> None:
-        """As clients do: a member that has joined syncs, and a member that hears of a rebalance joins."""
+        """Go on as clients do: a member that has joined syncs, and a member that is answered REBALANCE_IN_PROGRESS
+        joins.
+        """
         error = response.error_code
         if key == JOIN and error == 0:
             self.members[number], self.generation = response.member_id, response.generation_id

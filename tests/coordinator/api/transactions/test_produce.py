@@ -1,4 +1,4 @@
-"""Produce with batches of transactions: all partitions are verified at once, and each hears its own."""
+"""Produce with batches of transactions: all partitions are verified at once, and each has its own error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work in a thread pauses when it has had its share, and ends when it is told to."""
+"""Work in a thread pauses when it has used its share, and ends when it is stopped."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Known = tuple[int, int, int, int, int | None]
 
 
 class Expected(NamedTuple):
-    """What a log tells of its producers."""
+    """What a log says of its producers."""
 
     producers: list[Known]
     first_open: int | None
@@ -62,7 +62,7 @@ def expected(batches: Iterable[tuple[BatchHeader, bytes]]) -> Expected:
 
 
 def producer_states(log: UnifiedLog) -> Expected:
-    """What a log tells, once it was asked."""
+    """What a log says of its producers when it is asked."""
     at_once(log.producers.loading())
     producers = [
         (p.producer_id, p.epoch, p.last_sequence, p.coordinator_epoch, p.transaction_start)

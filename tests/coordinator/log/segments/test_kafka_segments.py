@@ -1,4 +1,4 @@
-"""Files that Kafka 4.3 wrote: read as they are, found in by our code, and told by our code in the same bytes."""
+"""Segments that Kafka 4.3 wrote: our code reads them, searches in them, and writes the same bytes."""
 
 from __future__ import annotations
 

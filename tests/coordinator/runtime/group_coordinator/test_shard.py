@@ -291,7 +291,7 @@ class TestSubmit:
         harness.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS
         harness.flushed = -1
         harness.submit(HeartbeatRequest("g", 1, "m"))
-        assert (harness.events, harness.flushed) == ([], 0)  # but what it tells of is written by now
+        assert (harness.events, harness.flushed) == ([], 0)  # but the records of the event are written by now
         harness.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
         assert harness.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
         (event,) = harness.events

@@ -28,8 +28,8 @@ CLIENT = Client("c", "/1.2.3.4")
 
 
 class GroupShards(list[tuple[int, Producer, bool, int]]):
-    """A partition of __consumer_offsets: the ends of transactions that it was told. `error`: what it answers; None:
-    nothing yet, and `waiting` has what takes the answer.
+    """A partition of __consumer_offsets: the ends of transactions that it got. `error` is its answer; while `error` is
+    None there is no answer yet, and `waiting` has the callback for the answer.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class Keys:
         self.more: dict[str, dict[str, str]] = {"rsa": {"alg": "RS256", "use": "sig"}, "enc": {"use": "enc"}}
 
     def jwks(self, *kids: str) -> str:
-        """The document that tells the public ones."""
+        """The document with the public keys."""
         kids = kids or tuple(kid for kid in self.private if kid not in ("stranger", "twin"))
         return json.dumps({"keys": [self.jwk(kid) for kid in kids]})
 
@@ -88,8 +88,8 @@ def encoded(data: bytes) -> str:
 
 
 class Case(NamedTuple):
-    """A token. `claims` are over the usual ones. `signer`: whose key signs, `signed_as`: by which algorithm, where it
-    is not as the header says. `told`: what Kafka answers, None where it takes the token, for `user`.
+    """A token. `claims` replace the usual claims. `signer` is the owner of the key that signs. `signed_as` is the
+    algorithm, where the header names another. `told` is Kafka's error; None: Kafka accepts the token, for `user`.
     """
 
     name: str
@@ -240,7 +240,7 @@ ANYBODY: Final = (
 
 
 class Message(NamedTuple):
-    """A client's first message: `{token}` in its text is a good token of alice's. `told`: as in `Case`."""
+    """A client's first message. `{token}` in its text stands for a good token of alice's. `told`: as in `Case`."""
 
     name: str
     text: str

@@ -76,7 +76,7 @@ OPEN = JwtCheck(SOURCE, Expected(), now)
 
 
 def reported(check: Check, message: str) -> tuple[str | None, str, int | None]:
-    """What a client is told: None if it is let in; its name; until when."""
+    """The answer to a client: None if it is let in; then its name, and until when."""
     why: list[str] = []
     exchange = OAuthBearerExchange(check, why.append)
     token = message.encode("latin-1")

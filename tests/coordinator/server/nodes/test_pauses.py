@@ -51,7 +51,7 @@ async def test_other_brokers_lead_a_paused_brokers_partitions_until_it_continues
         assert [row.broker_id for row in (await cluster.ask(1, DescribeClusterRequest())).brokers] == [1, 3]
         assert not await answers(answer)
         await server.cluster.resume_node(2)
-        # its clients are told where to go, on the connections that they had
+        # its clients get the address of the new node, on the connections that they had
         assert (await answer).error_code == ErrorCode.NOT_COORDINATOR
         assert server.cluster.states[2] is NodeState.UP
         assert server.topics.state.brokers[2].epoch == epoch

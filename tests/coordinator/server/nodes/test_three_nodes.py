@@ -78,7 +78,7 @@ class Cluster:
         return self.clients[node_id]
 
     async def leaders(self, topic: str = "t", node_id: int = 1) -> dict[int, tuple[int, int]]:
-        """Leader and leader epoch of each partition, as a node tells them."""
+        """Leader and leader epoch of each partition, as a node reports them."""
         answer = await self.ask(node_id, MetadataRequest([MetadataRequestTopic(name=topic)]))
         return {row.partition_index: (row.leader_id, row.leader_epoch) for row in answer.topics[0].partitions}
 
@@ -198,7 +198,7 @@ async def test_a_stopped_broker_hands_over_at_once_and_members_continue() -> Non
         waiting = reader.send(fetch)
         await until(lambda: bool(cluster.server.topics.by_name["t"].partitions[mine]._waiting))  # type: ignore[union-attr]
         await cluster.server.cluster.stop_node(2)
-        # who waited is told at once, and where to go
+        # clients with a parked request are answered at once, and find the new node
         answer = await reader.receive(waiting)
         row = answer.responses[0].partitions[0]
         after = await cluster.leaders()

@@ -1,4 +1,4 @@
-"""The same line again and again is counted, by its cause; nothing that is told once is left out."""
+"""A line that is repeated is counted, by its cause; a line that is logged only once is never left out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RateLimitHarness:
         self.woken += 1
 
     def say(self, text: str = "closed a connection", level: str = "warning", logger: str = "net", **facts: Any) -> bool:
-        """Whether it was told."""
+        """Whether the line was logged."""
         try:
             self.limiter(None, level, {"event": text, "level": level, "logger": logger, **facts})
         except structlog.DropEvent:

@@ -32,7 +32,7 @@ class Pipe:
             self.write_end = -1
 
     def hang_up(self) -> None:
-        """Nothing more is read, and who writes is told."""
+        """Read nothing more: the writer gets an error."""
         if self.read_end >= 0:
             os.close(self.read_end)
             self.read_end = -1
