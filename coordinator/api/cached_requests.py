@@ -144,7 +144,7 @@ class CachedRequest(Protocol):
     """A repeated request, whose constant parts are known."""
 
     was_repeated: bool
-    """Whether an equal request has arrived since this one was cached."""
+    """Whether an equal request has arrived since this request was cached."""
 
     @property
     def error_counts(self) -> Mapping[int, int]:

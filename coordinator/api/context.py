@@ -179,7 +179,7 @@ def _since(first: int) -> Callable[[int], bool]:
 
 
 add_partitions_comes_from_broker = _since(4)
-"""AddPartitionsToTxn is a broker's request, which verifies what producers write, for many transactions (KIP-890)."""
+"""Brokers send AddPartitionsToTxn, for many transactions, to verify what producers write (KIP-890)."""
 end_txn_raises_epoch = _since(5)
 """EndTxn gives the producer the epoch of its next transaction (KIP-890)."""
 api_versions_names_software = _since(3)

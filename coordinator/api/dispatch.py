@@ -1,6 +1,6 @@
 """The way of a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
 
-A `Route` has what is known of one (API, version, client id), and is shared by all connections. A connection has a
+A `Route` has the facts about one (API, version, client id), and is shared by all connections. A connection has a
 `ConnectionRoute` for each `Route` that it uses, with the cached requests. A thread decodes large requests, and uses no
 data that other code changes. This module knows no socket: each connection gives it a `Sink`.
 """
@@ -43,14 +43,14 @@ _MAX_ROUTES_BYTES: Final = 4_000_000
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
 _MAX_AWAITED: Final = 1_024
-"""The most equal requests that must arrive before the next attempt to cache one."""
+"""The most equal requests that must arrive before the next attempt to cache a request."""
 
 FEW_ELEMENTS: Final = 5_000
 """The most elements of a request that is decoded without a thread, within some 5 ms."""
 
 
 class _Repeated:
-    """Requests that may be equal. `wanted`: after this many such requests, the next attempt to cache one is made."""
+    """Requests that may be equal. `wanted`: how many of these precede the next attempt to cache a request."""
 
     __slots__ = ("cached", "count", "wanted")
 
@@ -62,7 +62,7 @@ class _Repeated:
 class ConnectionRoute:
     """A route on one connection, with its cached requests.
 
-    A request is cached when an equal one has arrived before. Each cached request that was not repeated doubles the
+    A request is cached when an equal request has arrived before. Each cached request that was not repeated doubles the
     number of requests before the next attempt. So clients that never repeat themselves cost very little.
     """
 
@@ -261,7 +261,7 @@ class ConnectionRequests:
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
         """Decode a large request in the thread. The event loop runs the handler; the next request waits meanwhile.
 
-        `max_elements` 0 means `FEW_ELEMENTS` for a request with records: if too few, a second attempt follows.
+        `max_elements` 0 means `FEW_ELEMENTS` for a request with records. Above the limit, a second attempt follows.
         """
         route = exchange.route
         max_elements = max_elements or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)

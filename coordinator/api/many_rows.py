@@ -200,7 +200,7 @@ class AnswerSize:
         self._bytes = 0
 
     def add(self, size: int) -> bool:
-        """Count a row of about `size` bytes. Returns False, and counts nothing, if the answer may not grow so much."""
+        """Count a row of about `size` bytes. Returns False, and counts nothing, if the answer has no room for it."""
         if size > self.left and not self._is_first:
             self.is_used_up = True
             return False

@@ -145,7 +145,7 @@ class ThrottledRequests(Layer):
         return throttle_ms
 
     def change(self, partitions: int) -> None:
-        """See `context.Throttle`. A client of a version without this error waits after the answer instead."""
+        """See `context.Throttle`. Clients of versions without THROTTLING_QUOTA_EXCEEDED wait after the answer."""
         self._change(partitions, is_strict=refuses_changes(self._api_key, self._version))
 
     def create(self, partitions: int) -> None:

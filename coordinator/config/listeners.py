@@ -203,7 +203,7 @@ def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
 
 
 def check_own_properties(given: Iterable[str], names: Collection[str]) -> None:
-    """Check that properties of one listener name an existing listener, in lower case: Kafka would ignore others."""
+    """Check that properties of one listener name an existing listener, in lower case. Kafka ignores other names."""
     for one in given:
         if not one.startswith(LISTENER_PREFIX):
             continue

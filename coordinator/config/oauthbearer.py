@@ -36,7 +36,7 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """`unsecured`: tokens need no signature. Signed tokens: the document at `url` has the keys, and `tls` is for it."""
+    """`unsecured`: tokens need no signature. `url`: the document with the keys of signed tokens, fetched with `tls`."""
 
     unsecured: oauthbearer.UnsecuredOptions | None
     url: str = ""
@@ -176,7 +176,7 @@ class Bearer:
             self._check: Callable[[str], oauthbearer.BearerToken] = oauthbearer.UnsecuredCheck(
                 settings.unsecured, wall_ms
             )
-            log.warning("tokens need no signature: whoever comes is who it says it is", listener=listener)
+            log.warning("tokens need no signature: a client may claim any name", listener=listener)
             return
         if settings.path is not None:
             self._source = JwksFile(settings.path)

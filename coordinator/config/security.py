@@ -74,7 +74,7 @@ def sasl_settings(listener: Listener, live: Live) -> SaslSettings:
             if not users:
                 name = _jaas_name(listener, PLAIN)
                 raise ConfigError(
-                    f"{name} names no user, so nobody could come in; expected "
+                    f"{name} names no user, so nobody could authenticate; expected "
                     f'{_MODULES[PLAIN]} required user_alice="…"; there, or in the file {JAAS_FILE}'
                 )
         elif mechanism == OAUTHBEARER:

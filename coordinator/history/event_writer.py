@@ -126,7 +126,7 @@ class EventWriter:
                 for row in rows:
                     self.append([row], now)
             else:
-                log.error("an event is lost: there is too much of it", **self._place, why=str(error))
+                log.error("an event is lost: it is too large", **self._place, why=str(error))
         except (LogError, OSError) as error:
             self._log = None
             self._closed_until_ms = now.mono_ms + REOPEN_MS

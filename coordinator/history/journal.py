@@ -210,7 +210,7 @@ class Journal:
 
     def _log_lost(self, event: Event, why: str) -> None:
         # So large an event is possible, because a group may have any number of members.
-        log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
+        log.error("an event is lost: it is too large", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:

@@ -188,7 +188,7 @@ class DiskDurability:
 
         def job() -> None:
             if availability.failure is not None:
-                # the log was opened again with these files, and must get their failures, which a system reports once
+                # the log was opened again: this sync must not take a failure that the system reports only once
                 return
             for file in files:
                 file.sync()

@@ -123,7 +123,7 @@ class NewFolders:
             self._storage.sync_directory(folder)
 
     def _ended(self, made: int, failure: OSError | None) -> None:
-        """After a failed sync the next start checks the folders against the topic catalogue."""
+        """Call the waiting callbacks. After a failed sync the next start checks the folders by the metadata log."""
         self._syncing = False
         self._synced = made
         self._under_way = []

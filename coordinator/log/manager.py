@@ -313,7 +313,7 @@ class LogManager:
 
     def checkpointing(self) -> Job[None]:
         """Do `checkpoint` as a job, with the writes in a thread. Raises OSError."""
-        for number, log in enumerate(self.logs(), 1):  # not `items`: the collector visits each of so many new tuples
+        for number, log in enumerate(self.logs(), 1):  # not `items`: the garbage collector would visit each tuple
             key = (log.topic, log.partition)
             if self._logs.get(key) is log:  # the log was not deleted meanwhile
                 self._last_stops.note(key, log.durability.recovery_point, log.start_offset)

@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor of the socket while it is read, else negative. (TLS keeps no bytes back.)"""
+        """The descriptor of the socket while the socket is read, else negative."""
         if self.core.has_ended or not self._is_reading:
             return -1
         return self.socket_descriptor
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
     @property
     def socket_descriptor(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        # a closed TLS transport has no socket already, but reports its end in a later iteration of the event loop
+        # a closed TLS transport has lost its socket, but reports its end in a later iteration of the event loop
         return -1 if sock is None else int(sock.fileno())
 
     def close_idle(self) -> None:
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
     def answer(self, answer: Answer | None) -> None:
         """Send the answer to the present request (without one, send nothing). Then the next request may be handled."""
         core = self.core
-        # this is as in `data_received`, for an answer that was not ready at once
+        # `data_received` has the same steps, for an answer that is ready at once
         if isinstance(answer, bytes):
             if core.end():
                 self._transport.write(answer)

@@ -80,7 +80,7 @@ PEER: Final = 1
 MEMORY: Final = 2
 """A large request has begun to arrive, and the memory for its further bytes is not available yet."""
 INPUT: Final = 4
-"""Requests wait for the present request, or a part of a request waits for its end."""
+"""Requests wait for the present request, or the first bytes of a request wait for its other bytes."""
 NODE: Final = 8
 """The node is paused: nothing is read, handled or sent until it continues."""
 REST: Final = 16
@@ -295,7 +295,7 @@ class ConnectionCore:
         return self.counted_bytes > 0 or splitter.awaited > SMALL_BYTES or splitter.buffered > UNCOUNTED_BYTES
 
     def bytes_to_count(self) -> tuple[int, int, int]:
-        """The bytes of complete requests, when they are many; received and missing bytes of the arriving request."""
+        """The bytes of complete requests (0 if they are few); received and missing bytes of the arriving request."""
         whole = self._requests_bytes if self._requests_bytes > SMALL_BYTES else 0
         awaited, received = self._splitter.awaited, self._splitter.buffered
         if awaited > SMALL_BYTES or received > UNCOUNTED_BYTES:

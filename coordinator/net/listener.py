@@ -223,7 +223,7 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether the connection's address exceeds its limit. If so, a close comes later: the client reconnects."""
+        """Whether the address exceeds its limit. If so, the connection is closed later: the client then reconnects."""
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:

@@ -30,7 +30,7 @@ BYTES_PER_MS: Final = 1_000
 BEHIND_MS: Final = 30_000
 """How long a request may wait behind another request of its connection, while whole requests fill the memory."""
 VOID_ENTRIES: Final = 16
-"""The most void entries in the heap of an address, in addition to as many as it has valid entries."""
+"""The heap of an address has at most this many void entries more than valid entries."""
 AT_ONCE: Final = 100
 """The most connections that continue or end in one iteration of the event loop."""
 
@@ -217,7 +217,7 @@ class RequestMemory:
                 heapq.heapify(address.waiting)
 
     def _may_continue(self, account: _Account) -> bool:
-        # a connection that does not read for its own reason asks again when it reads
+        # a connection that waits for something else asks again when it may read
         if account.holder.core.reads_on and not self._has_share(account):
             if self._whole > self._max:
                 return False  # whole requests release their memory by themselves

@@ -33,7 +33,7 @@ class NetSettings:
 
     @property
     def request_memory(self) -> int:
-        """The limit for unfinished requests: as given, or 256 MB, or two of the largest requests."""
+        """The limit for unfinished requests. For -1: 256 MB, or two of the largest requests if that is more."""
         if self.queued_max_request_bytes > 0:
             return self.queued_max_request_bytes
         return max(_QUEUED_BYTES, 2 * self.socket_request_max_bytes)

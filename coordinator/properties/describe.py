@@ -184,7 +184,7 @@ def _layers(live: Live) -> tuple[tuple[int, Callable[[str], str | None]], ...]:
 
 
 def _broker_synonyms(name: str, names: Sequence[str], live: Live) -> tuple[Synonym, ...]:
-    """ConfigHelper.configSynonyms: values that were set before defaults, without those before `name` itself."""
+    """ConfigHelper.configSynonyms: set values before defaults. Values that precede those of `name` are left out."""
     secret = _is_secret(name, definition(name))
     found = []
     for source, given in _layers(live):

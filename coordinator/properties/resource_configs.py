@@ -90,7 +90,7 @@ def _java_split(text: str) -> list[str]:
 
 
 def is_beyond(value: Value, word: str, limit: Value) -> bool:
-    """Whether a number is not "greater" (or "less") than, or equal to, its limit."""
+    """Whether a number breaks its limit. `word`: "greater" for a lower limit, "less" for an upper limit."""
     if not (isinstance(value, int) and isinstance(limit, int)):
         return False
     return value < limit if word == "greater" else value > limit

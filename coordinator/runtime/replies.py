@@ -37,7 +37,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 class Batch:
-    """One batch of records since `began_ms` (monotonic), with events and replies. `producer`: of the transaction."""
+    """Records since `began_ms` (monotonic), with events and replies. `producer`: for records of a transaction."""
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 

@@ -100,7 +100,7 @@ def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, numbe
     every = [(name, index) for index, here in enumerate(names) for name in islice(here, MAX_COUNTED)]
     probably = partitions_of(found)
     log.error(
-        f"{what} lie on partitions of {topic} where nobody looks for them: {lost}",
+        f"{what} are in wrong partitions of {topic}, where no node looks for them: {lost}",
         misplaced=sum(group_partition(name, count) != index for name, index in every),
         looked_at=len(every),
         partitions=count,

@@ -271,7 +271,7 @@ class CoordinatorShard(Generic[S]):
             self._damaged(damage)
             return
         except BatchError as error:
-            # after a clean stop only the replay reads every byte
+            # a start after a clean stop does not check every batch, so the replay may find damage
             self._damaged(self.log.damaged_at(reader.offset, error))
             return
         except (LogError, OSError, ValueError) as error:

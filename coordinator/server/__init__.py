@@ -1,4 +1,4 @@
-"""Builds a server of all packages, and runs the process. `Server` also runs in a test's own event loop."""
+"""Builds a server from all packages, and runs the process. `Server` also runs in a test's own event loop."""
 
 from muster.coordinator.server.process import SWITCH_S, Serve, run, serve, stopping_at_signals
 from muster.coordinator.server.server import THIS_MACHINE, Server

@@ -65,7 +65,7 @@ class Data:
             self.logs.share_sync(self._filesystem.sync, clock.machine)
 
     def look_after(self) -> None:
-        """From now on logs are synced, deleted and compacted as their settings require."""
+        """Begin to sync, delete and compact logs, as their settings require."""
         logs, clock, machine = self.logs, self._clock, self._machine
         self._maintenance = Maintenance(logs, clock)
         self._maintenance.start()
@@ -97,7 +97,7 @@ def _nothing(_: object) -> None:
 
 
 def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[], bytes]) -> Job[None]:
-    """Create the topics of the coordinators and of the configuration, and write the given users. Raises `ApiError`."""
+    """Create the topics of the coordinators and of `--topic`, and write the users of `--user`. Raises `ApiError`."""
     histories = config.settings(HistorySettings)
     yield from topics.ensuring(GROUP_OFFSETS_TOPIC)
     if histories.muster_group_events_enable:

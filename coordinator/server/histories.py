@@ -106,7 +106,7 @@ _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]]
 
 
 def warn_unstable(event: Event) -> None:
-    """Log that members of a group leave and join in a loop. `Journal` calls this function."""
+    """Log that members of a group leave and join again and again. `Journal` calls this function."""
     log.warning("a group has unstable members", group=event.group_id, what=event.facts["text"])
 
 
@@ -121,7 +121,7 @@ class GroupObservers:
         self._on_group_events = on_group_events
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Give the events to the journal first, because it must not lose any."""
+        """Give the events to the journal first, because the journal must lose no event."""
         if self.journal is not None:
             self.journal.report(happened, now)
         for event in happened:

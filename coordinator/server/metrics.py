@@ -1,6 +1,6 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without `--metrics` nothing is counted. No library is used: its import would take longer than that of this module.
+Without `--metrics` nothing is counted. No library is used: its import would take longer than this module's.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 
 
 MAX_BYTES: Final = 64 * 1024
-"""The limit of a request's body, which is ignored."""
+"""The largest body of a request, in bytes. The content of a body is ignored."""
 MAX_CLIENTS: Final = 20
 """The most clients at the same time. Usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
-"""The time limit of a request, and of its answer. A client that asks less often connects again each time."""
+"""The time limit of a request, of its answer, and of an idle connection."""
 
 
 class MetricsServer:
@@ -196,7 +196,7 @@ class ServerMetrics:
         about = "What happened in groups: rebalances, members that joined and left (docs/events.md)."
         events = {(kind,): count for kind, count in self._events.items()}
         yield Metric("muster_group_events_total", COUNTER, about, events, ("kind",))
-        about = "How late the event loop was when it looked, ten times a second; added up."
+        about = "How late the event loop was, measured ten times a second; added up."
         yield single("muster_event_loop_late_seconds_total", COUNTER, about, self._late_in_all_ms / 1000)
         about = "The most that the event loop was late in the last minute."
         yield single("muster_event_loop_latest_seconds", GAUGE, about, max(self._late_ms, default=0) / 1000)
@@ -225,7 +225,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
 
 
 class _Beside(MetricsServer):
-    """The service beside a server that collects and serves its metrics."""
+    """A `process.Beside` that collects and serves the metrics of a server."""
 
     def __init__(self, host: str, port: int, metrics: ServerMetrics, server: Server) -> None:
         super().__init__(THIS_MACHINE.clock(), host, port, metrics.collect)

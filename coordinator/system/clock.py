@@ -25,7 +25,7 @@ GRACE_MS: Final = 3_000
 MAX_READ_MS: Final = 1_000
 """The longest time that a late timer waits for input to be read: a busy server always has more input."""
 _TURNS, _TURNS_HELD_UP = 2, 6
-"""Iterations of the loop before late timers: one may accept a connection, and the next but one reads a request."""
+"""How many iterations of the loop precede late timers; the second number counts after the loop was held up."""
 AT_ONCE_MS: Final = 5
 """How long late timers run in one iteration of the loop. Each of 50 partitions may have a late timer."""
 _PAUSE_S: Final = 0.002

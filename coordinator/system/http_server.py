@@ -141,7 +141,7 @@ class _Client:
         self._limits = limits
         self._reader = reader
         self._writer = writer
-        # an answer is sent when none of its bytes waits: bytes that remain at a close have no time limit
+        # `drain` waits until the transport has no bytes left: a close would send remaining bytes without a time limit
         writer.transport.set_write_buffer_limits(high=0)
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False
@@ -185,7 +185,7 @@ class _Client:
         await asyncio.wait((done, self._reading), return_when=asyncio.FIRST_COMPLETED)
         if not done.done() and not self._reading.result():
             raise ConnectionResetError("the client has gone")
-        # the client is connected, or has sent the next request, which waits
+        # the client is still connected, or has sent the next request, which waits
         await asyncio.wait((done,))
 
     async def send(self, response: Response) -> None:

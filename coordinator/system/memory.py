@@ -58,9 +58,9 @@ def _give_back_once() -> bool:
 EVERY_OBJECTS: Final = 8_000
 """How many objects are made between two collections. With Python's 700, collections took a tenth of 1,000 joins."""
 MIDDLE_AFTER_RUNS: Final = 1
-"""After more collections of new objects than this, the next visits the survivors too: 25,000 at most, in 2 ms."""
+"""After more collections than this number, the next also visits the survivors: at most 25,000, in 2 ms."""
 ALL_AFTER_RUNS: Final = 0
-"""After more such visits than this, all objects that are not frozen are visited, if a quarter is new."""
+"""After more such visits than this number, all objects that are not frozen are visited, if a quarter is new."""
 MAX_OBJECTS: Final = 20_000
 """When more objects survive such a visit, they are frozen. A visit of 150,000 takes 15 ms, of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2

@@ -18,9 +18,9 @@ MAX_MEMORY: Final = 1 << 19
 """The most bytes that a compiled pattern may take, also while it is matched."""
 MAX_CHARACTERS: Final = 5_000
 MAX_CLASSES: Final = 50
-"""Classes of Unicode (\\pL) in a pattern: to read one takes up to 0.1 ms."""
+"""The most classes of Unicode (\\pL) in a pattern. RE2 takes up to 0.1 ms to read a class."""
 MAX_COPIES: Final = 50_000
-"""The most parts of a pattern. Each part counts as often as the counts around it repeat it."""
+"""The most parts of a pattern. A part inside of repetitions counts as often as it is repeated."""
 MAX_OPTIONAL: Final = 2_000
 """The most optional parts of a pattern. RE2 needs some 4 ms for this number, and 300 ms for ten times as many."""
 MAX_NESTED: Final = 1_000
@@ -147,8 +147,8 @@ def _check_counts(pattern: str) -> None:
             last = _Part(1)
             here.copies += len(token[0])
         if here.copies > MAX_COPIES or here.optional > MAX_OPTIONAL:
-            raise BadPattern(f"the pattern is too large: its counts repeat more than {MAX_COPIES} parts, or leave "
-                             f"more than {MAX_OPTIONAL} to choice", _TOO_LARGE)  # fmt: skip
+            raise BadPattern(f"the pattern is too large: its counts repeat more than {MAX_COPIES} parts, or make "
+                             f"more than {MAX_OPTIONAL} optional", _TOO_LARGE)  # fmt: skip
 
 
 class _Part:

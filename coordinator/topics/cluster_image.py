@@ -1,6 +1,6 @@
 """The image of the cluster: its brokers, and the leader of each partition.
 
-An image never changes; a new one replaces it in all nodes of the process at once. Only new topics are added to the
+An image never changes; a new image replaces it in all nodes of the process at once. Only new topics are added to the
 mapping of leaders.
 """
 

@@ -1,6 +1,6 @@
 """Decides on new topics and new partitions: returns the metadata records of the change, or refuses it. Pure.
 
-Rules, error codes and sentences are those of Kafka's ReplicationControlManager. Replicas are names of the same log.
+Rules, error codes and sentences are those of Kafka's ReplicationControlManager. A partition's replicas are one log.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class FetchContext:
         return NO_SESSION if self._session is None else self._session.session_id
 
     def overtaken(self) -> bool:
-        """Whether another request used the session while this one was parked (INVALID_FETCH_SESSION_EPOCH)."""
+        """Whether another request used the session while this request was parked (INVALID_FETCH_SESSION_EPOCH)."""
         return self._session is not None and self._session.epoch != self._wanted_epoch
 
     def note_records(self, row: FetchRow) -> None:

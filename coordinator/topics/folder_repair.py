@@ -192,7 +192,7 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
         elif topic_id is not None and topic.topic_id != topic_id:
             text = checkpoints.encode_uuid(topic.topic_id)
             raise CannotRestore(
-                f"another topic {name}, with the id {text}, is there: delete that one first, and stop the server again"
+                f"another topic {name} exists, with the id {text}: delete that topic first, and stop the server again"
             )
         _move_in_place(manager, name, found)
         count, directory_id = max(found) + 1, checkpoints.decode_uuid(identity.directory_id)
@@ -214,11 +214,11 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
 def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | None, folder: str) -> None:
     fault = name_fault(name)
     if fault is not None or name in INTERNAL_TOPICS:
-        raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is one of the server itself'}")
+        raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is an internal topic'}")
     same_id = state.topics_by_id.get(topic_id or b"")
     there = state.colliding_topic(name) or (None if same_id is None else same_id.name)
     if there is not None:
-        raise CannotRestore(f"the topic {there} is there, and {name} cannot be beside it: delete that one first")
+        raise CannotRestore(f"the topic {there} exists, so {name} cannot be restored: delete {there} first")
 
 
 def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> None:
@@ -227,7 +227,7 @@ def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> 
     in_the_way = [f"{name}-{index}" for index in aside if manager.folders.has_folder(name, index)]
     for own in in_the_way:
         if not never_held_records(manager, own):
-            raise CannotRestore(f"{own} is there and holds records: move it away first")
+            raise CannotRestore(f"{own} exists and holds records: move this folder away first")
     for own in in_the_way:
         manager.storage.remove_tree(own)
     for index, folder in aside.items():
@@ -240,7 +240,7 @@ def _topic_of(manager: LogManager, folder: str) -> tuple[str, bytes | None]:
     if partition is None and other is not None and other.suffix == STRAY_SUFFIX:
         partition = other.partition
     if partition is None:
-        raise CannotRestore(f"{folder} is no partition's folder, and none that was set aside")
+        raise CannotRestore(f"{folder} is neither the folder of a partition nor a folder that was set aside")
     return partition[0], _id_in(manager, folder)
 
 

@@ -1,8 +1,8 @@
 """Decides which node leads which partition in a cluster of several processes, as nodes start, die and return. Pure.
 
-All nodes reach all logs, so that any node can lead any partition. Replicas are names; the first replica is the
-preferred leader. A partition whose leader is not alive moves to its first replica that is alive. If no replica is
-alive, the partition moves to the node that leads the fewest partitions of its topic. When the first replica is alive
+All nodes reach all logs, so that any node can lead any partition. Replicas have no logs of their own; the first replica
+is the preferred leader. A partition whose leader is not alive moves to its first replica that is alive. If no replica
+is alive, the partition moves to the node that leads the fewest partitions of its topic. When the first replica is alive
 again, leadership moves back to that replica. A node that no replica of a topic names gets an even share of that topic.
 
 A history's partition (`names.EVENTS_OF`) has the same leader as the partition whose events it has. The node that

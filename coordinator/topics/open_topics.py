@@ -225,7 +225,7 @@ class OpenTopics:
         topic = self.by_name[name]
         partition = topic.partitions[index]
         if partition is None and self.is_one_of_several:
-            raise LogOffline(f"{name}-{index}", "this node has it not, or not yet", is_reported=True)
+            raise LogOffline(f"{name}-{index}", "the log is not on this node now", is_reported=True)
         if partition is None:
             damage = self._logs.offline.get((name, index))
             if damage is not None:

@@ -275,7 +275,7 @@ async def test_a_token_of_a_reauthentication_is_limited_in_size() -> None:
         ),
         (
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{PLAIN_MODULE} required;"},
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config names no user, so nobody could come in",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config names no user, so nobody could authenticate",
         ),
         (
             {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_a="hush"'},

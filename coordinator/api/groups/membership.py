@@ -75,7 +75,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif unnamed and sync_names_protocol(context.api_version):
-        # only the version shows an older client; Kafka checks the version before the group
+        # from this version on, both names are required; Kafka checks this before it looks for the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
         node.routing.shard(request.group_id).runtime.submit(Command(request, respond, context.client))

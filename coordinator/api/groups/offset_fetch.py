@@ -208,7 +208,7 @@ def _still_there(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """The rows whose offsets still exist. The list of topics is older than the rows, so offsets may have been deleted.
-    (A negative offset does not show this: clients may commit such an offset.)
+    (A negative offset proves no deletion: clients may commit such an offset.)
     """
     for topic in rows:
         there = committed.get(topic.name, ())

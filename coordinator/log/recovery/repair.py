@@ -50,7 +50,7 @@ class Repair(NamedTuple):
 def repair(
     directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
 ) -> Repair:
-    """Repair the folder `partition`. `topic_id_of`: reads the catalogue. Raises DirectoryLocked or OSError."""
+    """Repair the folder `partition`. `topic_id_of`: reads the metadata log. Raises DirectoryLocked or OSError."""
     storage = FileStorage(directory)
     lock = storage.lock()
     try:

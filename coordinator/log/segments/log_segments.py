@@ -80,7 +80,7 @@ class LogSegments(Sequence[Segment]):
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def since(self, offset: int) -> list[Segment]:
-        """Return the segments from the one that has `offset`, or would have it, to the active segment."""
+        """Return the segments from the segment of `offset` (`index_for`) to the active segment."""
         active = self.active
         return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
 

@@ -66,7 +66,7 @@ class Segment:
         """Whether file and indexes must stay in memory, because a compaction is renaming the files."""
         self.is_absent = False
         self.is_replaced = False
-        """Whether a compacted segment has replaced this one, which is not read any more."""
+        """Whether a compacted segment has replaced this segment, which is not read any more."""
         self._stored = False
         self._since_index = 0
         self._tail_offsets: array[int] = array("i")

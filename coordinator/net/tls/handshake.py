@@ -135,7 +135,7 @@ class PlainSocket:
         self._waits = False
         if self._below is not None:  # the handshake is still in progress
             self._may_step = True
-            # the received bytes are in the protocol of `ssl`: this call adds none, and the protocol handles them
+            # the protocol of `ssl` has received bytes already: a call with 0 new bytes makes the protocol handle them
             self._below.get_protocol().buffer_updated(0)  # type: ignore[attr-defined]  # a BufferedProtocol
             self._may_step = False
 

@@ -87,7 +87,7 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
     try:
         prepared = yield OffloadedWork(wanted.read)
     except Exception as error:  # noqa: BLE001 - whoever waits for it is to be answered
-        log.error("a classic group could not be read apart", error=repr(error))
+        log.error("the members of a classic group could not be decoded", error=repr(error))
     return UpgradePrepared(wanted.command, prepared)
 
 

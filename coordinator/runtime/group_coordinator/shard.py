@@ -285,7 +285,7 @@ class GroupShard:
         return None
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """What answers equal heartbeats, for `api.cached_requests`. None when the member's state prevents it."""
+        """The object that answers equal heartbeats (`api.cached_requests`); None if the member's state prevents it."""
         core = self.runtime.core
         return None if core is None else sessions.prepare_heartbeat(core.state, request)
 

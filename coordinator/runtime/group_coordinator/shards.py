@@ -90,7 +90,7 @@ class DynamicGroupConfigs:
         """Give the shards the new configs of a group."""
         values, outside = effective_group(configs, self._live.static.value)
         for name in outside:
-            log.warning("a group is configured beyond what the broker allows now: the bound counts",
+            log.warning("a config of a group is outside of the broker's bounds: the bound is used",
                         group=group_id, property=name, configured=configs[name], counts=values[name])  # fmt: skip
         own = OwnConfig(*map(values.get, _NAMES))
         self._routing.shard(group_id).configured(GroupConfigured(group_id, None if own == OwnConfig() else own))

@@ -68,7 +68,7 @@ _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
 class PlainUsers:
-    """The users and digests of their passwords. Digests have one length, so the time of a comparison is no hint."""
+    """The users and digests of their passwords, all of one length. So the time of a comparison reveals nothing."""
 
     __slots__ = ("_digests",)
 

@@ -122,7 +122,7 @@ class Credentials(NamedTuple):
         if self.draw_iterations is not None and not is_token:
             drawn = self.mechanism.hmac(self.secret, b"iterations of " + user.encode())
             iterations = self.draw_iterations(self.mechanism.type, int.from_bytes(drawn[:4], "big"))
-        # No client key has this stored key: the comparison takes as long as any.
+        # No client key has this stored key. The comparison takes as long as for a known user.
         stored_key = self.mechanism.hmac(self.secret, b"stored key of " + user.encode())
         return ScramCredential(self.salt(user), stored_key, stored_key, iterations)
 

@@ -71,7 +71,7 @@ class Cluster:
         self._changes.publish()
 
     def catching_up(self) -> Job[None]:
-        """See `api.node.Controller`. No other process decides anything."""
+        """See `api.node.Controller`. There is nothing to apply, because no other process makes decisions."""
         yield from ()
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
@@ -178,7 +178,7 @@ class Cluster:
         await self._done(self._changes.rejoining_replicas(node_id))
 
     def _expect_heartbeats_no_more(self, node_id: int) -> None:
-        """Expect no more heartbeats of a node: after the session timeout it counts as dead."""
+        """Expect no more heartbeats of a node: after the session timeout the node counts as dead."""
         registered = self._topics.state.brokers.get(node_id)
         if node_id not in self._session_timers and registered is not None and not registered.fenced:
             self._start_session_timer(node_id)

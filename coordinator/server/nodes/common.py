@@ -56,7 +56,7 @@ NODE_ACTIONS: Final = {
     "resume": {NodeState.PAUSED: NodeState.RETURNING},
     "return": {NodeState.STOPPED: NodeState.RETURNING, NodeState.KILLED: NodeState.RETURNING},
 }
-"""Action -> state in which it is allowed -> the next state."""
+"""Action -> a state in which the action is allowed -> the next state."""
 
 
 class WrongNode(Exception):

@@ -41,7 +41,7 @@ class Control:
     async def start(self) -> None:
         """Listen. If that is impossible, only the program itself can control nodes."""
         try:
-            self._path.unlink(missing_ok=True)  # the socket is of a killed process: this process has the directory
+            self._path.unlink(missing_ok=True)  # a killed process has left this socket: no other has the directory
             bound = socket.socket(socket.AF_UNIX)
             before = os.umask(0o177)
             try:

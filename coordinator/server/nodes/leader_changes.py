@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""How many partitions of users (of a coordinator only one) change their leader in one iteration of the event loop."""
+"""The most partitions that change their leader in one iteration. A coordinator partition changes alone."""
 MAX_PREFERRED: Final = 1_000
 """The most leaders that one check moves back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
@@ -126,7 +126,7 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Give a broker's partitions to other brokers, coordinators first. The broker leaves all in-sync replicas."""
+        """Give a broker's partitions to other brokers, coordinators first. The broker is then in sync nowhere."""
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:

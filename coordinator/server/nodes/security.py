@@ -95,7 +95,7 @@ class ListenerSecurity:
             renew()
 
     def stop(self) -> None:
-        """Stop watching: no new connections arrive."""
+        """Stop watching settings and fetching keys, because no new connections arrive."""
         for _, bearer in self._bearers.values():
             bearer.stop()
         self._bearers.clear()
@@ -154,7 +154,7 @@ class ListenerSecurity:
         return bearer
 
     def watch(self, given: ConfiguredListener, listener: Listener) -> None:
-        """Watch the SASL settings of a listener, and renew them when they change."""
+        """Watch the SASL settings of a listener, and apply changed settings to new connections."""
         from muster.coordinator.config.security import refusal, sasl_settings, stamp
 
         seen = stamp(given, self._live)

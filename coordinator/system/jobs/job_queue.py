@@ -114,7 +114,7 @@ class JobQueue:
             self._schedule()
 
     def run_small(self, work: Callable[[], object]) -> bool:
-        """Do work that takes much less than a slice. False: this iteration's slice is used up, so call again."""
+        """Do work that takes much less than a slice. False: the slice is used up, and the work was not done."""
         if self._used_ms >= SLICE_MS or self._stopped:
             return False
         began_ms, was_running, self._is_running = self._clock.mono_ms(), self._is_running, True
@@ -200,7 +200,7 @@ class JobQueue:
             try:
                 if running.error is not None:
                     failed, running.error = running.error, None
-                    asked = job.throw(failed.remove_error())  # no variable: see `Thread._run`
+                    asked = job.throw(failed.remove_error())  # no variable holds the error: see `Thread._run`
                 else:
                     value, running.value = running.value, None
                     asked = job.send(value)

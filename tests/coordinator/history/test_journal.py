@@ -58,7 +58,7 @@ class JournalHarness:
     def _open(self) -> tuple[FakeLog, int]:
         self.opened += 1
         if not self.is_here:
-            raise LogOffline("__group_events-7", "this node has it not, or not yet", is_reported=True)
+            raise LogOffline("__group_events-7", "the log is not on this node now", is_reported=True)
         return self.log, 3
 
     def report(self, *happened: Event) -> None:
@@ -96,7 +96,7 @@ def test_an_event_that_is_too_large_loses_no_other_event(harness: JournalHarness
         harness.report(CREATED, large, CREATED)
         harness.report(CREATED)
     assert harness.written() == [(b"g", "group_created")] * 3
-    assert [line["event"] for line in logs] == ["an event is lost: there is too much of it"]
+    assert [line["event"] for line in logs] == ["an event is lost: it is too large"]
     assert harness.opened == 1
 
 
@@ -137,7 +137,7 @@ def test_events_that_cannot_be_encoded_are_lost_with_a_log_line(harness: Journal
     assert len(harness.written()) == 2
     (line,) = logs
     assert (line["event"], line["kind"], line["group"]) == (
-        "an event is lost: there is too much of it", "rebalance_failed", "g"
+        "an event is lost: it is too large", "rebalance_failed", "g"
     )  # fmt: skip
 
 

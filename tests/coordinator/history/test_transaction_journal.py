@@ -151,7 +151,7 @@ def test_waiting_transaction_events_are_written_by_the_next_leader(harness: Tran
     harness.fails = True  # its log is about to be closed
 
     def gone() -> Any:
-        raise LogOffline("__transaction_events-7", "this node has it not, or not yet", is_reported=True)
+        raise LogOffline("__transaction_events-7", "the log is not on this node now", is_reported=True)
 
     harness.journal.writer._open_log = gone
     with capture_logs() as logs:

@@ -93,7 +93,7 @@ def test_stray_folders_are_restored_unchanged_before_a_start(root: Path, capsys:
 def test_another_topic_of_the_same_name_is_not_replaced(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started(root, orders=1).logs.close()
     assert repair(root, strays(root)[0]) == 1
-    assert re.search("another topic orders, .* is there: delete that one first", capsys.readouterr().err)
+    assert re.search("another topic orders exists, .*: delete that topic first", capsys.readouterr().err)
     assert len(strays(root)) == 3
     topics = started(root)
     at_once(topics.deleting(topics.by_name["orders"]))
@@ -148,6 +148,6 @@ def test_a_folder_in_the_way_of_a_restore_is_not_removed(root: Path, capsys: pyt
     (root / "orders-1").mkdir()
     (root / "orders-1" / f"{0:020d}.log").write_bytes(b"records")
     assert repair(root, strays(root)[1]) == 1
-    assert "orders-1 is there and holds records: move it away first" in capsys.readouterr().err
+    assert "orders-1 exists and holds records: move this folder away first" in capsys.readouterr().err
     assert (root / "orders-1" / f"{0:020d}.log").read_bytes() == b"records"
     assert len(strays(root)) == 3
