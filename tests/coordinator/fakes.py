@@ -1,4 +1,4 @@
-"""A log of records instead of bytes, for tests of what stands above the log."""
+"""A log of records instead of bytes, for tests of the layers above the log."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from muster.coordinator.state_machine.interface import Now, Producer, Record
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
-"""How large a record of the group "g" is, as FakeCodec counts; that of "gg" is twice as large."""
+"""The size of a record of the group "g", as FakeCodec counts; a record of "gg" is twice as large."""
 
 
 class FakeProducers:
-    """The producers of a log that takes whatever they write: every transaction is open already."""
+    """The producers of a log that accepts every write: every transaction is open already."""
 
     is_loaded = True
 
@@ -79,7 +79,7 @@ class FakeLog:
 
 
 class FakeCodec:
-    """Its rows are the records; it is its own reader."""
+    """A codec whose rows are the records; it is its own reader."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -108,6 +108,6 @@ class FakeCodec:
 
 
 def _group(key: Message) -> str:
-    """The name of the group that a record is of; consumer groups call it otherwise."""
+    """The name of the group of a record; consumer groups have another field for it."""
     name: str = getattr(key, "group", None) or getattr(key, "group_id", "")
     return name

@@ -183,7 +183,7 @@ class TestLoopClock:
 
 
 class Machine:
-    """The machine's time, that can stand still for the process: `ahead_ms` later than it really is."""
+    """The machine's time, which can stand still for the process: the process sees it `ahead_ms` late."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -242,7 +242,7 @@ Play = Callable[[Callable[[TimersHarness], Awaitable[None]]], None]
 
 
 class TestALateTimer:
-    """What had come before the loop got to a timer is read before it rings, on both event loops."""
+    """Bytes that came before the loop handles a late timer are read before the timer is called, on both event loops."""
 
     @pytest.fixture
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -395,7 +395,7 @@ class TestALateTimer:
         play(story)
 
     def test_many_leave_the_loop_to_others_between_them(self, play: Play) -> None:
-        # each of fifty partitions may look for what has expired at the same time
+        # each of fifty partitions may search for expired offsets at the same time
         async def story(harness: TimersHarness) -> None:
             machine, happened, rung = harness.machine, harness.happened, asyncio.Event()
 

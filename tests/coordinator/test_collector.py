@@ -1,4 +1,4 @@
-"""The garbage collector of a serving process looks at few objects in one piece, however many the process has."""
+"""The garbage collector of a server visits few objects at a time, however many objects the process has."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from muster.coordinator.system import memory
 
 MAX_AT_ONCE = 80_000
-"""Some 7 ms of the processor."""
+"""The most objects of one collection: some 7 ms of CPU time."""
 
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """The collector of this process, which is the tests' own."""
+    """Restore the collector of this process, which is that of the tests."""
     thresholds, was_on, callbacks = gc.get_threshold(), gc.isenabled(), list(gc.callbacks)
     try:
         yield
@@ -30,7 +30,7 @@ def as_before() -> Iterator[None]:
 
 @pytest.fixture
 def largest(as_before: None) -> Iterator[dict[int, int]]:
-    """How many objects a collection of each generation has looked at; the collector has begun."""
+    """The most objects that a collection of each generation visited since the test began."""
     found = dict.fromkeys(range(3), 0)
 
     def note(phase: str, run: dict[str, int]) -> None:
@@ -60,7 +60,7 @@ def cycle() -> weakref.ref[Linked]:
 
 
 def test_one_garbage_collection_visits_few_objects(largest: dict[int, int]) -> None:
-    """What a request of 250,000 elements makes is not looked at in one piece."""
+    """The objects of a request of 250,000 elements are not visited at once."""
     kept = [[number] for number in range(250_000)]
     assert len(kept) == 250_000
     assert 8_000 <= largest[0] < 9_000
@@ -69,11 +69,11 @@ def test_one_garbage_collection_visits_few_objects(largest: dict[int, int]) -> N
 
 
 def test_one_garbage_collection_visits_few_objects_among_millions(largest: dict[int, int]) -> None:
-    gc.freeze()  # what other tests have left in this process is not looked at
+    gc.freeze()  # objects that other tests have left in this process are not visited
     left = gc.get_freeze_count()
     kept = [[number] for number in range(2_000_000)]
     for _ in range(3):
-        more = [[number] for number in range(200_000)]  # others come and go
+        more = [[number] for number in range(200_000)]  # other objects are made and freed
     assert len(kept) + len(more) == 2_200_000
     assert 0 < largest[2] < MAX_AT_ONCE
     before = gc.get_freeze_count()
@@ -83,7 +83,7 @@ def test_one_garbage_collection_visits_few_objects_among_millions(largest: dict[
 
 
 def test_one_garbage_collection_visits_few_objects_if_millions_existed_before(as_before: None) -> None:
-    """Python counts how many objects the last full collection has visited, also when they are frozen since."""
+    """Python counts how many objects the last full collection visited, even if they were frozen since."""
     had = [[number] for number in range(2_000_000)]
     gc.collect()
     largest = 0
@@ -106,7 +106,7 @@ def test_young_cycles_are_collected_among_any_number_of_objects() -> None:
     kept = [[number] for number in range(500_000)]
     for _ in range(10):
         garbage = cycle()
-        for _ in range(4):  # the next collection does not find it if the last one came while it was made
+        for _ in range(4):  # the next collection misses it if the last one ran while it was made
             kept += [[number] for number in range(2 * memory.EVERY_OBJECTS)]
         assert garbage() is None
 
@@ -130,7 +130,7 @@ def test_old_cycles_are_collected_among_few_objects() -> None:
 
 @pytest.mark.usefixtures("as_before")
 def test_limiting_collections_twice_is_harmless() -> None:
-    """A node of a cluster that comes back does."""
+    """A node of a cluster that returns does so."""
     memory.limit_collections()
     memory.limit_collections()
     assert gc.callbacks.count(memory._after_collection) == 1

@@ -1,4 +1,6 @@
-"""Delegation tokens on a server in this process: the story, what is kept of them, and what Kafka does not bound."""
+"""Delegation tokens on a server in this process: the story, what is kept of them, and limits that Kafka does not
+have.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ async def test_delegation_tokens_are_refused_without_a_secret_key() -> None:
 
 
 async def test_the_names_in_all_delegation_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred renewers with names of a kilobyte: a thousand such tokens took 106 MB."""
+    """A hundred renewers had names of a kilobyte: a thousand such tokens took 106 MB."""
     monkeypatch.setattr(handlers, "MAX_CHARACTERS", 250_000)
     async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
         renewers = [CreatableRenewers("User", str(number).ljust(1_024, "r")) for number in range(100)]

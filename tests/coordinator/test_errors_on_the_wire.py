@@ -57,14 +57,14 @@ ASKED: dict[str, dict[str, Any]] = {
     "DeleteGroups": {"GroupsNames": ["nobody"]},
     "ListGroups": {},
 }
-"""A request of each API, about a group that is not there."""
+"""A request of each API, about a group that does not exist."""
 
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND = 22, 25, 27, 69
 LOADING, NOT_COORDINATOR = 14, 16
 
 
 def versions(name: str) -> range:
-    """Those that are served."""
+    """The versions that are served."""
     served = SERVED[api_named(name).key]
     return range(served.served_from, served.max_version + 1)
 
@@ -83,8 +83,8 @@ def unknown(name: str, version: int) -> list[int]:
 
 
 def everywhere(name: str, version: int, error: int) -> list[int]:
-    """The same when the coordinator does not look: one error, wherever the version has a place for it."""
-    # old clients of OffsetFetch look at the rows only, so that they carry it beside the top
+    """The same when the coordinator does not check the group: one error, wherever the version has a field for it."""
+    # old clients of OffsetFetch read only the rows, so the rows have the error too
     return [error, error] if name == "OffsetFetch" and 2 <= version <= 7 else [error]
 
 
@@ -98,7 +98,7 @@ def errors(body: Any) -> list[int]:
 
 
 async def ask(server: Server, name: str, version: int) -> dict[str, Any]:
-    """The answer; every answer says that nobody is throttled, in each version that has a place for it."""
+    """The answer; its throttle time must be 0, in each version with this field."""
     asked = dict(ASKED[name])
     topics = server.node.topics.image
     if name in ("OffsetCommit", "OffsetFetch") and version >= 10:
@@ -117,7 +117,7 @@ async def ask(server: Server, name: str, version: int) -> dict[str, Any]:
     shown = {name: value for name, value in body.items() if name in wanted}
     assert shown.get("ThrottleTimeMs", 0) == 0
     assert "ThrottleTimeMs" in shown or version < int(fields["ThrottleTimeMs"]["versions"].rstrip("+"))
-    # a field that the version has not is no part of the answer
+    # a field that the version does not have is not in the answer
     return shown
 
 
@@ -143,7 +143,7 @@ async def test_requests_to_an_unknown_group_have_kafkas_bytes_in_every_version(
 
 @asynccontextmanager
 async def loading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    """A server that has not begun to load its groups when clients come."""
+    """A server that has not begun to load its groups when clients connect."""
     monkeypatch.setattr("muster.coordinator.server.server.LOAD_BEFORE_LISTENING_MS", -1)
     monkeypatch.setattr(Loader, "_next_step", lambda self: None)
     async with running(topics=["t:1"]) as server:
@@ -170,7 +170,7 @@ async def test_refusals_of_another_nodes_group_have_kafkas_bytes_in_every_versio
 ) -> None:
     for shard in muster_server.routing.shards:
         shard.runtime.resign()
-    # what is coordinated elsewhere is not listed here, and that is no error
+    # groups of other coordinators are not listed here, and this is no error
     error = 0 if name == "ListGroups" else NOT_COORDINATOR
     for version in versions(name):
         assert errors(await ask(muster_server, name, version)) == everywhere(name, version, error), version
@@ -200,7 +200,7 @@ WITHOUT_A_GROUP = {
     "DeleteGroups": (0, ONE + NULL),
     "FindCoordinator": (0, NULL),
 }
-"""The first version served of each, and a body in which the group id is null."""
+"""The first served version of each API, and a body whose group id is null."""
 
 
 @pytest.mark.parametrize("name", WITHOUT_A_GROUP)
@@ -218,7 +218,7 @@ def bits(number: int) -> list[int] | None:
 
 
 OF_A_TOPIC, OF_THE_CLUSTER, OF_A_GROUP = [3, 4, 5, 6, 7, 8, 10, 11], [5, 7, 8, 9, 10, 11, 12], [3, 6, 8, 10, 11]
-"""Kafka's AclOperation codes: everything there is to do to each."""
+"""Kafka's AclOperation codes: all operations on each type."""
 
 
 @pytest.mark.parametrize("version", range(8, 14))
@@ -248,5 +248,5 @@ async def test_describe_groups_has_authorized_operations_in_each_version(muster_
     async with connected(muster_server) as client:
         for wanted in (True, False):
             answer = await client.ask(DescribeGroupsRequest(["nobody"], wanted), version)
-            reported = wanted and version < 6  # an unknown group is an error then, and has none
+            reported = wanted and version < 6  # in these versions an unknown group is an error, and has no operations
             assert bits(answer.groups[0].authorized_operations) == (OF_A_GROUP if reported else None)

@@ -1,4 +1,4 @@
-"""One iteration of asyncio's loop serves few ready sockets, and none is served twice or forgotten."""
+"""One iteration of asyncio's loop serves few ready sockets, and serves none twice and forgets none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pairs() -> Iterator[Pairs]:
 
 
 def test_an_iteration_serves_few_of_many_ready_sockets(pairs: Pairs) -> None:
-    """9,000 connections that were ready together were served in one iteration."""
+    """9,000 connections that were ready together were once served in one iteration."""
     served: list[int] = []
     in_iterations: list[int] = []
 
@@ -79,7 +79,7 @@ def test_a_socket_that_was_closed_or_changed_meanwhile_is_left_out(pairs: Pairs)
 
 
 def test_a_late_timer_waits_until_each_ready_socket_is_served(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the member expires whose heartbeat is the last of many."""
+    """Otherwise the member whose heartbeat is the last of many would expire."""
     monkeypatch.setattr(event_loop, "EVENTS_AT_ONCE", 10)
     monkeypatch.setattr(clock_module, "PROMPT_MS", -1)  # each timer is late
     happened: list[str] = []

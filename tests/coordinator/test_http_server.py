@@ -1,4 +1,4 @@
-"""What clients of the small HTTP server may take, and what they get."""
+"""What clients of the small HTTP server may send, and what they get."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HUGE = 64 * 1024 * 1024
 
 
 class Asked:
-    """Requests that came. `go`: they are answered."""
+    """The requests that came. `go`: they are answered."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -71,7 +71,7 @@ class Client:
     async def ended(self) -> bool:
         with suppress(ConnectionError):
             assert await self.reader.read() == b""
-        self.writer.transport.abort()  # whatever it had still to send
+        self.writer.transport.abort()  # whatever it still had to send
         return True
 
 

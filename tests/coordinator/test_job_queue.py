@@ -1,4 +1,6 @@
-"""Large work in slices: what is done at once, what waits, who gets how much. Only steps move the clock."""
+"""Large work in slices: what is done at once, what waits, and how much time each owner gets. Only steps move the
+clock.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from muster.coordinator.system.jobs import (
 
 
 class Owner:
-    """A connection."""
+    """A connection that owns jobs."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -40,7 +42,7 @@ class Owner:
 
 
 class World:
-    """Slices on a clock that moves by a millisecond with each step of a job."""
+    """A job queue on a clock that moves by a millisecond with each step of a job."""
 
     def __init__(self, worker: Any = None) -> None:
         self.clock = ManualClock()
@@ -50,7 +52,7 @@ class World:
         self.results: list[Any] = []
 
     def job(self, steps: int, name: str = "job", result: Any = None) -> Job[Any]:
-        """Takes so many milliseconds."""
+        """A job that takes so many milliseconds."""
         try:
             for _ in range(steps):
                 self.steps.append(name)
@@ -64,7 +66,7 @@ class World:
         self.job_queue.run(job, self.results.append, owner or self.owner)
 
     def turn(self) -> list[str]:
-        """What is done in the next turn of the loop."""
+        """Run the work of the next iteration of the loop."""
         self.steps.clear()
         timers, self.clock._timers = self.clock._timers, []
         for _, _, timer in sorted(timers, key=lambda t: t[:2]):
@@ -366,7 +368,7 @@ class TestOneByOne:
         waiting.close()
         running.close()
         assert later.is_there
-        behind.close()  # it had its turn, and goes all the same
+        behind.close()  # its share is used, and it runs all the same
         assert at_once(changes.run(world.job(1, "last", "last"))) == "last"
 
     def test_many_waiting_serial_jobs_need_no_deep_stack(self) -> None:
@@ -380,7 +382,7 @@ class TestOneByOne:
 
 
 class TestBehind:
-    """What no client waits for."""
+    """Work for which no client waits."""
 
     def test_background_work_gets_a_bounded_share_of_each_iteration(self) -> None:
         world = World()
@@ -421,7 +423,7 @@ class TestBehind:
                 waiting.append((work, done))
 
             def close(self) -> None:
-                """Nothing."""
+                """Do nothing."""
 
         world = World(Slow())
 
@@ -468,12 +470,12 @@ def test_a_job_run_at_once_gets_the_error_of_its_offloaded_work() -> None:
 
 
 class Buffer:
-    """What work in a thread may have made when it fails: 64 MB."""
+    """What a failed job in a thread may have made: 64 MB."""
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_error_of_offloaded_work_keeps_nothing_that_the_work_made(kept: bool) -> None:
-    """A request of 1.6 MB with four gzip bombs kept 256 MB until the next collection of garbage."""
+    """A request of 1.6 MB with four gzip bombs once kept 256 MB until the next garbage collection."""
     made: list[weakref.ref[Buffer]] = []
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Names that match a pattern: what is done between two steps is bounded by what it costs, and so is the whole."""
+"""Names that match a pattern: the cost between two steps is bounded, and so is the whole cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.coordinator.system.jobs.matching import A_STEP, DEAR, DEAR_AT_ONCE, 
 
 
 class Counted:
-    """A pattern that matches names with an x, and counts the steps that it takes on the event loop and elsewhere."""
+    """A pattern that matches names with an x, and counts its steps on the event loop and elsewhere."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -32,7 +32,7 @@ class Counted:
 
 
 def run(job: Job[Any], pattern: Counted) -> tuple[Any, int, int]:
-    """The result, and the most steps between two steps of the job: on the event loop, and in the thread."""
+    """The result, and the most matches between two steps of the job: on the event loop, and in the thread."""
     value, most_here, most_there = None, 0, 0
     while True:
         pattern.on_the_loop = pattern.elsewhere = 0
@@ -73,11 +73,11 @@ def test_all_names_and_patterns_share_one_budget() -> None:
     pattern.on_the_loop = 0
     with pytest.raises(ValueError, match="steps for all names"):
         at_once(matching(pattern, ["x"] * 15, str, budget))
-    assert pattern.on_the_loop == 0  # nothing is matched in vain
+    assert pattern.on_the_loop == 0  # no name is matched needlessly
 
 
 def test_the_pattern_library_releases_the_gil_while_it_matches() -> None:
-    """Else a match in the thread would hold the event loop all the same."""
+    """Otherwise a match in the thread would block the event loop all the same."""
     from muster.coordinator.system.patterns import Pattern
 
     pattern, name = Pattern("(?:a*b*)*" * 500 + "c"), "ab" * 1_400

@@ -1,4 +1,4 @@
-"""What a connection held is free when it has ended, without the cyclic collector, on both event loops."""
+"""The memory of a connection is free when it has ended, without the cyclic collector, on both event loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
 
 
 def member(connection: socket.socket) -> None:
-    """One that joins, beats and commits often enough that both are made ready, and then has a JoinGroup parked."""
+    """A member that joins, and sends heartbeats and commits until both are cached; then its JoinGroup is parked."""
     asked = wire.read_join_group(wire.call(connection, wire.join_group("g", "")))
     joined = wire.read_join_group(wire.call(connection, wire.join_group("g", asked.member)))
     sync = wire.sync_group("g", joined.generation, joined.member, [(joined.member, b"all")])

@@ -1,6 +1,6 @@
-"""No request, and no connection, leaves a cycle of objects behind: the collector need not look at old objects.
+"""No request and no connection leaves a cycle of objects: the collector need not visit old objects.
 
-`test_memory_comes_back` does the same for the ways in which a connection may end.
+`test_memory_comes_back` checks the same for all ends of a connection.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PATIENCE_S = 60
 
 
 async def ask_everything(server: Server) -> None:
-    """Each request that there is, on a connection of its own; then what they were about goes."""
+    """Send each existing request, on a connection of its own; then everything that they made is removed."""
     async with connected(server) as client:
         await client.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 10_000))
         topic_id = server.topics.by_name["t"].topic_id
         await client.ask(commit(topic_id))
     for case in CASES:
-        for version in (None, case.version):  # some can be said in one of these only
+        for version in (None, case.version):  # some can be sent in one of these versions only
             async with connected(server) as client:
                 # some of them close the connection
                 with suppress(asyncio.IncompleteReadError, OSError, UnrepresentableField):
@@ -72,5 +72,5 @@ def test_no_request_leaves_a_reference_cycle(new_loop: Callable[[], asyncio.Abst
     finally:
         gc.set_debug(0)
         gc.enable()
-    # of the clients here, which read by asyncio's streams, cycles do stay
+    # cycles do stay of the clients here, which use asyncio's streams
     assert not {name: number for name, number in found.items() if "muster.coordinator" in name}, found

@@ -1,4 +1,4 @@
-"""Patterns for transactional ids. What is accepted and matched is what Kafka 4.3 answered to ListTransactions 2."""
+"""Patterns for transactional ids are accepted, and match, as in Kafka 4.3's answers to ListTransactions 2."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_expensive_pattern_or_id_is_refused(capfd: pytest.CaptureFixture[str]
     ],
 )
 def test_pattern_groups_do_not_capture(pattern: str) -> None:
-    """RE2 follows each group that captures through the whole name: 1,200 of them took 1.3 s for 249 characters."""
+    """RE2 follows each capturing group through the whole name: 1,200 groups took 1.3 s for 249 characters."""
     ours, capturing = Pattern(pattern), re2.compile(pattern)
     assert ours._compiled.groups == 0 < capturing.groups
     for text in ("ab", "a", "(?<n>a", "(a", "<a", "(b)", "xb", "]b", "(b"):
@@ -142,7 +142,7 @@ def test_repetition_counts_within_the_limits_are_accepted() -> None:
 
 
 def test_the_number_of_cached_patterns_is_bounded() -> None:
-    """Each may take half a megabyte; and the library would keep 128 more."""
+    """Each pattern may take half a megabyte, and the library would keep 128 more."""
     patterns._compiled.cache_clear()
     first = Pattern("a0")
     for number in range(1, 100):

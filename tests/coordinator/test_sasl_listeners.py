@@ -1,4 +1,4 @@
-"""A server with SASL in this process: what may come before an authentication, what follows a failure, sessions."""
+"""A server with SASL in this process: requests before an authentication, the end after a failure, sessions."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_every_version_of_sasl_authenticate_works(version: int) -> None:
 
 
 async def test_raw_tokens_after_sasl_handshake_0_work() -> None:
-    """As after SaslHandshake 0."""
+    """Raw tokens follow SaslHandshake 0."""
     async with client_of() as (server, client):
         assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
         client.writer.write(len(b"\0bob\0b").to_bytes(4, "big") + b"\0bob\0b")
@@ -255,7 +255,7 @@ async def test_a_client_may_authenticate_again_as_the_same_user_only(monkeypatch
 
 
 async def test_a_token_of_a_reauthentication_is_limited_in_size() -> None:
-    """A token of 31 MB would hold the others up while it is looked at."""
+    """The check of a token of 31 MB would delay the other clients."""
     async with client_of() as (_, client):
         await plain(client)
         answer = await plain(client, password="x" * 600_000)
@@ -405,7 +405,7 @@ async def test_an_unknown_users_salt_is_the_same_after_a_restart(tmp_path: Path)
 
 
 def test_a_users_file_readable_by_all_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which is warned about too
+    monkeypatch.chdir(tmp_path)  # the current folder may have the data of a `make serve`, which causes another warning
     file = tmp_path / "users"
     file.write_text(f'KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
     properties = {name: value for name, value in PROPERTIES.items() if name != NAME}

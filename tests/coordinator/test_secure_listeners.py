@@ -43,7 +43,7 @@ class Questions(AllowAll):
 
 
 class World:
-    """A key of the server in a file, and clients."""
+    """A file with the server's key, and clients."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class World:
 
     @asynccontextmanager
     async def client(self, server: Server, context: ssl.SSLContext | None) -> AsyncIterator[Client]:
-        """Of the listener of TLS, or without a context of the other."""
+        """A client of the TLS listener, or without a context of the other listener."""
         bound = server.bound[0 if context is not None else 1]
         name = None if context is None else "localhost"
         reader, writer = await asyncio.open_connection("127.0.0.1", bound.port, ssl=context, server_hostname=name)

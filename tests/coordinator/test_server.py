@@ -60,7 +60,7 @@ def commit(
 
 
 async def enter(client: Client, group: str = "g") -> JoinGroupResponse:
-    """Join as the only member and take all of the assignment."""
+    """Join as the only member, and take all of the assignment."""
     asked: JoinGroupResponse = await client.ask(join(group))
     assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
     joined: JoinGroupResponse = await client.ask(join(group, asked.member_id))
@@ -331,7 +331,7 @@ def _parks(server: Server) -> bool:
 
 
 async def _stopped() -> None:
-    """The test has stopped the server already."""
+    """Do nothing: the test has stopped the server already."""
 
 
 async def test_configs_changed_at_run_time_apply_and_survive_a_restart(tmp_path: Path) -> None:
@@ -388,14 +388,14 @@ async def test_the_host_of_listeners_is_advertised(nodes: int) -> None:
 
 
 async def test_joins_that_arrive_together_make_one_generation() -> None:
-    """Without an initial delay too: what has come is handled before the first generation begins, as Kafka handles what
-    is queued before the timer of its purgatory.
+    """The rule holds also without an initial delay. Arrived requests are handled before the first generation begins, as
+    Kafka handles its queue before the timer of its purgatory.
     """
     async with running() as server, connected(server) as first, connected(server) as second:
         for number in range(10):
             group = f"g{number}"
             ids = [(await client.ask(join(group), 9)).member_id for client in (first, second)]
-            # the server's event loop is this one: it reads neither before both are sent
+            # this is also the server's event loop: it reads neither request before both are sent
             asked = [client.send(join(group, one), 9) for client, one in zip((first, second), ids, strict=True)]
             answers = [await client.receive(one) for client, one in zip((first, second), asked, strict=True)]
             assert [(one.error_code, one.generation_id) for one in answers] == [(0, 1), (0, 1)]

@@ -1,4 +1,4 @@
-"""Two nodes in one process and one event loop share nothing but the process's files and the levels of the log."""
+"""Two nodes in one process and one event loop share only the process's files and the levels of the log."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_two_servers_have_their_own_groups_and_offsets(both: tuple[Server,
         assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [group.group_id for group in (await first.ask(ListGroupsRequest())).groups] == ["g"]
         assert (await second.ask(ListGroupsRequest())).groups == []
-        # group.max.size is 1 on the first alone
+        # group.max.size is 1 on the first node only
         join = JoinGroupRequest("h", 60_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
         for client in (first, second):
             assert (await client.ask(join, 3)).error_code == 0

@@ -1,7 +1,7 @@
-"""Delegation tokens from their making to their end, as five users meet them: what each step has to be answered.
+"""Delegation tokens from creation to expiration, used by five users: the expected answer to each step.
 
-`tests/coordinator/test_delegation_tokens.py` plays it on Muster, `tests/conformance/test_delegation_tokens.py` on a
-real Kafka too.
+`tests/coordinator/test_delegation_tokens.py` plays the story on Muster, and
+`tests/conformance/test_delegation_tokens.py` on a real Kafka too.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ EXPECTED: Told = {
 
 
 class Story:
-    """Plays it. `plain_port` is of a PLAINTEXT listener, `sasl_port` of the other one; `settle` is waited for after
-    each change.
+    """Plays the story. `plain_port` is that of a PLAINTEXT listener, `sasl_port` that of the other listener. `settle`
+    is awaited after each change.
     """
 
     def __init__(self, plain_port: int, sasl_port: int, settle: Callable[[], Awaitable[None]]) -> None:
@@ -157,7 +157,7 @@ class Story:
         ends_ms = answer.expiry_timestamp_ms
         if answer.error_code == 0:
             left_ms = ends_ms - time.time() * 1000
-            # as it was asked for, but for the time that it took
+            # as requested, except for the time that the request took
             ends_ms = next((ms for ms in (0, 5_000, 100_000, 600_000) if -4_500 < left_ms - ms < 4_500), left_ms)
             await self._settle()
         self.reported[name] = error_name(answer.error_code), ends_ms
@@ -178,7 +178,7 @@ class Story:
         self.reported[name] = reported, round(left_ms / 20_000) * 20_000
 
     async def play(self) -> Told:
-        """All of it."""
+        """Play the whole story."""
         async with self._connected(self._plain_port) as client:
             await self._create(client, "created without a name")
             await self._describe(client, "told without a name")

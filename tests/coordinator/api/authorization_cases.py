@@ -1,7 +1,6 @@
-"""What each API asks the authorizer, and what it answers when that says no: as Kafka 4.3 does with its
-StandardAuthorizer.
+"""What each API asks the authorizer, and its answer after a refusal: as Kafka 4.3 answers with its StandardAuthorizer.
 
-There are a topic `t` with one partition and a group `g` with an offset committed for it; nothing else.
+The node has a topic `t` with one partition, and a group `g` with a committed offset for it; nothing else.
 """
 
 from __future__ import annotations
@@ -92,15 +91,15 @@ class Case(NamedTuple):
 
     name: str
     request: Callable[[bytes], Message]
-    """Given the id of the topic t."""
+    """Makes the request from the id of the topic t."""
     asks: tuple[Question, ...]
-    """What is asked when everything is allowed."""
+    """The questions to the authorizer when everything is allowed."""
     refused: tuple[Question, ...]
     shown: Callable[[Any], Any]
-    """What is looked at in the answer."""
+    """The part of the answer that is compared."""
     expected: Any
     version: int | None = None
-    """None: the newest that is served."""
+    """None: the newest version that is served."""
 
 
 def code(answer: Any) -> int:
@@ -142,7 +141,7 @@ def added_partitions(*topics: str) -> Message:
 
 def added_rows(answer: Any) -> list[int]:
     (result,) = answer.results_by_transaction
-    topics = sorted(result.topic_results, key=lambda topic: str(topic.name), reverse=True)  # Kafka hashes them
+    topics = sorted(result.topic_results, key=lambda topic: str(topic.name), reverse=True)  # Kafka hashes the patterns
     return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
 
 
@@ -240,7 +239,7 @@ def replaced(kind: int, name: str, key: str, value: str) -> Message:
 
 
 def first(field: str) -> Callable[[Any], Any]:
-    """Error and message of the first row."""
+    """The error and the message of the first row."""
 
     def shown(answer: Any) -> Any:
         row = getattr(answer, field)[0]
@@ -255,7 +254,7 @@ def member(name: str, request: Message) -> Case:
 
 
 def configs(kind: int, name: str, key: str, value: str, question: tuple[int, str], error: int) -> list[Case]:
-    """Described and altered."""
+    """Configs that are described and altered."""
     describe, alter = (O.DESCRIBE_CONFIGS, *question), (O.ALTER_CONFIGS, *question)
     failed = error, error_message(error)
     not_altered = (error, None) if kind == LOGGER else failed

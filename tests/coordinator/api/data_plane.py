@@ -1,4 +1,4 @@
-"""What tests of the data plane share: a node over logs in memory, and requests in few words."""
+"""Helpers of tests of the data plane: a node over logs in memory, and short calls for requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask_one(node: Node, request: Message, version: int | None = None) -> Any:
 
 
 def topic_id(node: Node, name: str) -> bytes:
-    """The id of a topic that there is."""
+    """The id of an existing topic."""
     return node.topics.by_name[name].topic_id
 
 

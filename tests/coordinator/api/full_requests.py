@@ -1,6 +1,6 @@
-"""A request of each API that is served, which names two of everything: topics, partitions, groups, resources, users.
+"""A request of each served API, which names two of everything: topics, partitions, groups, resources, users.
 
-`kafkas` is what the error answers of Kafka 4.3.1 to the same requests say, in each version
+`kafkas` has the rows of Kafka 4.3.1's error answers to the same requests, in each version
 (`tests/conformance/Refusals.java`).
 """
 
@@ -34,7 +34,7 @@ def request(key: int, ids: Ids = NO_IDS) -> Message:
 
 
 def fitting(key: int, version: int, ids: Ids = NO_IDS) -> Message:
-    """`request`, without the fields that the version has no place for."""
+    """`request`, without the fields that the version does not have."""
     made = request(key, ids)
     while True:
         try:
@@ -51,14 +51,14 @@ def fitting(key: int, version: int, ids: Ids = NO_IDS) -> Message:
 
 
 def versions() -> Iterator[tuple[int, int]]:
-    """Key and version of all that is served."""
+    """Key and version of everything that is served."""
     for key, served in SERVED.items():
         for version in range(served.served_from, served.max_version + 1):
             yield key, version
 
 
 def make(module: str, kind: str, **fields: Any) -> Any:
-    """A message or a part of one."""
+    """Make a message or a part of a message."""
     return getattr(import_module(f"muster.protocol.messages.{module}"), kind)(**fields)
 
 
@@ -241,7 +241,7 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     75: _simple("describe_topic_partitions", topics=[
         make("describe_topic_partitions", "TopicRequest", name=topic) for topic in TOPICS]),
 }  # fmt: skip
-"""By API key."""
+"""The requests, by API key."""
 
 _NAMES: Final = frozenset((
     "name", "topic", "topic_id", "group_id", "partition_index", "partition", "partition_id", "index", "key",
@@ -252,8 +252,8 @@ _ERRORS: Final = ("error_code", "partition_error_code")
 
 
 def errors(response: Message) -> dict[tuple[Any, ...], int]:
-    """The error of each row that can say one, by the names on the way to it; () is the answer as a whole. A row without
-    a name of its own has its number behind `NAMELESS`.
+    """The error of each row that can have one, by the names on the way to it; () stands for the answer as a whole. A
+    row without a name has its number behind `NAMELESS`.
     """
     found: dict[tuple[Any, ...], int] = {}
     _gather(response, (), found)

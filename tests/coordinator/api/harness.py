@@ -1,4 +1,4 @@
-"""What tests of handlers share: contexts, a node made of parts, and a Respond that remembers."""
+"""Helpers of tests of handlers: contexts, a node made of parts, and a Respond that keeps its answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answers:
         self.all.append(response)
 
     def one(self) -> Any:
-        """The one answer; fails when there was none yet, or more than one."""
+        """The only answer; fails if there is none yet, or more than one."""
         assert len(self.all) == 1, f"{len(self.all)} answers"
         return self.all[0]
 
@@ -79,7 +79,7 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
 
 
 class TickingClock(ManualClock):
-    """A millisecond passes whenever a step ends."""
+    """A clock on which a millisecond passes whenever a step ends."""
 
     def mono_ms(self) -> int:
         self._move_to(self._now.mono_ms + 1)
@@ -87,7 +87,7 @@ class TickingClock(ManualClock):
 
 
 class Refusing:
-    """An authorizer that refuses the given permissions, allows all others, and keeps what it was asked."""
+    """An authorizer that refuses the given permissions, allows all others, and keeps the questions."""
 
     def __init__(self, *refused: tuple[int, int, str]) -> None:
         """`refused`: (operation, resource type, name); the name "*" is that of `allows_some`."""
@@ -118,7 +118,7 @@ class Refusing:
 
 
 class FakeTopics:
-    """As much of `Topics` as the group plane asks for: the image."""
+    """The part of `Topics` that group handlers use: the image."""
 
     def __init__(self, **partitions: int) -> None:
         """Topics by name with their partition counts; ids are their places, from 1."""
@@ -132,7 +132,7 @@ class FakeTopics:
 
 
 class FakeTransactions:
-    """As much of `Transactions` as FindCoordinator asks for, with a shard for each of `shards` partitions."""
+    """The part of `Transactions` that FindCoordinator uses, with a shard for each of `shards` partitions."""
 
     def __init__(self, shards: int) -> None:
         self.routing = Routing(range(shards))
@@ -145,7 +145,7 @@ def make_group_node(
     settings: GroupSettings | None = None,
     **parts: Any,
 ) -> Node:
-    """A node with real groups over logs that take everything."""
+    """A node with real groups, over logs that accept everything."""
     topics, clock = topics or FakeTopics(), clock or ManualClock()
     groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
     node_id = parts.get("node_id", 1)
@@ -169,7 +169,7 @@ def _open(log: FakeLog) -> Any:
 
 
 def ask(node: Node, request: Message, context: RequestContext | None = None) -> Answers:
-    """Hand a request of the group plane to its handler, by the registry, in the newest version."""
+    """Pass a request of a group API to its handler, by the registry, in the newest version."""
     name = type(request).__name__.removesuffix("Request")
     key = api_named(name).key
     answers = Answers()

@@ -1,4 +1,4 @@
-"""Answers about a cluster of two brokers, of which this node is the first: all of them follow its image."""
+"""Answers about a cluster of two brokers, of which this node is the first: all answers follow the node's image."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_list_config_resources_names_both_brokers(node: Node) -> None:
 
 
 def requests(node: Node) -> list[Message]:
-    """What the leader of a partition is asked for, of both partitions."""
+    """Requests that only the leader of a partition answers, for both partitions."""
     t = topic_id(node, "t")
     both = (0, 1)
     return [

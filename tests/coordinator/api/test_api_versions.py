@@ -19,7 +19,7 @@ def answer(version: int, name: str = "librdkafka", software: str = "2.1") -> Any
     response = answers.one()
     if version >= 3 and response.error_code == 0:
         assert (context.channel.software_name, context.channel.software_version) == (name, software)
-    # each version can say what is answered
+    # each version can encode the answer
     api(18).encode_response(version, response)
     return response
 

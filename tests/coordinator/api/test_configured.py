@@ -1,5 +1,5 @@
-"""Configs of brokers, groups, client metrics and loggers: every answer is the one a real Kafka 4.3 gave to the same
-requests in the same order (`kafka_configured.json.gz`).
+"""Configs of brokers, groups, client metrics and loggers. Every answer is that of a real Kafka 4.3 to the same requests
+in the same order (`kafka_configured.json.gz`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNKNOWN_SERVER_ERROR = -1
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    """A node that was started as that Kafka was."""
+    """A node with the same settings as that Kafka."""
     before = LEVELS.name(ROOT)
     node = data_node({"message.max.bytes": "100000", "group.min.session.timeout.ms": "100"})
     add_topic(node.topics, "p_t0", 1, retention_bytes="77")
@@ -80,7 +80,7 @@ def ask(node: Node, row: list[Any]) -> Any:
 
 
 def is_known(row: list[Any], answer: Any) -> bool:
-    """Does docs/conformance.md say of this answer that it differs?"""
+    """Whether docs/conformance.md names the difference of this answer."""
     api, kind, _, configs, _, kafkas = row
     if kafkas[0] == UNKNOWN_SERVER_ERROR:  # an unknown operation
         return bool(answer[0] == 42)
@@ -148,7 +148,7 @@ def test_too_many_groups_with_configs_are_refused(node: Node, monkeypatch: pytes
 
 
 def test_the_names_of_groups_with_configs_are_bounded_in_total(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each may have 32,767 characters, and all of them are in one answer to ListConfigResources."""
+    """Each name may have 32,767 characters, and one answer to ListConfigResources has all of them."""
 
     def group(name: str, timeout_ms: str | None = "50000") -> int:
         operation = 1 if timeout_ms is None else 0

@@ -1,4 +1,4 @@
-"""One memory for decoded large requests: how many are decoded at once, who waits, and what ends early."""
+"""One memory for decoded large requests: how many are decoded at once, which requests wait, and which end early."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def creating() -> CreateTopicsRequest:
 
 
 class World:
-    """Connections to one node whose handlers answer when the test says so, and whose thread does."""
+    """Connections to one node. The test decides when its handlers and its thread answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *keys: int) -> None:
         self.clock, self.thread = ManualClock(), Elsewhere()
@@ -78,7 +78,7 @@ class World:
         return connection
 
     def work(self) -> None:
-        """All that can be done now."""
+        """Do all work that can be done now."""
         for _ in range(3):
             while self.thread.waiting:
                 self.thread.do()
@@ -121,7 +121,7 @@ def test_few_of_a_hundred_large_requests_are_decoded_at_the_same_time(
 
 
 def full(monkeypatch: pytest.MonkeyPatch, *keys: int) -> World:
-    """One large request takes all of the memory."""
+    """One large request fills all of the memory."""
     world = World(monkeypatch, ApiKey.DELETE_RECORDS, *keys)
     monkeypatch.setattr(decoded_requests, "FACTOR", MAX_BYTES)
     monkeypatch.setattr(decoded_requests, "MAX_OF_ONE", MAX_BYTES)
@@ -316,7 +316,7 @@ def test_many_fetches_that_end_together_are_removed_from_their_partitions_in_ste
     last = node.topics.open.partition("a", PARTITIONS - 1)
     assert partition is not None
     assert last is not None
-    node.job_queue._used_ms = 1_000  # this iteration has no time left
+    node.job_queue._used_ms = 1_000  # the share of this iteration is used
     for _, context, _ in waiting:
         context.channel.close()
     assert len(last._waiting) == 3

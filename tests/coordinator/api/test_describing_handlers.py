@@ -187,7 +187,7 @@ def test_describe_topic_partitions_refuses_unknown_topics_and_wrong_cursors(node
     assert page(node, "no", "a b") == ([("a b", illegal, []), ("no", unknown, [])], None)
     assert page(node, "t", cursor=("t", -1)) == ([("t", wrong, [])], None)
     assert page(node, "t", cursor=("zz", 0)) == ([("t", wrong, [])], None)
-    # a request that is refused as a whole names its topics as they came
+    # a request that is refused as a whole names its topics in the form of the request
     assert page(node, "u", "t", "u", cursor=("", 0)) == ([(name, wrong, []) for name in ("u", "t", "u")], None)
 
 

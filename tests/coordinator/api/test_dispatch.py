@@ -1,4 +1,4 @@
-"""Frames to handlers and answers to frames, with real bytes and handlers of a few lines."""
+"""Frames become requests for handlers, and answers become frames: real bytes, with short handlers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 
 
 class Connection:
-    """A sink that keeps what it is given, and the requests it belongs to."""
+    """A sink that keeps its answers, and the requests that they belong to."""
 
     def __init__(self, intercept: Intercept = NO_INTERCEPT, dispatcher: Dispatcher | None = None) -> None:
         self.channel = make_channel()
@@ -60,7 +60,7 @@ class Connection:
         self.answers.append(answer)
 
     def request_decoded(self) -> None:
-        """It counts no memory."""
+        """Do nothing: no memory is counted."""
 
     def part(self, data: bytes) -> None:
         self.parts.append(data)
@@ -69,7 +69,7 @@ class Connection:
         self.failed.append(refused)
 
     def receive(self, frame: bytes) -> None:
-        """Hand over one frame, size included, with other bytes around it as in a real chunk."""
+        """Pass one frame, with its size, and with other bytes around it as in a real chunk."""
         data = b"\xff" * 3 + frame[4:] + b"\xff" * 5
         at_once = self.requests.handle(data, 3, 3 + len(frame) - 4)
         if at_once is not None:
@@ -92,7 +92,7 @@ Seen = list[tuple[RequestContext, Any, Respond]]
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """Heartbeat, JoinGroup and LeaveGroup are kept instead of handled."""
+    """Heartbeat, JoinGroup and LeaveGroup are kept, not handled."""
     seen: Seen = []
 
     def keep(node: Node, context: RequestContext, request: Any, respond: Respond) -> None:
@@ -207,7 +207,7 @@ class TestRefusals:
         assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
         connection = Connection()
         connection.receive(whole)
-        # and again by the remembered way
+        # and again, by the cached route
         assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
         assert len(seen) == 1
 
@@ -407,7 +407,7 @@ class TestIntercept:
 
 
 class Elsewhere:
-    """A worker whose work waits until the test does it."""
+    """A worker whose work is done when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], object]]] = []
@@ -440,7 +440,7 @@ def test_a_request_of_many_elements_is_decoded_in_the_thread(seen: Seen) -> None
     seen[0][2](LeaveGroupResponse())
     connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1), correlation_id=9)
     assert len(seen) == 1
-    assert connection.requests.current is not None  # so that the next request waits
+    assert connection.requests.current is not None  # the next request then waits
     elsewhere.do()
     assert seen[1][1] == leaving(dispatch.FEW_ELEMENTS + 1)
     seen[1][2](LeaveGroupResponse(error_code=16))
@@ -613,7 +613,9 @@ def test_a_large_request_is_freed_in_the_thread(seen: Seen) -> None:
 
 
 class TestRequestsOfSeveralKilobytes:
-    """A hundred JoinGroups of 1,000 protocols, each on its own connection, were decoded in one iteration: 67 ms."""
+    """A hundred JoinGroups of 1,000 protocols, each on its own connection, were once decoded in one iteration: 67
+    ms.
+    """
 
     def connections(self, count: int) -> tuple[list[Connection], TickingClock, Dispatcher]:
         clock = TickingClock()

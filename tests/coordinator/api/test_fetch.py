@@ -79,7 +79,7 @@ def test_a_fetch_refuses_unknown_topics_and_partitions_by_row(node: Node) -> Non
     unknown = FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])
     request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 1, -1))
     request.topics = [*request.topics, unknown]
-    # what is not there comes last, as on Kafka, ids that no topic has before partitions that no topic has
+    # as on Kafka, missing rows come last: unknown topic ids before unknown partitions
     assert [(index, error) for _, index, error, _ in rows(ask_one(node, request), node)] == [
         (0, ErrorCode.OFFSET_OUT_OF_RANGE),
         (1, ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -298,7 +298,7 @@ def test_a_parked_fetch_is_refused_if_its_session_has_a_newer_request(node: Node
 
 
 class NoReader:
-    """One that reads nothing of its answers."""
+    """A client that reads no answer."""
 
     def __init__(self, unsent_bytes: int) -> None:
         self.unsent_bytes = self.unread_bytes = unsent_bytes
@@ -326,7 +326,7 @@ def test_unread_answers_reduce_the_records_of_further_fetches(node: Node) -> Non
 
 
 def test_a_fetch_of_many_rows_is_read_in_many_steps() -> None:
-    """Each step takes a millisecond here."""
+    """Each step takes a millisecond here, so the answer cannot come earlier."""
 
     class TickingClock(ManualClock):
         def mono_ms(self) -> int:
@@ -372,7 +372,7 @@ def test_fetch_answers_made_at_the_same_time_share_the_memory(node: Node) -> Non
 
 
 class Elsewhere:
-    """The older segment of a log, which is brought when it is asked for."""
+    """The older segment of a log, which is fetched when it is needed."""
 
     def __init__(self, node: Node, name: str) -> None:
         partition = node.topics.open.partition(name, 0)
@@ -406,7 +406,7 @@ def test_a_fetch_waits_its_wait_time_for_segments_that_are_not_local(node: Node)
     clock_of(node).advance(500)
     assert rows(answers.one(), node) == [("a", 0, 0, 0)]
     assert answers.one().responses[0].partitions[0].high_watermark == 1
-    assert not away.waiting  # who has gone is not called
+    assert not away.waiting  # a client that has disconnected gets no call
     answers = send(node, request)
     away.arrive()
     assert rows(answers.one(), node) == [("a", 0, 0, SIZE)]
@@ -415,7 +415,7 @@ def test_a_fetch_waits_its_wait_time_for_segments_that_are_not_local(node: Node)
 def test_a_fetch_without_wait_time_still_loads_segments_that_are_not_local(node: Node) -> None:
     away = Elsewhere(node, "a")
     append(node, "b", 0, b"y")
-    # what is there is given at once
+    # records that exist are answered at once
     response = ask_one(node, fetch_request(node, ("a", 0, 0), ("b", 0, 0), max_wait_ms=500))
     assert rows(response, node) == [("a", 0, 0, 0), ("b", 0, 0, SIZE)]
     assert rows(ask_one(node, fetch_request(node, ("a", 0, 0))), node) == [("a", 0, 0, 0)]

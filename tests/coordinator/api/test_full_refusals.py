@@ -1,8 +1,8 @@
-"""Every refusal of every API is full in every version: it names all that was asked for, or has an error as a whole,
-where the error answers of Kafka's classes do.
+"""Every error answer of every API is complete in every version. It names everything that the request named, or has one
+error as a whole, as the answers of Kafka's classes do.
 
-Each layer that can refuse is brought about on a server; then every API is asked in every version over TCP. An API that
-is new and is not refused somewhere fails here until it is refused, or is named as one that the layer does not touch.
+Each layer that can refuse is made to refuse on a server. Then every API is called in every version over TCP. A new API
+fails here until it is refused in each layer, or is listed as one that the layer does not concern.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OF_LIMITED_SIZE = frozenset((
     "OffsetFetch", "DescribeGroups", "DescribeConfigs", "DescribeQuorum", "DescribeProducers", "DescribeTransactions",
     "ConsumerGroupDescribe", "DescribeUserScramCredentials", "DescribeDelegationToken", "DescribeAcls",
 ))  # fmt: skip
-"""Those that name what they are asked for. Lists of what there is are too large as a whole."""
+"""APIs with an answer row for each name in the request. Lists of existing things become too large as a whole."""
 KAFKAS = kafkas()
 
 
@@ -59,7 +59,7 @@ KAFKAS = kafkas()
 async def serving() -> AsyncIterator[Server]:
     """A server with the topics of the requests, each with two partitions."""
     async with running(topics=["t:2", "u:2"]) as server:
-        async with connected(server) as client:  # the first one who looks for a coordinator has their topic made
+        async with connected(server) as client:  # the first search for a coordinator creates the topic
             for kind in (0, 1):
                 await client.ask(make("find_coordinator", "FindCoordinatorRequest", key="x", key_type=kind), 3)
         yield server
@@ -71,13 +71,13 @@ def ids_of(server: Server) -> Ids:
 
 
 def shards_of(server: Server) -> list[Any]:
-    """Those of groups and of transactional ids."""
+    """The shards of groups and of transactional ids."""
     return [*server.routing.shards, *server.node.transactions.routing.shards]
 
 
 def missing(key: int, version: int, response: Message, ids: Ids, *, wholly: bool) -> list[Any]:
-    """What Kafka's error answer names with an error, and this one does not. An error as a whole may stand on each row
-    instead. `wholly`: nothing that was asked for is without an error; otherwise it has at least its row.
+    """The names that have an error in Kafka's answer, and none in this answer. Every row may have the same error in
+    place of one for the whole answer. `wholly`: nothing may be without an error; otherwise at least a row must exist.
     """
     real = {one.hex(): NO_IDS[name].hex() for name, one in ids.items()}
     found = {tuple(real.get(part, part) for part in path): code for path, code in errors(response).items()}
@@ -85,7 +85,7 @@ def missing(key: int, version: int, response: Message, ids: Ids, *, wholly: bool
         return []
     there = [path for path, code in found.items() if path and (code or not wholly)]
     name = api(key).name
-    if name == "OffsetFetch":  # old clients look for errors on rows only, so that 2-7 have them there too
+    if name == "OffsetFetch":  # old clients look for errors in rows only, so versions 2-7 have the error there too
         version = 1 if version < FIRST_WITH_GROUPS else version
     wanted = [tuple(path) for path in KAFKAS[f"{name} {version}"] if path]
     if any(NAMELESS in path for path in wanted):
@@ -99,8 +99,8 @@ MAX_TRIES = 20
 async def refused(
     server: Server, apis: frozenset[str] = ALL, *, wholly: bool = True, before: Any = None
 ) -> dict[str, list[str]]:
-    """Each of these APIs is asked in every version: by name, what is missing in its refusals. An API that is not
-    refused at all is not there.
+    """Call each of these APIs in every version. Returns, by name, what is missing in its errors. An API that is never
+    refused is left out.
     """
     ids, found = ids_of(server), dict[str, list[str]]()
     for key, version in versions():
@@ -113,7 +113,7 @@ async def refused(
                     before()
                 response = await asyncio.wait_for(client.ask(fitting(key, version, ids), version), 30)
                 if any(errors(response).values()):
-                    break  # else a busy machine was slow, and the node had mended itself before it read the request
+                    break  # otherwise a busy machine was slow, and the node recovered before it read the request
         note(found, key, version, response, ids, wholly=wholly)
     return found
 
@@ -121,14 +121,14 @@ async def refused(
 def note(
     found: dict[str, list[str]], key: int, version: int, response: Message, ids: Ids, *, wholly: bool = True
 ) -> None:
-    """Add what an answer leaves out, if it refuses anything."""
+    """Add what an answer lacks, if it has any error."""
     if any(errors(response).values()):
         paths = missing(key, version, response, ids, wholly=wholly)
         found[f"{api(key).name} {version}"] = [f"it does not name {path}" for path in paths]
 
 
 def check(found: dict[str, list[str]], expected: frozenset[str]) -> None:
-    """Nothing is left out, and these APIs were refused, in all versions."""
+    """Check that nothing is missing, and that these APIs were refused, in all versions."""
     left_out = [f"{name}: {row}" for name, rows in found.items() for row in rows]
     assert not left_out, "\n".join(left_out)
     of_all = [(api(key).name, f"{api(key).name} {version}") for key, version in versions()]
@@ -148,7 +148,7 @@ class RefusesAll(Refusing):
 
 
 async def test_refusals_without_permission_name_everything_that_was_asked_for() -> None:
-    # anybody may ask for these; of what a client may not see the others have no row, as on Kafka
+    # any client may send these; as on Kafka, the others omit rows that a client may not see
     untouched = {"ApiVersions", "ListGroups", "ListTransactions", "DescribeCluster"}
     async with serving() as server:
         server.node.authorizer = RefusesAll()
@@ -160,7 +160,7 @@ async def test_refusals_while_coordinators_load_name_everything_that_was_asked_f
         for shard in shards_of(server):
             shard.runtime.resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         found = await refused(server, OF_GROUPS | OF_TRANSACTIONS)
-    # a member's heartbeat is no error then, so that it need not rejoin
+    # then a heartbeat gets no error, so that the member need not join again
     check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"Heartbeat"})
 
 
@@ -172,12 +172,12 @@ async def test_refusals_of_a_node_that_does_not_lead_name_everything_that_was_as
             leaders={**server.node.cluster.leaders, **{name: [Leader(9, 0)] * 2 for name in ("t", "u")}}
         )
         found = await refused(server, OF_GROUPS | OF_TRANSACTIONS | OF_LEADERS, wholly=False)
-    # groups and transactions of other nodes are left out of lists
+    # lists omit groups and transactions of other nodes
     check(found, (OF_GROUPS | OF_TRANSACTIONS | OF_LEADERS) - {"ListGroups", "ListTransactions"})
 
 
 async def test_refusals_of_a_resigning_coordinator_name_everything_that_was_asked_for() -> None:
-    """They are made, and wait for a write before them; then the shards are given up in order."""
+    """The requests come, and wait for an earlier write; then the shards are given up in order."""
     async with serving() as server, AsyncExitStack() as open_clients:
         ids, found = ids_of(server), dict[str, list[str]]()
         shards = shards_of(server)
@@ -198,7 +198,7 @@ async def test_refusals_of_a_resigning_coordinator_name_everything_that_was_aske
             shard.runtime.resign()
         for client, sent in asked:
             note(found, *sent[:2], await asyncio.wait_for(client.receive(sent), 30), ids)
-    # groups and transactions of other nodes are left out of lists
+    # lists omit groups and transactions of other nodes
     check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"ListGroups", "ListTransactions"})
 
 
@@ -213,7 +213,7 @@ async def test_refusals_after_a_disk_error_name_everything_that_was_asked_for() 
                     partition.log.go_offline("a test", broken)
             server.node.topics.metadata_log.log.go_offline("a test", broken)
 
-        found = await refused(server, WRITERS, before=break_disk)  # what had failed is opened again
+        found = await refused(server, WRITERS, before=break_disk)  # the failed log is opened again
     check(found, WRITERS)
 
 

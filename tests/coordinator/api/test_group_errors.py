@@ -1,6 +1,6 @@
-"""What a coordinator that cannot serve a group answers to members, in bytes and in every version.
+"""What members are answered by a coordinator that cannot serve a group, in bytes and in every version.
 
-Kafka's own message definitions take the answers apart, to the last byte.
+Kafka's own message definitions decode the answers, to the last byte.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def body_of(api: str, version: int, group: str = "g") -> dict[str, Any]:
 
 
 def answer(node: Node, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Ask by a frame; the answer's body, as Kafka's definitions read it."""
+    """Ask with a frame; the body of the answer, as Kafka's definitions read it."""
     answers = Answers()
     answers.answer = answers  # type: ignore[attr-defined]  # a sink of the dispatcher
     frame = codec.encode_request(api, version, 9, "me", body or body_of(api, version))
@@ -74,7 +74,7 @@ def resigned_node() -> Node:
 
 
 def error_of(api: str, version: int, values: dict[str, Any]) -> int:
-    """The error of an answer, after a look at the rest of it: an error says nothing else."""
+    """The error of an answer. The other fields of the answer must be empty."""
     assert values.get("ThrottleTimeMs", 0) == 0
     if api == "FindCoordinator":
         return int((values["Coordinators"][0] if version > 3 else values)["ErrorCode"])
@@ -91,10 +91,10 @@ def error_of(api: str, version: int, values: dict[str, Any]) -> int:
 
 WHILE_LOADING = {
     "JoinGroup": LOADING,
-    "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,  # older clients take the other one for fatal
-    "Heartbeat": 0,  # it will be known again: nobody need rejoin for that
+    "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,  # older clients treat the other error as fatal
+    "Heartbeat": 0,  # the member will be known again: it need not join again
     "LeaveGroup": LOADING,
-    "FindCoordinator": 0,  # does not look
+    "FindCoordinator": 0,  # this API does not check the coordinator
 }
 
 
@@ -134,11 +134,11 @@ def test_a_group_whose_first_record_could_not_be_written_does_not_exist() -> Non
         pass
     node = make_node(topics=topics, clock=clock, routing=Routing([shard]))
     log.fail = LogOffline("offsets-0", "disk full")
-    # a version that is let in with its first request; who is only handed an id has its answer by then, as on Kafka
+    # a version whose first request admits the member; a client that only gets an id is answered by then, as on Kafka
     refused = answer(node, "JoinGroup", 3, {**body_of("JoinGroup", 3), "MemberId": ""})
     assert error_of("JoinGroup", 3, refused) == NOT_COORDINATOR
     log.fail = None
     clock.advance(1_000)
-    # the group is unknown, as it was before
+    # the group is unknown, as before
     assert error_of("LeaveGroup", 2, answer(node, "LeaveGroup", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
     assert list(shard.group_ids()) == []

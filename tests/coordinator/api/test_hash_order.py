@@ -1,4 +1,4 @@
-"""The order of what was asked in answers: what Kafka 4.3.1 answered to the same, with 50 offsets partitions."""
+"""The order of rows in answers: that of Kafka 4.3.1's answers to the same requests, with 50 offsets partitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests of many rows, done in steps: the answer is the same as ever, no step is long, what is named again is looked
-at once, and no answer is larger than its bound.
+"""Requests of many rows are handled in steps. The answer is the same, no step is long, repeated names are looked up
+once, and no answer is too large.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class TestDescribe:
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 16 + [many_rows.TOO_LARGE] * 84
         monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (10,))
-        response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
+        response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first row always fits
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, many_rows.TOO_LARGE, many_rows.TOO_LARGE]
 
@@ -360,7 +360,7 @@ class TestDescribe:
     ids=["DeleteGroups", "DescribeGroups", "OffsetCommit"],
 )
 def test_a_request_of_many_rows_takes_many_steps(request_: Message, count: Callable[[Any], int]) -> None:
-    """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
+    """Each step takes a millisecond here, so an earlier answer is impossible."""
     clock = TickingClock()
     node = make_group_node(FakeTopics(t=MANY), shards=3, clock=clock)
     began_ms = clock.now().mono_ms
@@ -375,7 +375,7 @@ def test_a_request_of_many_rows_takes_many_steps(request_: Message, count: Calla
 
 
 def test_an_answer_with_long_names_is_not_encoded_on_the_event_loop() -> None:
-    """900 names of 30,000 letters took 40 ms."""
+    """900 names of 30,000 letters once took 40 ms."""
     long, short = (
         IncrementalAlterConfigsResponse(0, [AlterConfigsResourceResponse(0, None, 32, letters) for _ in range(900)])
         for letters in ("L" * 30_000, "L" * 20)
@@ -423,7 +423,7 @@ class TestTopics:
 
     def test_a_topic_change_continues_after_its_connection_has_ended(self) -> None:
         node = data_node()
-        node.job_queue._used_ms = 10  # nothing is left of this turn
+        node.job_queue._used_ms = 10  # the share of this iteration is used
         context = make_context(19, 7)
         answers = ask(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)], timeout_ms=1_000), context)
         context.channel.close()

@@ -1,4 +1,6 @@
-"""Heartbeats and descriptions of members with thousands of names: looked at in slices, and answered within a bound."""
+"""Heartbeats and descriptions of members with thousands of names are handled in steps, and their answers are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ TOPIC, GROUP = 2, 3
 
 
 class Counting(Refusing):
-    """Remembers how many names it was asked about at a time."""
+    """Records how many names each question has."""
 
     def __init__(self, *refused: tuple[int, int, str]) -> None:
         super().__init__(*refused)
@@ -85,7 +87,7 @@ def test_a_large_group_is_described_in_steps() -> None:
     assert (row.error_code, [one.member_id for one in row.members]) == (0, ["A", "B"])
     assert sum(len(one.target_assignment.topic_partitions) for one in row.members) == len(names)
     assert max(node.authorizer.counts) <= ROWS_AT_ONCE
-    assert sum(node.authorizer.counts) < 4 * len(names)  # their common names were asked for once
+    assert sum(node.authorizer.counts) < 4 * len(names)  # their common names were looked up once
 
 
 @pytest.mark.parametrize("hidden", ["named", "given-up"])

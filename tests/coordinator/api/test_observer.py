@@ -1,4 +1,4 @@
-"""What a request observer gets of real requests, also of cached ones."""
+"""What a request observer gets for real requests, also for cached ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_observer_gets_errors_by_code() -> None:
     members = [MemberIdentity(member_id="nobody")]
     peer.ask(LEAVE, 5, LeaveGroupRequest("g", members=members))
     peer.ask(LEAVE, 1, LeaveGroupRequest("g", "nobody"))
-    # the row's error stands at the top below version 3
+    # below version 3 the row's error is at the top level
     assert [one.error_counts for one in observed] == [{0: 1, 25: 1}, {25: 1}]
 
 

@@ -40,7 +40,7 @@ LOGS = [("t", 3), ("u", 1), (GROUP_OFFSETS_TOPIC, 2), (TRANSACTION_STATE_TOPIC, 
 
 
 class Side:
-    """One of the two nodes, whole, over logs in memory."""
+    """One of the two nodes, complete, over logs in memory."""
 
     def __init__(self, *, in_steps: bool, verifies: bool, linger_ms: int) -> None:
         self.clock = clock = ManualClock()
@@ -68,7 +68,7 @@ class Side:
         self.in_steps = in_steps
 
     def ask(self, request: Any, version: int) -> Any:
-        """The answer as bytes, and as it is."""
+        """The answer as bytes, and as a message."""
         with pytest.MonkeyPatch.context() as patch:
             for module in (produce, txn_offset_commit):
                 patch.setattr(module, "PLAIN_ROWS", 0 if self.in_steps else 50)
@@ -81,7 +81,7 @@ class Side:
             self.clock.advance(0)
             if answers.all:
                 break
-            self.clock.advance(20)  # a client that has to wait
+            self.clock.advance(20)  # a client whose answer must wait
         response = answers.one()
         if response is None:
             return None, None

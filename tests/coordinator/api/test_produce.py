@@ -73,7 +73,7 @@ def test_records_of_a_transaction_without_its_id_refuse_the_whole_request(node: 
     numbered = batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     named = request(node, (0, batch()), (1, numbered), transactional_id="tx")
     answer = ask_one(node, named)
-    # there is no coordinator of transactions that could be asked
+    # no transaction coordinator exists that could be asked
     assert rows(answer) == [(0, 0, 1), (1, ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
     assert answer.responses[0].partition_responses[1].log_start_offset == -1
 
@@ -103,7 +103,7 @@ def test_a_refused_row_wins_over_an_accepted_row_of_the_same_partition(node: Nod
     assert rows(answer) == [(0, ErrorCode.INVALID_RECORD, -1)]
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
-    assert partition.log.end_offset == 1  # as on Kafka, the good one is stored all the same
+    assert partition.log.end_offset == 1  # as on Kafka, the good batch is stored all the same
 
 
 def test_a_topic_without_rows_is_not_in_the_answer(node: Node) -> None:
@@ -241,7 +241,7 @@ def test_producer_ids_are_unique_and_duplicates_are_found(node: Node) -> None:
     ("wanted", "code"),
     [
         (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
-        # its coordinator is not asked for before FindCoordinator
+        # its coordinator is not needed before FindCoordinator
         (InitProducerIdRequest("tx", 1_000), ErrorCode.NOT_COORDINATOR),
         (InitProducerIdRequest("tx", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         (InitProducerIdRequest("tx", 900_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
@@ -258,7 +258,7 @@ def test_init_producer_id_refuses_bad_requests(node: Node, wanted: InitProducerI
 
 
 class Elsewhere(AtOnce):
-    """A thread that counts what it is given."""
+    """A thread that counts its jobs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -308,7 +308,7 @@ def test_the_unpacked_size_of_all_batches_of_a_produce_is_bounded(
     )
     codes = [code for _, code, _ in rows(ask_one(node, wanted))]
     assert codes == [0, 0] + [ErrorCode.MESSAGE_TOO_LARGE] * 4
-    # the first one may be as large as any batch, and uncompressed ones are not held against it
+    # the first batch may have any size, and uncompressed batches are not counted
     plain = bytes(batches.build([(b"k", bytes(900_000))], timestamp_ms=1))
     data = [PartitionProduceData(index, one) for index, one in enumerate([zeros(20), plain, zeros(1)])]
     wanted.topic_data = [TopicProduceData(topic_id=topic_id(node, "wide"), partition_data=data)]

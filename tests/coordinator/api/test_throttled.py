@@ -1,5 +1,5 @@
-"""What quotas do to requests over TCP: throttle times, muting, empty fetches, refused changes. How long clients have to
-wait in the same cases on a real Kafka: tests/conformance/test_quotas.py.
+"""Effects of quotas on requests over TCP: throttle times, muting, empty fetches, refused changes.
+tests/conformance/test_quotas.py has the waiting times in the same cases on a real Kafka.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.support.muster import Client, connected, running, until
 CLIENT = (("client-id", "c"),)
 SHORT = {"quota.window.num": "2"}
 TWO_WINDOWS = {name.replace(".", "_"): value for name, value in SHORT.items()}
-"""A rate over little more than a second: what is too much is so soon."""
+"""Rates are counted over little more than a second, so that they are soon exceeded."""
 
 
 def produce(size: int, acks: int = 1) -> ProduceRequest:
@@ -68,7 +68,7 @@ async def limit(server: Server, names: Any, *quotas: tuple[str, float | None]) -
 
 
 def state_of(server: Server, client: Client) -> str:
-    """Of the server's end of a client's connection."""
+    """The state of the server's end of a client's connection."""
     port = client.writer.get_extra_info("sockname")[1]
     assert server.nodes[0].limits is not None
     (state,) = [one.core.state for one in server.nodes[0].limits.connections if one.channel.peer.endswith(f":{port}")]  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def state_of(server: Server, client: Client) -> str:
 async def limited(
     *quotas: tuple[str, float], properties: dict[str, str] | None = None, **named: Any
 ) -> AsyncIterator[tuple[Server, Client]]:
-    """A client that was connected before there were quotas."""
+    """A client that connected before any quota existed."""
     wanted = {**SHORT, **(properties or {})}
     async with running(wanted, topics=["t:1"], **named) as server, connected(server, "c") as client:
         assert (await client.ask(MetadataRequest([]))).throttle_time_ms == 0
@@ -108,7 +108,7 @@ def test_every_answer_can_have_a_throttle_time(key: int) -> None:
 
 
 def first_with_time(key: int) -> int:
-    """The first version whose answer can say it, by what its codec writes."""
+    """The first version whose answer has the throttle time, as its codec shows."""
     served = api(key)
     response: Any = served.new_response()
     response.throttle_time_ms = 9
@@ -124,7 +124,7 @@ async def test_a_producer_over_its_quota_waits_and_then_continues() -> None:
     async with limited(("producer_byte_rate", 20_000.0)) as (server, client):
         assert (await client.ask(produce(10_000), 9)).throttle_time_ms == 0
         first = await client.ask(produce(11_000), 9)
-        # 21 KB in little more than a second, where 20 may be
+        # 21 KB in little more than a second, where 20 are allowed
         assert 0 < first.throttle_time_ms < 500
         assert first.responses[0].partition_responses[0].error_code == 0
         assert state_of(server, client) is MUTED
@@ -171,7 +171,7 @@ async def test_one_fetch_gets_at_most_the_bytes_of_its_quota() -> None:
         async with connected(server, "writer") as writer:
             for _ in range(10):
                 await writer.ask(produce(1_000), 9)
-        # what surrounds the records may be too much, by some milliseconds
+        # the bytes around the records may exceed the rate, by some milliseconds
         found = [records_of(await client.ask(fetch(), 12)) for _ in range(2)]
         assert 0 < max(found) <= 5_000
 
@@ -191,7 +191,7 @@ async def test_the_request_percentage_counts_cached_heartbeats() -> None:
 
 
 async def member(client: Client) -> HeartbeatRequest:
-    """Joins a group; the heartbeat of its member."""
+    """Join a group; returns a heartbeat of the member."""
     protocols = [JoinGroupRequestProtocol("range", b"")]
     joined: Any = None
     for _ in range(2):
@@ -214,7 +214,7 @@ async def test_topic_changes_over_the_quota_are_refused_or_delayed() -> None:
         assert await create("a", 5, 7) == (0, None, False)
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED, None, True
         assert await create("b", 1, 7, only=True) == refused
-        # the throttle time is over: the credits are there again
+        # the throttle time is over: the credits are full again
         assert await create("b", 2, 5) == (0, None, True)
         grown = await client.ask(CreatePartitionsRequest([CreatePartitionsTopic("a", 6, None)], 1000), 3)
         assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 0)
@@ -237,7 +237,7 @@ async def test_quotas_apply_from_the_start_and_can_be_removed(tmp_path: Any) -> 
         await limit(server, CLIENT, ("producer_byte_rate", 1_000_000.0))
         await limit(server, (("user", "ANONYMOUS"),), ("producer_byte_rate", 1_000.0))
     async with running(SHORT, topics=["t:1"], data_dir=tmp_path) as server, connected(server, "c") as client:
-        # the quota of the user counts before that of the client id
+        # the user's quota has priority over that of the client id
         assert (await client.ask(produce(1_100), 9)).throttle_time_ms > 0
         await limit(server, (("user", "ANONYMOUS"),), ("producer_byte_rate", None))
         assert (await client.ask(produce(300), 9)).throttle_time_ms == 0
@@ -282,7 +282,7 @@ async def test_connections_without_quotas_have_no_throttling_layer() -> None:
 
 
 async def test_quotas_apply_to_a_user_that_authenticates_later() -> None:
-    """Quotas come while one client has not authenticated yet, and another one authenticates again."""
+    """Quotas are set while one client has not authenticated yet; another one authenticates again."""
     async with client_of(connections_max_reauth_ms="600000", **TWO_WINDOWS) as (server, alice):
         async with connected(server) as late:
             await plain(alice)

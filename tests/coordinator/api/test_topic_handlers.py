@@ -127,7 +127,7 @@ def test_delete_topics_refuses_a_topic_named_by_name_and_by_id(node: Node) -> No
     twice = (None, False, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
     assert delete_rows(node, by_id, by_name, by_id) == [refused, twice]
     assert list(node.topics.by_name) == ["t"]
-    # a name given twice is refused for that alone
+    # a name that occurs twice gets that error and no other
     twice = ("t", True, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     assert delete_rows(node, by_id, by_name, by_name) == [twice, ("t", False, 0, None)]
 
@@ -340,7 +340,7 @@ def test_delete_records_moves_the_log_start(node: Node) -> None:
     assert delete(("__consumer_offsets", 0, 0), ("__consumer_offsets", 1, 0)) == [
         ("__consumer_offsets", [(0, -1, internal), (1, -1, unknown)])
     ]
-    # of a partition that is named twice the last offset counts
+    # of a partition that is named twice, the last offset counts
     assert delete(("t", 0, 2), ("t", 0, 9)) == [("t", [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)])]
     assert delete(("t", 0, 9), ("t", 0, 2)) == [("t", [(0, 2, 0)])]
     assert delete() == []

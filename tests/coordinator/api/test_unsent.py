@@ -1,4 +1,4 @@
-"""One memory for all answers: shares, answers that wait, and who is closed. In virtual time."""
+"""One memory for all answers: shares, answers that wait, and connections that are closed. In virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT: Final = 128 * MB
 
 
 class Reader:
-    """A connection with an answer that is not read."""
+    """A connection whose answer is not read."""
 
     def __init__(self, unsent_bytes: int, kernel_bytes: int = 0) -> None:
         self.unsent_bytes = unsent_bytes
@@ -37,7 +37,7 @@ class Reader:
         return self.unsent_bytes + self.kernel_bytes
 
     def read(self, size: int) -> None:
-        """What lies in the system goes first."""
+        """Read; bytes in the system's buffer come first."""
         self.kernel_bytes -= size
         if self.kernel_bytes < 0:
             self.unsent_bytes += self.kernel_bytes
@@ -125,11 +125,11 @@ class TestReaders:
         unsent.wait("a", lambda: not done.append(clock.mono_ms()))
         while not done:
             clock.advance(1_000)
-        # four are unread at a time; those after the first four get a second each, and are looked at once a second
+        # four answers are unread at a time; each later answer gets a second, and the check runs once a second
         assert done[0] <= WAITED_FOR_MS + 10 * (NEXT_MS + CHECK_EVERY_MS)
 
     def test_bytes_that_the_operating_system_has_sent_count_as_read(self) -> None:
-        """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
+        """The system takes many bytes before its buffer has space again: meanwhile the connection sees nothing."""
         clock = ManualClock(0)
         unsent = Unsent(clock, LIMIT)
         reader = Reader(100 * MB, 4 * MB)

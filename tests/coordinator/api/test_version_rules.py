@@ -1,4 +1,4 @@
-"""What the version of a request means."""
+"""What depends on the version of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`group.consumer.assignors`: what it may name, the sentences that refuse a start, and a class of the user at work."""
+"""`group.consumer.assignors`: valid names, the sentences that refuse a start, and a user's class at work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 class Moody:
-    """Gives everything to one member, and fails when there is more than one."""
+    """Gives everything to one member, and fails for more than one."""
 
     name = "moody"
 
@@ -37,7 +37,7 @@ class Moody:
 
 
 class Greedy:
-    """Is named as one of Muster's."""
+    """A strategy with the name of one of Muster's."""
 
     name = "range"
 
@@ -46,7 +46,7 @@ class Greedy:
 
 
 class Nothing:
-    """No strategy."""
+    """A class that is no strategy."""
 
 
 def assignors(words: str) -> list[str] | None:
@@ -76,7 +76,7 @@ def test_assignors_are_given_by_name_or_by_class() -> None:
 )
 def test_a_wrong_assignor_refuses_the_start_with_one_sentence(words: str, sentence: str) -> None:
     if words.count("Moody") > 1:
-        assert assignors(words) == ["moody"]  # a word that is said twice counts once
+        assert assignors(words) == ["moody"]  # a repeated name counts once
         return
     with pytest.raises(ConfigError) as refused:
         assignors(words)
@@ -104,10 +104,10 @@ async def test_a_custom_assignor_assigns_and_its_errors_are_kafkas(caplog: pytes
     async with running(properties, topics=["t:3"]) as server, connected(server) as client:
         first = await beat(client, "a", assignor="moody")
         assert (first.member_epoch, partitions(first)) == (2, [0, 1, 2])
-        assert (await beat(client, "b")).member_epoch == 2  # with nothing yet
+        assert (await beat(client, "b")).member_epoch == 2  # with nothing assigned yet
         for member in ("a", "b"):
             while not (failed := await beat(client, member, 2)).error_code:
-                pass  # it is being asked
+                pass  # the strategy is being called
             assert (failed.error_code, failed.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
         assert not (await beat(client, "b", -1)).error_code
         while (again := await beat(client, "a", 2)).member_epoch < 4:
@@ -129,7 +129,7 @@ async def test_the_documented_server_assignor_works(monkeypatch: pytest.MonkeyPa
         assert partitions(first) == list(range(20))
         assert not partitions(await beat(client, "b"))
         while (reported := await beat(client, "a", 2)).assignment is None:
-            pass  # the strategy is at work
+            pass  # the strategy works
         kept = partitions(reported)
         assert 0 < len(kept) < 20
         topic = first.assignment.topic_partitions[0].topic_id

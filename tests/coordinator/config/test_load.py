@@ -1,4 +1,4 @@
-"""Gathering the configuration: precedence, origins, names and values that are refused, each in one sentence."""
+"""How the configuration is collected: precedence, origins, and wrong names and values, each refused in one sentence."""
 # ruff: noqa: E501  # a table is read by its rows
 
 from pathlib import Path

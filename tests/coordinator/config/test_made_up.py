@@ -1,4 +1,4 @@
-"""Users of SCRAM that there are not look like those that there are."""
+"""The answers for SCRAM users that do not exist look like those for users that exist."""
 
 from __future__ import annotations
 

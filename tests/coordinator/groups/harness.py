@@ -36,7 +36,7 @@ BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 
 class GroupHarness:
-    """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
+    """One core, its time, and its outputs. Requests return the reply, or None while they are parked."""
 
     def __init__(self, **settings: int) -> None:
         self.max_bytes = 1_000_000
@@ -59,7 +59,7 @@ class GroupHarness:
         return output
 
     def send(self, request: Message, client: str = "c") -> Any:
-        """Any request but JoinGroup."""
+        """Send any request except JoinGroup."""
         self.asked += 1
         command = Command(request, self.asked, Client(client, "/10.0.0.1"))  # type: ignore[arg-type]  # a number stands for the client
         self.collect(self.core.handle(command, self.now, self.max_bytes))
@@ -67,13 +67,13 @@ class GroupHarness:
         return self.reply(self.asked)
 
     def reply(self, token: object) -> Any:
-        """The one reply to that request; None while there is none."""
+        """The only reply to that request; None while there is none."""
         got = self.replies.get(token, [])
         assert len(got) <= 1, f"answered {len(got)} times"
         return got[0] if got else None
 
     def settle(self) -> None:
-        """What is due now happens now."""
+        """Handle all deadlines that are due now."""
         self.advance(0)
 
     def advance(self, ms: int) -> None:
@@ -93,7 +93,7 @@ class GroupHarness:
         return group
 
     def only_retention_is_due(self) -> bool:
-        """Whether no deadline of a group or a member is on."""
+        """Whether no deadline of a group or a member is set."""
         return self.core.next_deadline_ms() == START.mono_ms + self.settings.offsets_retention_check_interval_ms
 
     def kinds(self) -> list[str]:
@@ -181,12 +181,12 @@ class GroupHarness:
         return error
 
     def fetch(self, topic: str = "t", partition: int = 0, group: str = "g") -> Any:
-        """The row of one partition."""
+        """The answer's row for one partition."""
         topics = [OffsetFetchRequestTopics(topic, bytes(16), [partition])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, topics)])
         return self.send(request).groups[0].topics[0].partitions[0]
 
-    # ---- groups in a certain state
+    # ---- groups in a given state
 
     def stable(
         self, *, static: bool = False, count: int = 2, protocols: Sequence[tuple[str, bytes]] = RANGE

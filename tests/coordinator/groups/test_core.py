@@ -47,7 +47,7 @@ def test_a_heartbeat_adds_no_deadline_to_the_heap() -> None:
 
 
 def test_many_deadlines_are_handled_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # a large group whose machines are gone does not hold up everybody else
+    # a large group with dead machines must not delay all others
     monkeypatch.setattr(core, "MAX_DEADLINES_AT_ONCE", 5)
     harness = GroupHarness()
     harness.stable(count=11)

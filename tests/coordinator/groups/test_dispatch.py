@@ -1,4 +1,4 @@
-"""No row is missing in the tables: a type of group that is added to one of them is added to all."""
+"""No row is missing in the tables: a type of group in one table is in all tables."""
 
 from __future__ import annotations
 

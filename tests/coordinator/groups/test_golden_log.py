@@ -1,4 +1,4 @@
-"""Segments that Apache Kafka 4.3.0 wrote, replayed by the core: what Kafka would come back with."""
+"""Segments that Apache Kafka 4.3.0 wrote, replayed by the core: the state is the one that Kafka would load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replayed(records: list[tuple[Any, Any]]) -> GroupCore:
 
 
 def last_values(records: list[tuple[Any, Any]], kind: str) -> dict[tuple[Any, ...], Any]:
-    """Key -> the last value, of one kind of record; what ended with a tombstone is left out."""
+    """The last value by key, of one kind of record; keys that end with a tombstone are left out."""
     found: dict[tuple[Any, ...], Any] = {}
     for key, value in records:
         if type(key).__name__ == kind:
@@ -58,7 +58,7 @@ def test_a_replay_of_kafkas_log_gives_the_last_committed_offsets() -> None:
 
 
 def assert_says(group: ClassicGroup, value: Any) -> None:
-    """The group is what its record says."""
+    """Check that the group is as its record says."""
     facts = (group.generation, group.protocol_type or "", group.protocol_name, group.leader_id)
     assert facts == (value.generation, value.protocol_type, value.protocol, value.leader)
     assert group.state == ("Stable" if value.members else "Empty")

@@ -38,7 +38,7 @@ STEP = st.tuples(
 
 
 class History:
-    """A core, and what its clients remember: the ids they were given."""
+    """A core, and what its clients remember: their member ids."""
 
     def __init__(self, max_size: int, delay_ms: int, make_room: Callable[..., GroupHarness] = GroupHarness) -> None:
         self.settings = {"group_max_size": max_size, "group_initial_rebalance_delay_ms": delay_ms}
@@ -100,7 +100,7 @@ class History:
             self.ids += [one for one in group.members if one not in self.ids]  # type: ignore[attr-defined]  # all classic
 
     def reload(self) -> None:
-        """The server dies and another takes its log: requests that were parked are answered by nobody."""
+        """The server dies and another takes its log: parked requests get no answer."""
         old, self.harness = self.harness, self.make_room(**self.settings)
         self.harness.asked, self.harness.now, self.harness.max_bytes = old.asked, old.now, old.max_bytes
         self.harness.records, self.harness.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
@@ -110,7 +110,7 @@ class History:
         self.harness.collect(self.harness.core.loaded(old.now))
 
     def check(self) -> None:
-        """What must hold after every step."""
+        """Check what must hold after every step."""
         state = self.harness.core.state
         for group_id, group in state.groups.items():
             assert type(group).__name__ == "ClassicGroup"
@@ -143,9 +143,9 @@ class History:
         assert self.open() == self.waiting()
 
     def check_prepared(self) -> None:
-        """A prepared heartbeat is never well when the same one, handled as any other, is not."""
+        """Check that a prepared heartbeat succeeds only when the same heartbeat, handled plainly, does."""
         core, now = self.harness.core, self.harness.now.mono_ms
-        groups: list[Any] = list(core.state.groups.values())  # all classic
+        groups: list[Any] = list(core.state.groups.values())  # all members are classic
         for group in groups:
             for member in group.members.values():
                 for instance in {None, member.instance_id}:
@@ -164,7 +164,7 @@ class History:
                 one.due_ms = due_ms
 
     def full(self, group: Any) -> bool:
-        # Kafka does not look whether the one it refuses was the last that was waited for
+        # Kafka does not check whether it waited only for the member that it refuses
         return len(group.members) >= self.settings["group_max_size"]
 
     def open(self) -> set[object]:
@@ -190,7 +190,7 @@ def test_random_histories_keep_the_invariants_and_replay_to_the_same_state(
     for step in steps:
         history.step(*step)
         history.check()
-    # every request is answered once, at the latest when the core is given up
+    # every request is answered once, at the latest at the end of the core
     live = history.harness.core
     again = GroupHarness(**history.settings).core
     for record in history.harness.records:
@@ -215,12 +215,12 @@ def test_a_group_becomes_stable_after_any_history_if_its_members_behave(
     for step in steps:
         history.step(*step)
     harness = history.harness
-    harness.advance(400_000)  # everyone who is silent is gone
+    harness.advance(400_000)  # all silent members have expired
     assert all(group.state == EMPTY for group in harness.core.state.groups.values())
     harness.join()
     harness.join()
     ids = list(harness.group().members)
-    if harness.group().members[ids[0]].parked_join is None:  # no delay: it was alone in its first generation
+    if harness.group().members[ids[0]].parked_join is None:  # no delay: the member was alone in its first generation
         harness.join(ids[0])
     harness.advance(2 * delay_ms)
     assert harness.group().state == COMPLETING

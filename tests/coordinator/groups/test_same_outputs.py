@@ -1,6 +1,5 @@
-"""The same inputs give the same outputs: played again, under another hash seed, and with heartbeats and commits
-that were prepared.
-That a replay of the records gives the live state is in `test_properties`.
+"""The same inputs give the same outputs: in a repetition, under another hash seed, and with cached heartbeats and
+commits. `test_properties` checks that a replay of the records gives the live state.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tests.coordinator.groups.test_properties import KINDS, STEP, History
 Steps = list[tuple[str, str, int, int, bool]]
 ALL_KINDS = (*KINDS, "beat", "beat", "commit", "commit", "limit")
 FIXED = 40
-"""Histories that are played under another hash seed."""
+"""The number of histories that are played under another hash seed."""
 
 
 class TracedHarness(GroupHarness):
@@ -115,9 +114,9 @@ class CachingHarness(TracedHarness):
 
 
 def remembered(core: GroupCore) -> list[object]:
-    """The whole state, deadlines included."""
+    """The whole state, with deadlines."""
     found: list[object] = [core.next_deadline_ms(), dict(core.state.offsets.groups())]
-    groups: list[Any] = list(core.state.groups.values())  # all classic
+    groups: list[Any] = list(core.state.groups.values())  # all members are classic
     for group in groups:
         found += [getattr(group, name) for name in ("group_id", "state", "generation", "leader_id", "protocol_name")]
         found += [group.join_deadline.due_ms, group.sync_deadline.due_ms, list(group.pending_sync)]
@@ -129,7 +128,7 @@ def remembered(core: GroupCore) -> list[object]:
 
 
 def played(steps: Steps, max_size: int, delay_ms: int, make_room: type[TracedHarness] = TracedHarness) -> list[object]:
-    """All that came out of a history and what was remembered after each step."""
+    """All outputs of a history, and the state after each step."""
     history = History(max_size, delay_ms, make_room)
     histories: list[object] = []
     for step in steps:

@@ -1,6 +1,6 @@
-"""Groups that are not classic ones, in a log that Kafka wrote: the answers are those of a Kafka 4.3 to the same.
+"""Groups that are not classic, in a log that Kafka wrote: the answers are those of a Kafka 4.3.
 
-Consumer groups are served, share and streams groups are only kept.
+Consumer groups are served; share and streams groups are only kept.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ MEMBER = (
     ),
 )
 CONSUMER: Rows = [
-    # as compaction may leave it: the offset before its group
+    # compaction may leave it so: the offset before its group
     (OffsetCommitKey("g", "t", 0), OffsetCommitValue(5, commit_timestamp=START.wall_ms)),
     MEMBER,
     (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(7)),
@@ -156,7 +156,7 @@ def test_a_consumer_group_with_members_refuses_classic_requests() -> None:
     assert harness.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.fetch().committed_offset == 5
     assert harness.records == []
-    harness.advance(45_000)  # nobody comes for the member
+    harness.advance(45_000)  # no client exists for the member
     assert listed(harness) == [("g", "Empty", "consumer", "consumer")]
 
 
@@ -203,7 +203,7 @@ def test_a_classic_join_makes_an_empty_group_of_another_type_classic(rows: Rows)
     assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert listed(harness) == [("g", "Empty", "classic", "")]
     assert harness.fetch().committed_offset == before
-    # and a load of what is written sees the same
+    # a load of the written records gives the same state
     again = GroupHarness()
     again.core.replay([*rows, *[(one.key, one.value) for one in harness.records]], again.now)
     again.collect(again.core.loaded(again.now))

@@ -1,4 +1,4 @@
-"""The writer of `__group_events`: in time, counted where need be, and harmless when its log fails."""
+"""The writer of `__group_events`: it writes in time, counts where needed, and does no harm when its log fails."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class JournalHarness:
         return self.log, 3
 
     def report(self, *happened: Event) -> None:
-        """And somebody is about to see it."""
+        """Report an event that a reader will see soon."""
         self.journal.report(happened, self.clock.now())
         self.journal.flush()
 
@@ -110,7 +110,7 @@ def test_events_of_one_iteration_are_one_batch_unless_an_answer_waits(harness: J
     harness.journal.report((CREATED,), harness.clock.now())
     harness.journal.report((Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}),), harness.clock.now())
     assert len(harness.written()) == 2
-    harness.advance(0)  # the end of the turn: nothing waits in memory longer than that
+    harness.advance(0)  # the end of the iteration: no event waits in memory longer than that
     assert len(harness.written()) == 4
     assert harness.log.batches == 2
     harness.journal.report((CREATED,), harness.clock.now())
@@ -213,7 +213,7 @@ def test_a_failing_event_log_is_retried_later_without_effect_on_groups(harness: 
     with capture_logs() as lines:
         harness.report(CREATED)
     assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 1)]
-    assert harness.written() == [(b"g", "group_created")] * 4  # those that came meanwhile had waited
+    assert harness.written() == [(b"g", "group_created")] * 4  # the events that came meanwhile had waited
     assert harness.opened == 2
 
 
@@ -230,7 +230,7 @@ def test_a_bounded_number_of_events_waits_for_the_log(harness: JournalHarness, m
 
 
 def test_a_log_that_appears_is_opened_at_once(harness: JournalHarness) -> None:
-    """As when this process becomes the leader before the log of the history is here."""
+    """The same happens when this process becomes the leader before the log of the history is on this node."""
     harness.is_here = False
     with capture_logs() as lines:
         harness.report(CREATED)
@@ -266,7 +266,7 @@ def test_a_fenced_producer_has_its_own_kind_of_event(harness: JournalHarness) ->
 def test_waiting_events_are_written_by_the_next_leader_when_a_partition_moves(harness: JournalHarness) -> None:
     harness.report(CREATED)
     harness.journal.report((refusal(), refusal(), CREATED), harness.clock.now())
-    harness.is_here = False  # its log is about to be closed
+    harness.is_here = False  # its log will soon be closed
     with capture_logs() as logs:
         rows = harness.journal.hand_over()
         harness.advance(REOPEN_MS)
@@ -279,7 +279,7 @@ def test_waiting_events_are_written_by_the_next_leader_when_a_partition_moves(ha
     other.journal.writer.renew()
     assert other.written() == [(b"g", "group_created"), (b"g", "requests_refused")]
     assert other.log.rows[1][1]["count"] == 2
-    # it is led here once more
+    # this node leads it again
     harness.is_here = True
     harness.journal.writer.renew()
     assert harness.journal.hand_over() == []

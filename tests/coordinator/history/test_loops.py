@@ -24,7 +24,7 @@ def member(name: str, instance: str | None = None, host: str = "/10.0.0.1") -> M
 
 
 class Watched:
-    """One partition's groups, minute by minute."""
+    """The groups of one partition, minute by minute."""
 
     def __init__(self) -> None:
         self.loops = UnstableMembers()
@@ -99,7 +99,7 @@ def test_two_members_in_turn_are_reported_as_flapping_and_three_are_not() -> Non
 
 def test_rare_returns_and_returns_in_other_groups_are_not_reported() -> None:
     seldom = Watched().restarts("web-1", 5, every_ms=2 * events.LOOP_MS + MINUTE)
-    assert seldom.written == []  # it was away, and back, for longer than it takes to be a loop
+    assert seldom.written == []  # the member left, and was back for longer than a loop allows
     several = Watched()
     for number in range(6):
         several.restarts("web-1", group=f"g-{number % 3}")

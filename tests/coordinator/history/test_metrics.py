@@ -71,7 +71,7 @@ async def server(requests: MetricsRequests, clock: ManualClock) -> AsyncIterator
 
 
 async def exchange(server: MetricsServer, *requests: bytes) -> list[tuple[bytes, bytes]]:
-    """Status lines and bodies, by one connection."""
+    """Status lines and bodies, over one connection."""
     reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
     found = []
     for request in requests:
@@ -101,7 +101,7 @@ async def test_a_malformed_http_request_closes_the_connection(server: MetricsSer
     for sent in (b"\x00\x01\x02 hello\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000):
         reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
         writer.write(sent)
-        with suppress(ConnectionResetError):  # more was on its way
+        with suppress(ConnectionResetError):  # more events had not arrived yet
             assert await reader.read() == b""
         writer.transport.abort()
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"

@@ -1,4 +1,4 @@
-"""Events of large groups: made in pieces, in their order, and never longer than they may be."""
+"""Events of large groups are made in pieces, in their order, and never longer than the limit."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.coordinator.history.test_schema import assignment, completed, member
 CREATED = Event(events.GROUP_CREATED, "g", {})
 MEMBERS = 1_000
 MAX_OF_A_PIECE = 3 * BYTES_A_PIECE
-"""The names of those that were members before are one piece, for one."""
+"""One piece may be, for example, all names of the members before."""
 
 
 def large(members: int = MEMBERS, topics: int = 10) -> Event:
-    """A rebalance in which each member took over what another one had."""
+    """A rebalance in which each member took over another member's partitions."""
     names = [f"topic-{number}" for number in range(topics)]
     owned = [assignment(**{name: [number] for name in names}) for number in range(members)]
     return completed(
@@ -75,7 +75,7 @@ def test_a_large_event_is_made_in_small_pieces() -> None:
     assert [one["member"] for one in value["members"]] == [f"m{number}" for number in range(MEMBERS)]
     assert value["members"][7]["assignment"][2] == {"topic": "topic-2", "partitions": [7]}
     assert value["moves"][3] == {"topic": "topic-3", "kept": 0, "moved": MEMBERS, "gained": 0, "lost": 0}
-    # what is only read costs turns, too: assignments twice, then what moved
+    # reading costs iterations, too: the assignments twice, then the moves
     assert made.count(None) > MEMBERS * 10 * 2 // 500
 
 
@@ -179,7 +179,7 @@ def test_the_metadata_of_all_members_in_an_event_is_bounded() -> None:
 
 
 def test_many_events_with_much_metadata_are_made_over_several_iterations() -> None:
-    """A LeaveGroup of 200 bytes makes 300 members leave, and the event of each has its metadata."""
+    """A LeaveGroup of 200 bytes removes 300 members, and the event of each member has its metadata."""
     harness = PendingRowsHarness()
     for _ in range(300):
         harness.writing.add(joined(("range", bytes(60_000))), 1_000)
@@ -246,7 +246,7 @@ def test_an_event_that_becomes_too_large_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 def test_long_metadata_is_not_cached() -> None:
-    # else it would stay in memory when its member is long gone
+    # otherwise it would stay in memory long after its member
     before = schema._short_protocols.cache_info().currsize
     for number in range(5):
         facts: MemberFacts = joined(("range", bytes(2_000) + bytes([number]))).facts["member"]  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Refusals are counted, not listed."""
+"""Errors in answers are counted, not listed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_long_names_in_refusals_are_shortened() -> None:
 
 def test_the_names_of_refusals_in_a_second_are_bounded_in_bytes() -> None:
     refused = RefusalCounts()
-    for _ in range(2):  # each second anew
+    for _ in range(2):  # a new count each second
         for number in range(MAX_KINDS):
             event = refusal(client=f"{number}" + "ü" * 30_000, group=f"{number}" + "ü" * 30_000)
             event.facts["instance"] = "ü" * 30_000

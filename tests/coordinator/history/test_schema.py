@@ -1,4 +1,4 @@
-"""The JSON of events: valid, complete, and the same as `docs/events.md` says."""
+"""The JSON of events is valid, complete, and as `docs/events.md` says."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_an_event_of_the_shard_is_valid() -> None:
 
 
 def kinds() -> list[str]:
-    """Every kind that is written."""
+    """Every kind of event that is written."""
     shell = [journal.SHARD_LOADED, journal.REQUESTS_REFUSED, journal.MEMBER_FENCED, journal.PRODUCER_FENCED]
     shell += counts.COUNTED_ENDS.values()
     counted = {events.REQUEST_REFUSED, *counts.COUNTED_ENDS}

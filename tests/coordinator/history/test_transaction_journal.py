@@ -1,4 +1,6 @@
-"""The writer of `__transaction_events`: gathered, in order, counted where need be, and harmless when its log fails."""
+"""The writer of `__transaction_events`: it collects events, keeps their order, counts where needed, and does no harm
+when its log fails.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class TransactionJournalHarness:
             self.rows.extend((row.key, json.loads(row.value or b"")) for row in rows)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def report(self, *happened: Event) -> None:
         self.journal.report(happened, self.clock.now())
@@ -148,7 +150,7 @@ def test_transaction_events_go_to_the_log_only_without_a_journal() -> None:
 
 def test_waiting_transaction_events_are_written_by_the_next_leader(harness: TransactionJournalHarness) -> None:
     harness.report(begun(), refused())
-    harness.fails = True  # its log is about to be closed
+    harness.fails = True  # its log will soon be closed
 
     def gone() -> Any:
         raise LogOffline("__transaction_events-7", "the log is not on this node now", is_reported=True)

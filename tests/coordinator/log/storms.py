@@ -1,9 +1,9 @@
-"""Random lives of a compacted log on a disk that fails and under a process that dies: written, rolled, compacted,
-opened anew, until nothing goes on; then the next process has a look. One integer makes each of them again.
+"""Random lives of a compacted log on a disk that fails and in a process that dies. The log is written, rolled,
+compacted and opened again until it cannot continue; then the next process reads it. One integer makes each life again.
 
-What must hold afterwards: each key has a value that was written for it, not older than the last one that was
-acknowledged; nothing is torn; and so it stays when the next process dies while it recovers. After a failed sync the log
-may wait for a repair, and then all that holds afterwards.
+Afterwards each key must have a value that was written for it, not older than the last acknowledged value, and nothing
+is torn. This must stay so when the next process dies during its recovery. After a failed sync the log may wait for a
+repair, after which the same must hold.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ KEYS = 14
 
 
 class Lost(AssertionError):
-    """What was promised does not hold."""
+    """A promise of the log is broken."""
 
 
 def repaired(left: MemoryStorage) -> MemoryStorage:
-    """What `muster log repair` makes of it."""
+    """The storage after `muster log repair`."""
     after = MemoryStorage()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "t-0").mkdir()
@@ -64,16 +64,18 @@ class Storm:
         self.clock = ManualClock(NOW)
         self.config = replace(CONFIG, segment_bytes=self.draw.choice([300, 900]))
         self.written: dict[bytes, dict[int, set[bytes | None]]] = {b"key-%d" % index: {} for index in range(KEYS)}
-        """Key -> offset -> what was ever written there: one is given out again when what had it was not durable."""
+        """Key -> offset -> all values that were ever written there: an offset is used again when its record was not
+        durable.
+        """
         self.promised: dict[bytes, int] = {}
-        """Key -> offset of the last record that was acknowledged, by the promise of this life: synced, or written."""
+        """Key -> offset of the last acknowledged record, by the promise of this life: synced, or written."""
         self.manager: LogManager
         self.log: UnifiedLog
         self.cleaner: Cleaner
         self.compactions = 0
 
     def run(self) -> None:
-        """Live, die, and have the next process look. Raises Lost."""
+        """Live, die, and let the next process check. Raises Lost."""
         try:
             self._begin()
             while True:
@@ -86,7 +88,7 @@ class Storm:
     def _begin(self) -> None:
         self.manager = manage(self.storage, sync=self.later.sync)
         self.log = self.manager.open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
-        # as a server does not go on before its directory is known to be there
+        # as a server, which does not continue before its directory is durable
         self.storage.sync_directory("")
         self.cleaner = Cleaner(self.manager, self.clock, self.later.sync, cpu_share=1.0)
 
@@ -116,7 +118,7 @@ class Storm:
             self.log = self.manager.reopen("t", 0)
 
     def _write(self) -> None:
-        # some keys are written seldom, so that their only record has to outlive compactions
+        # some keys are seldom written, so that their only record must survive compactions
         keys = [b"key-%d" % int(KEYS * self.draw.random() ** 4) for _ in range(self.draw.choice([1, 1, 3]))]
         size = self.draw.randrange(60)
         pairs = [
@@ -125,7 +127,7 @@ class Storm:
         ]
         offset = self.log.end_offset
         for index, (key, value) in enumerate(pairs):
-            # also when the append fails: part of it may stand in the file
+            # also when the append fails: a part of it may be in the file
             self.written[key].setdefault(offset + index, set()).add(value)
         data = batches.build(pairs, timestamp_ms=NOW, compression=self.draw.choice([0, 0, 0, 3]))
         self.log.append(0, data, wall_ms=NOW)
@@ -153,8 +155,8 @@ class Storm:
         except DamagedLog:
             if not self.storage.syncs_failed:
                 raise
-            # what a failed sync lost is a hole before what was written behind it; the process died before it could
-            # cut that off: an operator has to say that nothing of it was promised
+            # a failed sync has left a hole before later bytes, and the process died before it could cut them off: an
+            # operator must state that none of these bytes was promised
             left = repaired(left)
             log = manage(left).open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
         found: dict[bytes, int] = {}
@@ -166,7 +168,7 @@ class Storm:
             found[key or b""] = offset
         for key, offset in self.promised.items():
             if key not in found:
-                # gone: a tombstone, or one that came later and was not acknowledged
+                # the key is gone: by a tombstone, or by a later one that was not acknowledged
                 gone = any(None in values for at, values in self.written[key].items() if at >= offset)
                 self._demand(gone, f"{key!r}, acknowledged at {offset}, is not there")
             else:

@@ -1,6 +1,4 @@
-"""What the tests of the log share: batches made in one line, logs opened in one line, and the log's own words
-captured.
-"""
+"""Helpers of the tests of the log: batches in one line, logs opened in one line, and the log's lines captured."""
 
 from __future__ import annotations
 
@@ -59,7 +57,9 @@ def on_files(directory: Path, **settings: int) -> LogManager:
 
 
 class PendingResult:
-    """An event loop and its threads, by hand: jobs run and their outcomes arrive when the test says so."""
+    """An event loop and its threads under the test's control: jobs run, and their results arrive, when the test says
+    so.
+    """
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], object]] = []
@@ -73,7 +73,7 @@ class PendingResult:
         self.sync.share(sync_all, self.clock)
 
     def begin(self) -> None:
-        """Let turns pass until jobs are given to the threads."""
+        """Let iterations pass until the threads have jobs."""
         while not self.jobs:
             self.deliver()
 
@@ -81,10 +81,10 @@ class PendingResult:
         self.jobs.append(job)
 
     def shutdown(self, *, wait: bool) -> None:
-        """As an executor's."""
+        """Do what an executor's `shutdown` does."""
 
     def work(self) -> int:
-        """Run what was given to the threads so far."""
+        """Run the jobs that the threads have so far."""
         jobs, self.jobs[:] = list(self.jobs), []
         for job in jobs:
             job()
@@ -102,7 +102,7 @@ class PendingResult:
 
 
 def fill(log: UnifiedLog, count: int, *, size: int = 50, epoch: int = 0) -> Iterator[bytes]:
-    """Append `count` batches of one record each; what was appended."""
+    """Append `count` batches of one record each; returns the bytes."""
     for _ in range(count):
         value = b"%d-" % log.end_offset + b"x" * size
         log.append(epoch, batch(value, timestamp_ms=NOW + log.end_offset), wall_ms=NOW)

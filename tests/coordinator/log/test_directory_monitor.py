@@ -1,5 +1,5 @@
-"""A data directory that goes while the server runs: nothing is acknowledged that is lost with it, nothing is written
-into another one, and what comes back goes on.
+"""A data directory disappears while the server runs. Nothing is acknowledged that is lost with it, nothing is written
+into another directory, and the server continues when the directory is back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.coordinator.log.support import NOW, PendingResult, batch, everything,
 
 
 class Running:
-    """A manager on a directory that is looked after."""
+    """A manager on a directory that is monitored."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -31,7 +31,7 @@ class Running:
         return self.manager.open_log("t", index, topic_id=b"t" * 16, wait_for_sync=synced)
 
     def look(self) -> list[str]:
-        """One look; what was said of it."""
+        """Run one check; the lines that it logged."""
         with capture_logs() as logged:
             self.clock.advance(CHECK_EVERY_MS)
             self.later.settle()
@@ -89,7 +89,7 @@ def test_a_sync_acknowledges_nothing_once_the_directory_is_gone(tmp_path: Path, 
     with capture_logs() as lines:
         running.later.settle()
     assert isinstance(reported[1], LogOffline)
-    assert lines == []  # the look says it, for all logs
+    assert lines == []  # the check logs it, for all logs
     assert running.look() == ["the data directory is gone"]
     running.manager.close()
 
@@ -117,7 +117,7 @@ def test_logs_continue_when_the_directory_returns(tmp_path: Path, away: Callable
     log.append(0, batch(b"before"), wall_ms=NOW)
     running.later.settle()
     away(running.root)
-    log.append(0, batch(b"unseen"), wall_ms=NOW)  # nobody has looked yet: it goes where the directory went
+    log.append(0, batch(b"unseen"), wall_ms=NOW)  # no check has run yet: the write goes where the directory went
     assert running.look() == ["the data directory is gone"]
     if away is replaced:
         running.root.rmdir()
@@ -169,7 +169,7 @@ def test_the_monitor_checks_a_few_logs_each_time(tmp_path: Path, monkeypatch: py
 def test_the_monitor_copies_the_list_of_all_logs_once_for_each_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each second it copied the list of 60,000 logs, which held the event loop for 12 ms."""
+    """The monitor once copied the list of 60,000 logs each second, which blocked the event loop for 12 ms."""
     monkeypatch.setattr(maintenance, "LOGS_EACH", 2)
     running = Running(tmp_path / "data")
     logs = [running.log(index, synced=False) for index in range(10)]
@@ -199,7 +199,7 @@ def test_a_log_with_a_new_segment_is_not_treated_as_removed(tmp_path: Path) -> N
     running = Running(tmp_path / "data")
     log = running.log(synced=True)
     log.append(0, batch(b"x"), wall_ms=NOW)
-    running.clock.advance(CHECK_EVERY_MS)  # a look has begun
+    running.clock.advance(CHECK_EVERY_MS)  # a check has begun
     log.restart_at(5)
     running.later.settle()
     assert log.failure is None

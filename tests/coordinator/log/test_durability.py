@@ -1,4 +1,4 @@
-"""What durable means under both promises, and that a failure acknowledges nothing."""
+"""What durable means under both promises, and that nothing is acknowledged after a failure."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_an_acknowledgement_waits_for_the_sync_of_flush_messages() -> None:
     list(fill(log, 1))
     log.when_flushed(2, calls.named("second"))
     assert later.work() == 1
-    list(fill(log, 2))  # while that sync runs: one more is demanded
+    list(fill(log, 2))  # while that sync runs, one more is requested
     log.when_flushed(4, calls.named("fourth"))
     later.deliver()
     assert [name for name, _ in calls] == ["first", "second"]
@@ -456,7 +456,7 @@ def test_results_of_syncs_are_delivered_together_and_a_fault_in_one_stops_no_oth
 
 
 class TestManyAtOnce:
-    """With something that syncs all files at once."""
+    """Logs with an object that syncs all files at once."""
 
     def asked(self, later: PendingResult, results: list[Any], names: str, *, bad: str = "") -> list[str]:
         done: list[str] = []

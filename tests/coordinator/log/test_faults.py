@@ -1,5 +1,5 @@
-"""A process that dies between any two changes of its files: what was acknowledged is there, and nothing that was
-never written.
+"""A process dies between any two changes of its files: acknowledged records survive, and nothing appears that was never
+written.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class History:
 
 
 def check(history: History, found: list[tuple[int, bytes | None]], end: int) -> None:
-    # of a log that was emptied by DeleteRecords, no more than that may be known after a power cut
+    # after DeleteRecords has emptied a log, no more than that may be known after a power cut
     assert end >= history.acknowledged or history.start >= history.acknowledged
     for offset, value in found:
         assert value == history.written[offset]
     offsets = [offset for offset, _ in found]
     assert offsets == sorted(set(offsets))
-    # what was deleted may come back after a kill, as on Kafka; nothing else may be gone
+    # deleted records may come back after a kill, as on Kafka; no other record may be missing
     assert set(range(history.start, history.acknowledged)) <= set(offsets)
 
 
@@ -85,7 +85,7 @@ def test_a_killed_process_loses_nothing_that_it_wrote(block: int) -> None:
         left = history.storage.left_behind(power_cut=False)
         log = manage(left).open_log("t", 0, config=CONFIG)
         check(history, everything(log), log.end_offset)
-        # and again: recovery itself left everything in order
+        # and once more: recovery itself left everything in order
         left.locked = False
         assert manage(left).open_log("t", 0, config=CONFIG).end_offset == log.end_offset
 
@@ -119,7 +119,7 @@ def test_the_directory_of_a_new_log_is_synced_before_its_first_acknowledgement()
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_mark_of_a_clean_stop_is_gone_once_the_next_process_writes(seed: int) -> None:
-    """A power cut may bring back a name that was removed and not synced: the note of the stop before."""
+    """A power cut may bring back a name that was removed and not synced: the mark of the clean stop before."""
     first = FaultyStorage(seed, 1_000)
     manager = manage(first)
     manager.open_log("t", 0, config=CONFIG).append(0, batch(b"old"), wall_ms=NOW)
@@ -178,7 +178,7 @@ def test_no_stop_is_clean_after_a_failed_sync_of_new_folders() -> None:
 
 
 def test_a_read_that_fails_names_its_file_in_a_log_line(tmp_path: Path) -> None:
-    """A folder was in the place of a time index: a Fetch got KAFKA_STORAGE_ERROR, and nothing was logged."""
+    """A folder replaced a time index: a Fetch got KAFKA_STORAGE_ERROR, and nothing was logged."""
     manager = manage(FileStorage(tmp_path))
     log = manager.open_log("t", 0)
     for _ in range(3):

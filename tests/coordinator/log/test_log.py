@@ -172,7 +172,7 @@ def test_a_log_rolls_when_an_index_is_full(log: UnifiedLog) -> None:
     log.config = replace(SMALL, segment_bytes=1_000_000, segment_index_bytes=60)
     list(fill(log, 100))
     assert len(log.segments) > 2
-    # of 12 bytes an entry five fit; the last is kept for the roll
+    # five entries of 12 bytes fit; the last is reserved for the roll
     assert all(len(segment.time_index()) <= 5 for segment in log.segments)
     assert [offset for offset, _ in everything(log)] == list(range(100))
 
@@ -240,7 +240,7 @@ def test_a_read_ends_at_its_upper_bound(log: UnifiedLog) -> None:
 
 
 def test_every_offset_of_a_log_is_found(log: UnifiedLog) -> None:
-    """Near the end by the newest batches, before it by the sparse index, and after both were given back."""
+    """Near the end the newest batches find it, before that the sparse index, and also after both were freed."""
     list(fill(log, 200))
     for _ in range(2):
         for offset in range(200):

@@ -1,6 +1,4 @@
-"""Random histories of a log against a list of records: what is read, found and left after reopening is what the list
-says.
-"""
+"""Random histories of a log, compared with a list of records: what is read, found and left after reopening."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ class Model:
 
     def truncate(self, offset: int) -> None:
         self.log.truncate(offset)
-        # whole batches go
+        # whole batches are deleted
         self.end = (
             next((base for at, _, _, base in self.records if at >= offset), self.end) if offset < self.end else self.end
         )
@@ -106,7 +104,7 @@ class Model:
         up_to = offset + max_bytes % 7 if bounded else None
         data = self.log.read(offset, max_bytes, up_to=up_to)
         bound = self.end if up_to is None else min(up_to, self.end)
-        # a bound within a batch leaves that batch out
+        # a bound within a batch excludes that batch
         bound = next((base for at, _, _, base in self.records if at >= bound), bound)
         got = values(data)
         first = next((base for at, _, _, base in self.records if at >= offset), self.end)
@@ -129,7 +127,7 @@ def play(storage: Storage, steps: list[tuple]) -> None:
         model.run(one)
         assert (model.log.start_offset, model.log.end_offset) == (model.start, model.end), one
     model.check()
-    model.manager.checkpoint()  # the start offset is on the disk only since the last checkpoint, as on Kafka
+    model.manager.checkpoint()  # as on Kafka, the disk has the start offset only as of the last checkpoint
     model.reopen(clean=False)
     model.check()
     model.reopen(clean=True)
@@ -137,8 +135,7 @@ def play(storage: Storage, steps: list[tuple]) -> None:
     model.manager.close()
 
 
-# the greatest timestamp of an older segment: when its rebuilt index had not seen it, and when only its index was at
-# hand
+# the greatest timestamp of an older segment: if its rebuilt index had not seen it, or if only its index was at hand
 UNSEEN = [("append", 1, 0, 0)] * 5 + [("append", 1, 0, 1), ("append", 4, 237, 0), ("lose indexes",), ("find", 1)]
 INDEXED = [("append", 1, 0, 0), ("roll",), ("stop",), ("read", 0, 0, False), ("find", 0)]
 

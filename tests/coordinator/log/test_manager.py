@@ -144,7 +144,7 @@ def test_an_empty_meta_properties_is_named_with_advice(cluster_id: str | None) -
 
 
 class _Full(MemoryStorage):
-    """A disk that takes no small files any more once it is full."""
+    """A disk that accepts no small files any more once it is full."""
 
     full = False
 
@@ -224,7 +224,7 @@ def test_clean_and_unclean_stops_are_distinguished() -> None:
     manager.close()
     assert storage.load(".kafka_cleanshutdown") is not None
     path = f"t-0/{0:020d}.log"
-    storage.files[path][70] ^= 1  # a clean start believes the files
+    storage.files[path][70] ^= 1  # a clean start trusts the files
     manager = manage(storage)
     assert storage.load(".kafka_cleanshutdown") is None, "from now on a kill is seen as one"
     assert manager.open_log("t", 0, config=SMALL).end_offset == 10
@@ -328,7 +328,7 @@ def test_folder_names_of_deleted_logs_are_kafkas_and_short_enough(tmp_path: Path
     assert manager.open_log(name, 12).end_offset == 2
     (tmp_path / "backup-delete").mkdir()
     (tmp_path / "t-0.00ff-stray").mkdir()
-    assert manager.folders.renamed_folders() == []  # somebody else's
+    assert manager.folders.renamed_folders() == []  # another process has the lock
     manager.close()
 
 
@@ -383,7 +383,7 @@ def test_fifty_empty_partitions_take_no_descriptors(tmp_path: Path) -> None:
     logs[3].append(0, batch(b"x"), wall_ms=NOW)
     assert len(os.listdir("/dev/fd")) == before + 1
     manager.close()
-    assert len(os.listdir("/dev/fd")) == before - 2  # the lock's and the directory's
+    assert len(os.listdir("/dev/fd")) == before - 2  # the descriptors of the lock and of the directory
     manager = on_files(tmp_path)
     assert [manager.open_log("__consumer_offsets", index).end_offset for index in range(50)] == [0] * 3 + [1] + [0] * 46
     manager.close()

@@ -1,4 +1,4 @@
-"""Walks over all logs: what they leave on the disk, however they are interrupted and overtaken."""
+"""Walks over all logs: what they leave on the disk, also when they are interrupted or overtaken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 def steps(job: Job[Any]) -> list[OffloadedWork | None]:
-    """What it yields; the work of a thread is done."""
+    """The values that it yields; the work of a thread is done."""
     found: list[Any] = []
     for one in job:
         found.append(one)
@@ -64,7 +64,7 @@ def test_a_checkpoint_of_many_logs_takes_many_steps_and_its_lines_are_made_in_a_
 
 
 def test_a_checkpoint_of_many_logs_makes_few_objects_in_each_step() -> None:
-    """The garbage collector visited a tuple for each of 60,000 logs again and again: 100 ms."""
+    """The garbage collector once visited a tuple for each of 60,000 logs again and again: 100 ms."""
     manager = manage(MemoryStorage())
     count = 20 * LOGS_AT_ONCE
     for index in range(count):

@@ -32,8 +32,8 @@ def request(api_key: int, content: bytes = b"") -> bytes:
 
 
 class Dispatcher:
-    """Behind the gate: echoes each request, and does what the handlers of SASL will do. A token that begins with "late"
-    is judged later.
+    """Stands behind the gate. It echoes each request, and does what the SASL handlers will do. A token that begins with
+    "late" is checked later.
     """
 
     def __init__(self, channel: Channel, sink: Any) -> None:

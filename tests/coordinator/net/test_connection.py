@@ -1,4 +1,4 @@
-"""The connection with a transport of a few lines: frames, order, back-pressure, refusals."""
+"""The connection with a short transport: frames, order, back-pressure, errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from muster.coordinator.topics.cluster_image import Endpoint
 
 
 class Transport:
-    """Keeps what is written. A slow one asks the protocol to pause."""
+    """Keeps the written bytes. A slow transport asks the protocol to pause."""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
@@ -55,7 +55,7 @@ class Transport:
         return self.unsent
 
     def get_extra_info(self, name: str) -> None:
-        """There is no socket."""
+        """Return None: there is no socket."""
 
     def writelines(self, parts: Iterable[bytes]) -> None:
         self.write(b"".join(parts))
@@ -76,8 +76,8 @@ class Transport:
 
 
 class Echo:
-    """Answers each request with its content in a frame: at once, for those that begin with "park" later, for those that
-    begin with "now" by returning it.
+    """Answers each request with its content in a frame. It answers requests that begin with "park" later, returns the
+    answer for "now", and answers all others at once.
     """
 
     def __init__(self, channel: Channel, connection: Connection) -> None:
@@ -156,11 +156,11 @@ class ConnectionHarness:
         self.connection.data_received(b"".join(map(frame, contents)))
 
     def reads(self) -> bool:
-        """Whether the connection takes more from its socket."""
+        """Whether the connection reads from its socket."""
         return self.transport.reading
 
     def closed(self) -> str:
-        """How the transport was closed, "" when it was not."""
+        """How the transport was closed; "" when it was not."""
         return self.transport.closed
 
     @property
@@ -169,7 +169,7 @@ class ConnectionHarness:
 
 
 class TickingClock:
-    """A millisecond passes with each request."""
+    """A clock on which a millisecond passes with each request."""
 
     def __init__(self, mono_ms: Callable[[], int]) -> None:
         self.mono_ms = mono_ms
@@ -198,7 +198,7 @@ async def harness() -> ConnectionHarness:
 
 
 async def turn() -> None:
-    """Let the loop do what it was asked to do soon."""
+    """Run the callbacks of one iteration of the loop."""
     done = asyncio.Event()
     asyncio.get_running_loop().call_soon(done.set)
     await done.wait()
@@ -369,7 +369,7 @@ class TestOrder:
         assert harness.transport.writes == [frame(b"b")]
 
     async def test_answers_that_release_further_answers_do_not_nest_calls(self) -> None:
-        """A parked answer that brings the next request, which releases another connection's, 1,500 long."""
+        """A parked answer brings the next request, which releases another connection's answer, 1,500 times."""
         harness = ConnectionHarness()
         chain = [harness.connect() for _ in range(1_500)]
         for (connection, _, echo), (_, _, following) in zip(chain, [*chain[1:], chain[0]], strict=True):
@@ -395,7 +395,7 @@ KINDS = (b"now", b"now", b"park", b"parts", b"silent", b"read")
 
 
 class Traffic:
-    """A connection under random events, beside what must come of them: all requests in their order, one at a time."""
+    """A connection under random events, with the expected result: all requests in their order, one at a time."""
 
     def __init__(self, contents: list[bytes], *, short_way: bool) -> None:
         self.harness = ConnectionHarness(queued_max_request_bytes=100_000)
@@ -452,18 +452,18 @@ class Traffic:
         if self.transport.reading and not self.has_ended:
             arrived = sum(len(one) + 4 for one in self.contents) - len(self.unread)
             waits = arrived - sum(len(one) + 4 for one in echo.seen)
-            # what came with the last chunk, before reading was paused, may be above the limit
+            # the bytes of the last chunk, before reading was paused, may exceed the limit
             held = pending or self.is_slow
             assert not held or waits < INPUT_HIGH_BYTES + 4 * len(self.contents)
         counted = core.counted_bytes + self.others_bytes
         assert self.harness.limits.memory.left == 100_000 - counted or self.has_ended
 
     async def ends(self) -> None:
-        """Everything that holds it up goes: then all requests were handled and answered."""
+        """End all that delays the connection: then all requests were handled and answered."""
         for _ in range(4 * len(self.contents) + 4):
             for event in ("others give", "caught up", "answer", "data"):
                 self.does(event, 1)
-            self.harness.clock.advance(1)  # those that wait for memory are served in a turn of its own
+            self.harness.clock.advance(1)  # connections that wait for memory are served in an iteration of their own
             await turn()
         if not self.has_ended:
             assert self.echo.seen == self.contents
@@ -477,7 +477,7 @@ class Traffic:
 
     @property
     def shown(self) -> tuple[Any, ...]:
-        """All that its peer, its requests and its limits see."""
+        """Everything that its peer, its requests and its limits see."""
         core = self.connection.core
         return (
             self.harness.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
@@ -581,8 +581,8 @@ class TestBackPressure:
         requests = [b"%04d" % number + b"x" * 1_000 for number in range(count)]
         harness.receive(*requests)
         assert len(harness.echo.seen) == REQUESTS_AT_ONCE
-        assert not harness.reads()  # else a client that sends all the time fills the memory
-        harness.receive(b"last")  # it was on its way
+        assert not harness.reads()  # otherwise a client that sends all the time fills the memory
+        harness.receive(b"last")  # the bytes were already under way
         assert len(harness.echo.seen) == REQUESTS_AT_ONCE
         for _ in range(3):
             await turn()
@@ -597,7 +597,7 @@ class TestBackPressure:
     async def test_the_waiting_requests_of_all_connections_share_some_time_of_an_iteration(
         self, harness: ConnectionHarness
     ) -> None:
-        """Four connections with 100 requests each held the event loop for 60 ms."""
+        """Four connections with 100 requests each once blocked the event loop for 60 ms."""
         clock = TickingClock(lambda: sum(len(one.seen) for _, _, one in all_three))
         harness.limits.share = Share(clock)  # type: ignore[arg-type]
         all_three = [(harness.connection, harness.transport, harness.echo), harness.connect(), harness.connect()]
@@ -605,7 +605,7 @@ class TestBackPressure:
         for connection, _, _ in all_three:
             connection.data_received(b"".join(map(frame, requests)))
         assert [len(one.seen) for _, _, one in all_three] == [SHARE_MS + 1, 1, 1]
-        await asyncio.sleep(0)  # without a new share each connection handles one request in an iteration
+        await asyncio.sleep(0)  # without a new share of time each connection handles one request in an iteration
         assert [len(one.seen) for _, _, one in all_three] == [SHARE_MS + 2, 2, 2]
         iterations = 0
         while any(one.seen != requests for _, _, one in all_three):
@@ -673,7 +673,7 @@ class TestBackPressure:
         assert harness.limits.memory.left == 100_000
 
     async def test_a_connection_that_waits_for_memory_releases_what_it_used(self) -> None:
-        """Of two large requests the second one comes whole with the end of the first, and there is no memory for it."""
+        """Of two large requests, the second arrives whole with the end of the first, and no memory is left for it."""
         harness = ConnectionHarness(queued_max_request_bytes=100_000)
         first, second = frame(b"a" * 150_000), frame(b"b" * 70_000)
         harness.connection.data_received(first[:500])

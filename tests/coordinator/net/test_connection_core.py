@@ -1,4 +1,4 @@
-"""The rules of a connection: its states, what may happen in each, and how much of what it takes."""
+"""The rules of a connection: its states, the events that each state allows, and how much it reads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     CLOSING: (OPENED, CLOSE),
     CLOSED: (OPENED, LOST),
 }
-"""What leads to each state."""
+"""The events that lead to each state."""
 
 
 def frame(content: bytes) -> bytes:
@@ -156,8 +156,8 @@ class TestStates:
         assert next_content(core) == b"next"
 
     def test_muting_for_a_quota_needs_only_rows_of_the_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Kafka's KIP-219: the answer leaves at once, the next request is handled when the time is over. A state more
-        needs no other code: a state without a row for `REQUEST` gives no request out, and does not read on for ever.
+        """KIP-219: the answer leaves at once, and the next request is handled when the throttle time is over. One more
+        state needs no other code. A state without a row for `REQUEST` hands out no request, and must not read for ever.
         """
         mute, unmute = "a quota is exceeded", "the wait is over"
         rows = dict(TRANSITIONS)
@@ -268,7 +268,7 @@ def test_a_paused_node_reads_handles_and_sends_nothing() -> None:
     assert core.has_requests
     assert core.data_to_send() == [b"answer", b"more"]
     assert core.next_request() is not None
-    # whoever ends it sends what was ready
+    # whoever closes the connection sends the finished answers
     core.answered(b"last")
     core.wait_for(NODE)
     core.close()

@@ -1,4 +1,4 @@
-"""How fast connections may come: by the arithmetic, and over TCP."""
+"""The allowed rate of new connections: by calculation, and over TCP."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestRates:
 
 
 async def ask(server: Server) -> tuple[bool, float]:
-    """Connects and asks: whether it is answered, and after how many ms."""
+    """Connect and ask: whether the request is answered, and after how many ms."""
     began_ms = server.clock.mono_ms()
     async with connected(server) as client:
         try:
@@ -98,7 +98,7 @@ async def test_connections_above_the_rate_wait() -> None:
     async with running({**SHORT, "max.connection.creation.rate": "20"}) as server:
         found = await asyncio.gather(*[ask(server) for _ in range(22)])
         assert all(is_answered for is_answered, _ in found)
-        # the 21st: one too many in a second that has room for 20
+        # the 21st: one too many in a second that allows 20
         assert max(waited for _, waited in found) >= 50
 
 
@@ -114,7 +114,7 @@ async def test_connections_of_an_address_above_its_rate_are_closed_after_a_delay
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with running(SHORT) as server, connected(server) as client:
-        # one is counted that came before
+        # an earlier connection counts
         await client.ask(alter(change((("ip", "127.0.0.1"),), ("connection_creation_rate", 20.0))))
         found = await asyncio.gather(*[ask(server) for _ in range(22)])
         assert sum(is_answered for is_answered, _ in found) == 20

@@ -1,4 +1,6 @@
-"""Keys for tokens from files and URLs: read anew, kept when the new ones are bad, not fetched too often."""
+"""Keys for tokens from files and URLs: they are read again, kept when the new keys are bad, and not fetched too
+often.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def test_a_key_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
         os.utime(path, (number, number))
         with capture_logs() as lines:
             assert kids(source) == kids(source) == found
-        assert len(lines) == 1  # one for the change, none where it is asked again
+        assert len(lines) == 1  # one fetch for the change, none for the repeated question
     path.unlink()
     assert kids(source) == ["d"]
     source.missing("e")
@@ -67,7 +69,7 @@ def test_a_key_file_without_keys_is_refused(tmp_path: Path, data: bytes, why: st
 
 
 class Endpoint:
-    """What is at a URL; counts how often it is asked."""
+    """The content of a URL; counts its requests."""
 
     def __init__(self, *answers: bytes | Exception) -> None:
         self.answers = list(answers)
@@ -99,7 +101,7 @@ def test_after_a_failed_fetch_the_old_keys_stay_valid() -> None:
     source = JwksUrl("u", endpoint, PACE, clock, AtOnce())
     with capture_logs() as lines:
         clock.advance(PACE.refresh_ms)
-        # after 100, 200, 400 ms, and at the end of the time for it
+        # after 100, 200, 400 ms, and when the allowed time ends
         for ms, asked in (99, 2), (1, 3), (199, 3), (1, 4), (400, 5), (299, 5), (1, 6), (PACE.refresh_ms - 1, 6):
             clock.advance(ms)
             assert endpoint.asked == asked
@@ -144,7 +146,7 @@ def test_fetches_for_missing_keys_are_limited() -> None:
         clock.advance(5_000)
     assert endpoint.asked == 23
     assert len(source._missing) == 16
-    # asked for again, as it is not remembered any more
+    # asked for again, because it is no longer remembered
     source.missing("c")
     assert endpoint.asked == 24
     source.stop()
@@ -169,7 +171,7 @@ def test_no_second_fetch_begins_during_a_fetch() -> None:
 
 @pytest.fixture
 def site() -> Iterator[Callable[..., str]]:
-    """Serves answers by path over HTTP, or with TLS; gives the URL."""
+    """Serve answers by path over HTTP or TLS; gives the URL."""
     servers: list[http.server.HTTPServer] = []
 
     def start(answers: dict[str, tuple[int, bytes, dict[str, str]]], context: ssl.SSLContext | None = None) -> str:
@@ -199,7 +201,7 @@ def site() -> Iterator[Callable[..., str]]:
 
 
 def test_keys_are_fetched_over_http(site: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # is not asked
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # is not fetched
     answers = {
         "/keys": (200, b"the keys", {}), "/there": (302, b"", {"Location": "/keys"}), "/gone": (404, b"", {}),
         "/file": (302, b"", {"Location": "file:///etc/hostname"}), "/tls": (302, b"", {"Location": "https://x/"}),

@@ -12,7 +12,7 @@ from muster.coordinator.system.clock import ManualClock
 
 
 class Connection:
-    """What limits know of a connection."""
+    """The part of a connection that limits use."""
 
     def __init__(self, limits: Limits, host: str = "10.0.0.1") -> None:
         self.host = host

@@ -21,7 +21,7 @@ from muster.coordinator.system.clock import LoopClock, ManualClock
 
 
 class Silent:
-    """Answers nothing, and keeps the channels it has seen, and the buffers of their sockets."""
+    """Answers nothing, and keeps its channels, and the buffers of their sockets."""
 
     current = None
 
@@ -41,16 +41,16 @@ class Silent:
         raise AssertionError("nothing was sent")
 
     def closed(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def buffers(sock: Any) -> tuple[int, int]:
-    """The sizes of a socket's send and receive buffer, as the system says."""
+    """The sizes of a socket's send and receive buffer, as the system reports them."""
     return tuple(sock.getsockopt(socket.SOL_SOCKET, one) for one in (socket.SO_SNDBUF, socket.SO_RCVBUF))
 
 
 async def first_connection(address: ListenerAddress, connect_to: str, **settings: Any) -> tuple[Silent, int, int]:
-    """What the first connection has shown, the port, and the client's own port."""
+    """The transport of the first connection, the port, and the client's own port."""
     silent, changed = Silent(), replace(NetSettings(), **settings)
     limits = Limits(changed, LoopClock(asyncio.get_running_loop()))
     listener = Listener(address, changed, limits, silent.open)
@@ -111,7 +111,7 @@ async def test_socket_buffers_are_set_when_they_are_given(wanted: int) -> None:
         socket_send_buffer_bytes=wanted,
         socket_receive_buffer_bytes=wanted,
     )
-    with socket.socket() as own:  # the system gives what it makes of that size: twice as much, on Linux
+    with socket.socket() as own:  # the system's result for a buffer of that size: twice as much, on Linux
         own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
         own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
         assert silent.buffers == buffers(own)
@@ -134,7 +134,7 @@ async def test_the_error_about_an_unusable_host_names_it() -> None:
 
 @contextlib.contextmanager
 def clients(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """Connections that are there for the system, and that nobody has accepted yet."""
+    """Connections that the system has, and that the listener has not accepted yet."""
     made = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
     try:
         yield made
@@ -161,7 +161,7 @@ async def listening(clock: ManualClock) -> AsyncIterator[tuple[Listener, Silent]
 
 
 async def turn() -> None:
-    """One turn of the loop: it looks at every socket, then comes back here."""
+    """Run one iteration of the loop, with a look at every socket."""
     passed = asyncio.Event()
     asyncio.get_running_loop().call_later(0, passed.set)
     await passed.wait()
@@ -177,7 +177,7 @@ def on_uvloop() -> asyncio.AbstractEventLoop:
 
 @pytest.mark.parametrize("loop", [on_asyncio, on_uvloop])
 def test_connections_that_arrive_together_are_accepted_together(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    # one in each turn, and each of a thousand members that join at once would bring about a rebalance of its own
+    # one connection in each iteration: then each of a thousand members that join at once would cause its own rebalance
     async def connect() -> None:
         async with listening(ManualClock()) as (listener, silent):
             with clients(listener.port, ACCEPTED_AT_ONCE - 1):
@@ -206,7 +206,7 @@ async def test_accepting_pauses_when_no_file_descriptor_is_left() -> None:
         with clients(listener.port, 1):
             limits = resource.getrlimit(resource.RLIMIT_NOFILE)
             spare = os.open(os.devnull, os.O_RDONLY)
-            os.close(spare)  # the lowest number that is free: none above it is to be had
+            os.close(spare)  # the lowest free number: no number above it can be used
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
                 for _ in range(5):

@@ -1,5 +1,5 @@
-"""Who may send more of a large request. Connections are played in virtual time, a step at a time: strangers that do
-not send what they announced must not hold up those that do.
+"""Who may send more of a large request. Connections are played in virtual time, step by step. Hostile clients do not
+send what they announced; they must not delay honest clients.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from muster.coordinator.system.clock import ManualClock
 
 MB: Final = 1 << 20
 CHUNK: Final = 256 * 1024
-"""What a connection reads in one turn of the event loop."""
+"""The bytes that a connection reads in one iteration of the event loop."""
 LIMIT: Final = 256 * MB
 
 
 class Connection:
-    """A connection that sends one large request after the other, or does not: `wanted_bytes` are the next of them."""
+    """A connection that sends large requests one after another, or stops. `wanted_bytes` is the size of the next
+    request.
+    """
 
     def __init__(self, memory: RequestMemory, size: int, host: str = "10.0.0.1") -> None:
         self.memory = memory
@@ -47,7 +49,7 @@ class Connection:
         self.has_ended = False
 
     def send(self, size: int = CHUNK) -> None:
-        """Some more of its request comes, if it is read; a request that is whole is read at once."""
+        """Let more bytes of its request arrive, if it is read; a whole request is read at once."""
         if self.waits or self.is_closed or self.is_done:
             return
         self.came = min(self.came + size, self.size)
@@ -59,7 +61,7 @@ class Connection:
             self.waits = not self.memory.charge(self, 0, self.came, self.size - self.came)
 
     def request_decoded(self) -> None:
-        """Its whole request is done with."""
+        """Free its whole request."""
         self.whole = 0
         self.memory.charge(self, 0, 0, 0)
 
@@ -81,7 +83,7 @@ class Connection:
 
 
 def send_all(connection: Connection, clock: ManualClock, *, ms_a_chunk: int = 1, most_ms: int = 600_000) -> int:
-    """An honest client sends its request as fast as it is read. Returns how many ms it had to wait."""
+    """Let an honest client send its request as fast as it is read. Returns the ms for which it waited."""
     waited_ms = 0
     while not connection.is_done:
         assert not connection.is_closed, "an honest client was ended"
@@ -154,7 +156,7 @@ class TestRules:
         assert not third.waits
 
     def test_a_connection_that_pauses_for_another_reason_neither_waits_nor_is_closed(self) -> None:
-        """It may stand behind a request that is answered late, or its node may stand still."""
+        """It may wait behind a request that is answered late, or its node may stand still."""
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         first, second = Connection(memory, 10 * MB), Connection(memory, 10 * MB)
@@ -214,7 +216,7 @@ def sending(crowd: list[Connection]) -> list[Connection]:
 
 
 class TestStrangers:
-    """An honest request beside many that are not: how long does it wait?"""
+    """An honest request beside many hostile ones: how long does it wait?"""
 
     @pytest.mark.parametrize("trickles", [False, True])
     @pytest.mark.parametrize("came", [100, CHUNK, 4 * MB, 30 * MB])
@@ -237,7 +239,7 @@ class TestStrangers:
             clock.advance(1_000)
 
     def test_an_honest_request_waits_a_bounded_time_for_unfinished_requests(self) -> None:
-        """The worst that a thousand connections of its own address can do: all have more than their share."""
+        """The worst case of a thousand connections from its own address: all have more than their share."""
         clock = ManualClock(0)
         memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 800_000) for _ in range(1_000)]
@@ -245,7 +247,7 @@ class TestStrangers:
             one.send()
         honest = Connection(memory, 900_000)
         waited_ms = send_all(honest, clock)
-        # a sixteenth of the memory is missing of those that are finished at the same time, each for a few seconds
+        # of the requests that end at the same time, each some seconds later, a sixteenth of the memory is missing
         at_once = LIMIT // FINISHING_PART // 800_000
         assert waited_ms <= (1_000 // at_once + 1) * (STALLED_MS + 2 * CHECK_EVERY_MS)
 
@@ -327,7 +329,7 @@ def test_connections_that_have_waited_are_freed() -> None:
         memory.leave(one)
         gone.append(weakref.ref(one))
     del one
-    gc.collect()  # these connections here refer to themselves
+    gc.collect()  # here these connections refer to themselves
     assert sum(one() is not None for one in gone) <= VOID_ENTRIES + 1
     memory.leave(stays)
     gc.collect()
@@ -367,7 +369,7 @@ def test_a_slow_client_is_not_closed_while_nobody_waits() -> None:
 
 @given(data=st.data())
 def test_every_honest_request_finishes_after_a_bounded_time(data: st.DataObject) -> None:
-    """Whatever happens: bytes are counted right, and who is honest is done after a bounded time."""
+    """In every history bytes are counted correctly, and an honest request ends after a bounded time."""
     clock = ManualClock(0)
     most = 1_000
     memory = RequestMemory(clock, most)

@@ -1,4 +1,4 @@
-"""Values are read and refused as Apache Kafka 4.3 does: tools/properties/ProbeValues.java asked it."""
+"""Values are read and refused as by Apache Kafka 4.3, whose answers tools/properties/ProbeValues.java got."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ def comparable(message: str, *, any_order: bool) -> object:
 
 
 def asked(prop: Property, text: str) -> tuple[str, object]:
-    """The verdict, and the value as the answers have it, or the message."""
+    """The verdict, and the value as the answers have it, or the error message."""
     try:
         value = prop.parse(text)
     except InvalidProperty as error:
@@ -97,7 +97,7 @@ def test_a_list_is_divided_as_by_kafkas_pattern(text: str) -> None:
 
 
 def test_long_values_are_read_in_a_time_that_grows_with_their_length() -> None:
-    """With patterns that look back, these took minutes."""
+    """With patterns that look back, such values took minutes."""
     blanks, digits = " " * 300_000, "1" * 300_000
     assert CLIENT_METRICS["match"].parse(f"a{blanks}b") == (f"a{blanks}b",)
     assert CLIENT_METRICS["match"].parse(f"a{blanks},{blanks}b") == ("a", "b")

@@ -1,4 +1,6 @@
-"""Properties, sources and synonyms as a real Kafka 4.3 describes them (tools/properties/DumpDescribe.java asked it)."""
+"""Properties, sources and synonyms as a real Kafka 4.3 describes them (tools/properties/DumpDescribe.java got its
+answers).
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +19,7 @@ FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json
 GIVEN: dict[str, str] = FOUND["properties"]
 
 NOT_KAFKAS = ABOUT.keys()
-# names without a definition: Kafka shows them because they were given
+# names without a definition: Kafka shows them because the configuration sets them
 NOT_DEFINED = {"super.users"}
 
 
@@ -49,7 +51,7 @@ def test_broker_configs_are_described_as_by_kafka(live: Live) -> None:
 
 
 def test_listener_configs_are_described_as_by_kafka() -> None:
-    """Asked of Kafka 4.3: (value, read-only, source, sensitive, synonyms)."""
+    """Kafka 4.3's answers: (value, read-only, source, sensitive, synonyms)."""
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=b;"
     prefix = "listener.name.sp."
     given = {

@@ -20,7 +20,7 @@ from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, GROUP, 
 def test_every_property_has_its_text(kind: str, names: list[str]) -> None:
     texts = documentation(kind)
     undocumented = [name for name in names if not texts[name]]
-    # Kafka says nothing of its internal ones
+    # Kafka documents no internal property
     assert [name for name in undocumented if not (BROKER.get(name) or TOPIC[name]).internal] == []
     assert set(texts) == set(names)
 

@@ -1,4 +1,4 @@
-"""Topic configurations: checked as LogConfig does, and laid over the broker's."""
+"""Topic configurations: checked as LogConfig does, with the broker's values as defaults."""
 
 import pytest
 

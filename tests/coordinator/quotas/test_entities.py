@@ -1,4 +1,4 @@
-"""Whom quotas are for, and what they may say. Kafka's answers to some two hundred requests are in tests of the API."""
+"""Entities of quotas, and valid quotas. Tests of the API have Kafka's answers to some two hundred requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_quota_entities_have_the_order_of_javas_hash_maps() -> None:
 
 
 class _Unread(str):
-    """A long text that nobody reads whole."""
+    """A long text that nobody reads to its end."""
 
     def isascii(self) -> bool:
         raise AssertionError("each character costs time")
 
 
 def test_long_texts_are_not_hashed_for_their_order() -> None:
-    # 3,000 entities of one type of 5,000 characters held the event loop for half a second
+    # 3,000 entities of one type with 5,000 characters once blocked the event loop for half a second
     long = _Unread("z" * (MAX_HASHED + 1))
     assert in_javas_order(["user", long, "client-id"], 3) == [long, "client-id", "user"]
 

@@ -1,4 +1,4 @@
-"""Whose quota counts, who is counted together, and what is remembered."""
+"""Which quota applies, which clients are counted together, and what is remembered."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ IN_ORDER: list[tuple[Entity, tuple[str, str]]] = [
     (entity_of({"client-id": "c"}), ("", "c")),
     (entity_of({"client-id": None}), ("", "c")),
 ]
-"""The eight kinds of quotas, the first one counts; and by which names its users are counted."""
+"""The eight kinds of quotas, in their priority, and the names by which their users are counted."""
 
 
 def make(**quotas: float) -> QuotaManager:
-    """By kind (`k0` to `k7`)."""
+    """Make the quotas by kind (`k0` to `k7`)."""
     manager = QuotaManager(Windows(11, 1000))
     for kind, value in quotas.items():
         manager.set(IN_ORDER[int(kind[1])][0], value)

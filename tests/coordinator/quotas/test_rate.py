@@ -1,4 +1,4 @@
-"""The arithmetic of rates and credits, against figures that Kafka's own classes give for the same uses."""
+"""The calculation of rates and credits, compared with figures of Kafka's own classes for the same uses."""
 
 from __future__ import annotations
 

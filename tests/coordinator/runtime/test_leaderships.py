@@ -8,7 +8,7 @@ from muster.coordinator.topics.cluster_image import Leader
 
 
 class Shard:
-    """What happens to it."""
+    """A shard that notes its calls."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -34,7 +34,7 @@ def test_a_shard_is_active_while_its_node_leads_under_the_same_epoch() -> None:
     leaderships.take(first)
     leaderships.take(first)
     assert [shard.seen for shard in shards] == [["resigned", "started"], ["resigned"]]
-    then = [Leader(7, 6), Leader(7, 1)]  # the node was registered again, and got the other one
+    then = [Leader(7, 6), Leader(7, 1)]  # the node was registered again, and got the other partition
     leaderships.leave(then)
     leaderships.take(then)
     assert [shard.seen[1:] for shard in shards] == [["started", "resigned gradually", "started"], ["started"]]

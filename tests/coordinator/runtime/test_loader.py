@@ -18,7 +18,7 @@ CHUNK_MS = 10
 
 
 class SteppedClock(ManualClock):
-    """Time also passes while something is computed."""
+    """A clock on which time also passes during a computation."""
 
     def advance_now(self, ms: int) -> None:
         self._move_to(self._now.mono_ms + ms)
@@ -101,7 +101,7 @@ class SlowReader:
 
 
 class SlowCore:
-    """Replays records that take their time."""
+    """A core whose replay of records takes time."""
 
     def __init__(self, clock: SteppedClock, ms: int) -> None:
         self.clock, self.ms = clock, ms
@@ -116,7 +116,7 @@ class SlowCore:
 
 
 def steps_of(records: int, ms: int) -> list[int]:
-    """How many records each step replays. All are replayed once, in their order."""
+    """How many records each step replays. All records are replayed once, in their order."""
     clock = SteppedClock()
     core = SlowCore(clock, ms)
     steps = list(replay_chunks([b""], cast(Any, SlowReader(records)), cast(Any, core), clock))

@@ -10,7 +10,7 @@ from muster.protocol.hashing import group_partition, partitions_of
 
 
 def placed(partitions: int, groups: int = 30) -> list[list[str]]:
-    """Group ids by the partition that they lie on."""
+    """Group ids, by the partition that they are on."""
     found: list[list[str]] = [[] for _ in range(partitions)]
     for number in range(groups):
         found[group_partition(f"g{number}", partitions)].append(f"g{number}")

@@ -10,7 +10,7 @@ from muster.coordinator.runtime.routing import Routing
 
 
 def make(count: int) -> Routing[int]:
-    """The shards are their numbers."""
+    """Make a table whose shards are their numbers."""
     return Routing(list(range(count)))
 
 

@@ -24,7 +24,7 @@ def harness() -> ShardHarness:
 
 
 def _add_one(core: Sums, now: Now) -> Output:
-    """Something that nobody waits for."""
+    """A change for which no client waits."""
     output = core.handle(Command(Add("a", 1), Answers(), CLIENT), now, 1_000)  # type: ignore[arg-type]
     return Output((), output.records, output.events)
 
@@ -101,7 +101,7 @@ class TestCommands:
         harness.shard.hold(second, Answer(2))  # type: ignore[arg-type]
         harness.clock.advance(0)
         assert first == [(1, 0)]
-        assert second == [(2, 0)]  # it was decided, and is written before the shard resigns
+        assert second == [(2, 0)]  # the change was decided, and is written before the shard resigns
         assert harness.log.end_offset == 2
 
 
@@ -152,7 +152,7 @@ class TestProducers:
         assert harness.core.sums == {"a": 1}
         (job,) = harness.jobs
         seen = harness.ask(Read("a"))
-        assert seen == []  # the marker may be lost yet
+        assert seen == []  # the marker may still be lost
         harness.later.settle()
         assert (seen, ended, harness.events[3:]) == ([(1, 0)], [], [])
         at_once(job)

@@ -6,7 +6,7 @@ from muster.coordinator.system.clock import ManualClock
 
 
 class StoppedClock(ManualClock):
-    """Stands still, while the machine's time goes on."""
+    """A clock that stands still, while the machine's time goes on."""
 
     of_the_machine: ManualClock
 

@@ -1,4 +1,4 @@
-"""A state machine that is no group: numbers are added to sums. It shows that the runtime knows only what it runs."""
+"""A state machine that is no group: it adds numbers to sums. It shows that the runtime knows nothing of groups."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.coordinator.log.support import PendingResult, manage
 TOPIC = "__sums"
 CLIENT = Client("c", "/1.2.3.4")
 LARGE = 3
-"""Records of a transaction that does not end at once."""
+"""The number of records of a transaction that does not end at once."""
 
 
 class Add:
-    """Add a number to the sum of a name, answered with the sum; `alarm_ms`: say so after that time."""
+    """Add a number to the sum of a name. The answer is the sum; `alarm_ms`: report after that time."""
 
     def __init__(self, name: str, number: int, alarm_ms: int | None = None, size: int = 0) -> None:
         self.name, self.number, self.alarm_ms = name, number, alarm_ms
@@ -40,7 +40,7 @@ class Add:
 
 
 class Read:
-    """Answered with the sum, without a record."""
+    """Ask for the sum, without a record."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class Answer:
 
 
 class Sums:
-    """The state machine. What a producer adds in a transaction counts once it is committed."""
+    """The state machine. Numbers that a producer adds in a transaction count once it is committed."""
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
@@ -98,7 +98,7 @@ class Sums:
         return len(batch.records)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
-        """Large transactions pause behind each record."""
+        """End a transaction. Large transactions pause after each record."""
         records = self.pending.pop(end.producer_id, [])
         for record in records:
             if end.is_committed:
@@ -152,7 +152,7 @@ class Codec:
 
 
 class Errors:
-    """What is answered by a shard that is not active, and in place of what was not written."""
+    """The answer of a shard that is not active, and for a record that could not be written."""
 
     def refuse(self, request: Any, error_code: int, why: Exception | None = None) -> Any:
         return Answer(0, error_code)
@@ -169,7 +169,7 @@ class Answers(list[tuple[int, int]]):
 
 
 class ShardHarness:
-    """A shard of sums over a real log; `wait_for_sync`: answers wait for `later.settle`."""
+    """A shard of sums over a real log. `wait_for_sync`: answers wait for `later.settle`."""
 
     def __init__(self, *, linger_ms: int = 0, wait_for_sync: bool = False) -> None:
         self.clock = ManualClock(0)
@@ -180,7 +180,7 @@ class ShardHarness:
         self.events: list[Event] = []
         self.loads: list[tuple[int, int]] = []
         self.jobs: list[Job[None]] = []
-        """Work that takes several steps, with the first done."""
+        """Jobs of several steps, whose first step is done."""
         self.open_error: Exception | None = None
         self.shard: CoordinatorShard[Sums] = CoordinatorShard(
             0, "sums", Sums, self._open, Codec(), Errors(), self.clock, observer=self, linger_ms=linger_ms,

@@ -1,4 +1,4 @@
-"""Random sets of access control entries, and questions about them: for both Kafka's class and ours."""
+"""Random sets of access control entries, and questions about them, for Kafka's class and for ours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "a.b", "-a", "kafka-cluster", "har
 HOSTS = ("127.0.0.1", "10.1.2.3", "0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:a")
 ASKED_HOSTS = ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::a", "192.168.0.1")
 ASKERS = (("User", "ann"), ("User", "bob"), ("Group", "ann"), ("User", "CN=x,O=y:z"), ("User", ""))
-"""No User:*: Kafka fails at a client that is called so."""
+"""User:* is left out: Kafka fails for a client with this name."""
 PRINCIPALS = (("User", "ann"), ("User", "bob"), ("User", "*"), *ASKERS[2:])
 SUPER_USERS = ("", "", "User:ann", "User:bob; Group:ann;", "User:*")
 
 
 class Question(NamedTuple):
-    """May this principal from this address do the operation to the resource? `name` None: to any of the type."""
+    """May this principal from this address do the operation on the resource? `name` None: on any of the type."""
 
     principal: KafkaPrincipal
     address: str
@@ -36,7 +36,7 @@ class Case(NamedTuple):
     questions: list[Question]
 
     def authorizer(self) -> StandardAuthorizer:
-        """Ours, with these entries."""
+        """Our authorizer with these entries."""
         users = filter(None, (user.strip() for user in self.super_users.split(";")))
         authorizer = StandardAuthorizer(users, allows_when_open=self.is_open)
         authorizer.update(to_record(acl, number.to_bytes(16)) for number, acl in enumerate(self.acls))
@@ -50,7 +50,7 @@ class Asker(NamedTuple):
 
 
 def make(draw: random.Random, questions: int = 50) -> Case:
-    """One case. Names are few and begin alike, so that entries meet."""
+    """Make one case. It has few names with the same beginnings, so that entries overlap."""
     kinds = draw.sample((2, 3, 4, 5, 6, 7), draw.randint(1, 3))
     names = draw.sample(NAMES, draw.randint(1, 6))
     acls = list(dict.fromkeys(_acl(draw, kinds, names) for _ in range(draw.choice((0, 1, 3, 8, 20, 60)))))
@@ -80,7 +80,7 @@ def _acl(draw: random.Random, kinds: list[int], names: list[str]) -> Acl:
 
 
 def answers(case: Case) -> str:
-    """What ours says to each question: 1 or 0."""
+    """Our answer to each question: 1 or 0."""
     authorizer = case.authorizer()
     found = ""
     for principal, address, operation, kind, name in case.questions:
@@ -94,11 +94,11 @@ def answers(case: Case) -> str:
 
 
 def recorded_cases() -> list[Case]:
-    """Cases of which `recorded_answers` knows what Kafka says."""
+    """Cases for which `recorded_answers` has Kafka's answers."""
     draw = random.Random(5)
     return [make(draw) for _ in range(200)]
 
 
 def recorded_answers() -> list[str]:
-    """What Kafka 4.3's StandardAuthorizer said to each question of these (tests/conformance/Decisions.java)."""
+    """The answers of Kafka 4.3's StandardAuthorizer to each question (tests/conformance/Decisions.java)."""
     return Path(__file__).with_name("java-decisions.txt").read_text().split()

@@ -1,4 +1,4 @@
-"""Random names of X.509 and random rules for them, as lines for Java's classes (tests/conformance/Principals.java)."""
+"""Random X.509 names and random rules for them, as lines for Java's classes (tests/conformance/Principals.java)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FROZEN = Path(__file__).with_name("java-principals.txt")
-"""Lines with Java's answers behind them: `MUSTER_FREEZE=1 make conformance-clients` writes it anew."""
+"""Lines with Java's answers: `MUSTER_FREEZE=1 make conformance-clients` writes the file again."""
 OIDS = (
     "550403", "550406", "550407", "550408", "550409", "55040a", "55040b", "550405", "55040c", "550404", "55042a",
     "0992268993f22c640101", "0992268993f22c640119", "2a864886f70d010901", "883703", "2b0601040182373c0201",
@@ -62,7 +62,7 @@ def _attribute(draw: random.Random) -> bytes:
 
 
 def names(seed: int, count: int) -> Iterator[str]:
-    """Lines with a Name in DER; a SET has its elements in the order of their bytes, as DER wants."""
+    """Lines with a Name in DER. The elements of a SET are sorted by their bytes, as DER demands."""
     draw = random.Random(seed)
     for _ in range(count):
         relative = []
@@ -73,7 +73,7 @@ def names(seed: int, count: int) -> Iterator[str]:
 
 
 def mappings(seed: int, count: int) -> Iterator[str]:
-    """Lines with rules and a subject: all that stand above, then drawn ones."""
+    """Lines with rules and a subject: all names above, then random ones."""
     for rules in RULES:
         for subject in SUBJECTS:
             yield f"map {rules.encode().hex()} {subject.encode().hex()}"

@@ -1,4 +1,4 @@
-"""Many filters over the same entries select what each would, looking at one entry after the other."""
+"""Many filters over the same entries select what each filter selects alone, entry by entry."""
 
 from __future__ import annotations
 

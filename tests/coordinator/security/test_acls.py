@@ -102,7 +102,7 @@ def test_unknown_codes_in_filters_are_recognized() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), acls | st.none())))
 def test_added_and_removed_entries_leave_the_same_rules_as_a_fresh_set(changes: list[tuple[int, Acl | None]]) -> None:
-    """After any history the rules are those of a fresh set with what is left."""
+    """After any history the rules are those of a fresh set of the remaining entries."""
     rules = AclRules()
     left: dict[bytes, Acl] = {}
     for number, acl in changes:
@@ -149,7 +149,7 @@ def test_some_resource_is_allowed_unless_denials_cover_all_allowed_ones(
 
 
 class Watched(str):
-    """A name that counts how often it is looked at."""
+    """A name that counts how often it is read."""
 
     looks = 0
 
@@ -163,7 +163,7 @@ class Watched(str):
 
 
 def test_long_names_under_a_denied_prefix_are_checked_once_each() -> None:
-    """Each beginning of each name was looked up: with 19,000 of 1,000 characters that took four seconds."""
+    """Each prefix of each name was once looked up: 19,000 names of 1,000 characters took four seconds."""
     rules = AclRules()
     rules.add(b"refusal", Acl(2, "x" * 1_001, 4, "User:*", "*", 2, 2))
     for number in range(100):

@@ -1,4 +1,4 @@
-"""Names of clients with certificates: what Java's classes answered to random names and rules is answered here too."""
+"""Names of clients with certificates: Muster's answers to random names and rules are those of Java's classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .principal_cases import FROZEN
 
 
 def answer(line: str) -> str:
-    """To a line of `principal_cases`, in the form of Principals.java."""
+    """The answer to a line of `principal_cases`, in the form of Principals.java."""
     kind, *fields = line.split(" ")
     try:
         if kind == "name":

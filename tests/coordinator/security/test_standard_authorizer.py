@@ -82,7 +82,7 @@ def test_denials_are_reported_with_their_rule() -> None:
     reported: list[Denial] = []
     authorizer = StandardAuthorizer(denied=reported.append)
     authorizer.update([entry(permission=DENY)])
-    for _ in range(2):  # also when the answer is known already
+    for _ in range(2):  # also when the answer is cached
         assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows(ANN, *READ, "u")
     assert not authorizer.allows(ANN, *READ, "v", log_denied=False)

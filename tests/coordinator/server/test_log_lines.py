@@ -1,4 +1,4 @@
-"""What an operator reads of a group."""
+"""The log lines about a group."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_moving_a_deadline_later_does_not_change_the_heap() -> None:
     for due_ms in range(101, 200):
         deadlines.set(one, due_ms)
     assert len(deadlines) == 1
-    assert deadlines.next_ms() == 100  # early, which the caller must bear
+    assert deadlines.next_ms() == 100  # too early, which the caller must tolerate
     assert due(deadlines, 150) == []
     assert deadlines.next_ms() == 199
     assert due(deadlines, 199) == ["a"]
@@ -144,7 +144,7 @@ def test_repeated_work_keeps_only_its_last_time() -> None:
     assert deadlines.next_once_ms() == 420
     deadlines.leave_out(420)
     assert (work.due_ms, deadlines.next_ms(), deadlines.earliest_ms) == (350, 350, 350)
-    deadlines.leave_out(420)  # nothing is left out now
+    deadlines.leave_out(420)  # nothing is skipped now
     assert work.due_ms == 350
     assert due(deadlines, 420) == ["", "m"]
     assert deadlines.next_ms() is None
@@ -157,7 +157,7 @@ def test_deadlines_before_repeated_work_are_not_skipped() -> None:
     assert deadlines.next_once_ms() == 10
     deadlines.leave_out(10)
     assert (work.due_ms, once.due_ms) == (50, 10)
-    deadlines.set(once, 900)  # its entry in the heap is still that of 10
+    deadlines.set(once, 900)  # its entry in the heap still has the time 10
     assert deadlines.next_once_ms() == 10
     assert due(deadlines, 40) == []
     assert deadlines.next_once_ms() == 900

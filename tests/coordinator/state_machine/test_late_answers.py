@@ -9,7 +9,7 @@ from tests.coordinator.groups.harness import START, GroupHarness
 def test_without_late_answers_a_timeout_counts_from_the_last_request() -> None:
     assert NO_LATE_ANSWERS.until(1_000, 6_000, 7_000) == 7_000
     waits = LateAnswers()
-    waits.late(100, 1_000)  # over before that
+    waits.late(100, 1_000)  # it ended before that
     assert waits.until(1_000, 6_000, 7_000) == 7_000
 
 
@@ -18,7 +18,7 @@ def test_the_timeout_of_a_late_answered_client_counts_from_its_answer() -> None:
     waits.late(900, 1_500)
     waits.late(950, 1_700)
     assert waits.until(1_000, 6_000, 7_000) == 7_700
-    assert waits.until(1_600, 6_000, 7_600) == 7_700  # it came after the first answers
+    assert waits.until(1_600, 6_000, 7_600) == 7_700  # the request came after the first answers
     assert waits.until(1_000, 6_000, 7_000, is_own=False) == 7_000
 
 
@@ -28,7 +28,7 @@ def test_a_client_whose_request_waits_does_not_time_out() -> None:
     assert waits.until(1_000, 6_000, 7_000) == 13_000
     assert waits.until(900, 6_000, 6_900) == 12_900  # nobody was answered nearly all that time
     assert waits.until(900, 60, 1_020) == 960
-    waits.since_ms = 6_890  # as there is always something on its way
+    waits.since_ms = 6_890  # because an answer is always under way
     assert waits.until(900, 6_000, 6_900) == 6_900
 
 
@@ -38,7 +38,7 @@ def test_no_client_times_out_while_no_answers_left() -> None:
     assert waits.until(1_000, 6_000, 7_000) == 11_000
     assert waits.until(1_000, 6_001, 7_001) == 11_001
     assert waits.until(1_000, 6_002, 7_002) == 7_002  # not for half of its time
-    waits.late(8_000, 12_000)  # begun when its time was over, but for the first wait
+    waits.late(8_000, 12_000)  # it began when its time was over, except for the first wait
     assert waits.until(1_000, 6_000, 12_000) == 18_000
     assert waits.until(1_000, 5_000, 12_000) == 17_000
     assert waits.until(1_000, 1_000, 12_000) == 6_000
@@ -53,12 +53,12 @@ def test_the_number_of_remembered_late_answers_is_bounded() -> None:
 
 
 def ring(harness: GroupHarness, waits: LateAnswers) -> None:
-    """Let happen what is due, as the shell does that has parked answers."""
+    """Handle due deadlines as the shell does that has parked answers."""
     harness.collect(harness.core.advance(harness.now, waits))
 
 
 def go(harness: GroupHarness, ms: int) -> None:
-    """Time passes, and nobody looks at deadlines."""
+    """Let time pass without any check of deadlines."""
     harness.now = Now(harness.now.mono_ms + ms, harness.now.wall_ms + ms)
 
 
@@ -68,7 +68,7 @@ def test_a_member_with_a_parked_answer_stays_and_expires_a_session_after_it() ->
     go(harness, 1_000)
     harness.beat(a)
     stalled_ms = waits.since_ms = harness.now.mono_ms
-    for _ in range(3):  # the disk does not answer for 30 s, three sessions long
+    for _ in range(3):  # the disk does not answer for 30 s, which is three session timeouts
         go(harness, 10_000)
         ring(harness, waits)
         assert harness.kinds()[-1] != events.MEMBER_EXPIRED
@@ -84,8 +84,8 @@ def test_a_member_with_a_parked_answer_stays_and_expires_a_session_after_it() ->
     assert list(harness.group().members) == [a]
     (expired,) = [one.facts for one in harness.events if one.kind == events.MEMBER_EXPIRED]
     assert expired["member"].member == b
-    assert expired["member"].heard_ms == START.wall_ms  # and not a session before it went
-    # it is not put off again by what was waited for before
+    assert expired["member"].heard_ms == START.wall_ms  # and not earlier than a session timeout before
+    # earlier waits do not extend it again
     go(harness, 10_000)
     ring(harness, waits)
     assert list(harness.group().members) == []

@@ -1,4 +1,4 @@
-"""What tests of topics share: topics over logs in memory, and batches as a producer sends them."""
+"""Helpers of tests of topics: topics over logs in memory, and batches as a producer sends them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from muster.coordinator.topics.validation import first_batch, only_batch
 
 
 class Started(Defaults):
-    """What a broker was started with, from a dict; the rest are defaults."""
+    """A broker's configuration from a dict; other properties have their defaults."""
 
     def __init__(self, values: dict[str, str] | None = None) -> None:
         self.values = values or {}
@@ -45,7 +45,7 @@ class Started(Defaults):
 
 
 def started_with(properties: dict[str, str]) -> Live:
-    """The configuration of a broker that was started with these."""
+    """The configuration of a broker with these properties."""
     return Live(Started(properties))
 
 
@@ -68,7 +68,7 @@ def make_topics(
     partitions_are_given: bool = True,
     **settings: Any,
 ) -> Topics:
-    """Loaded topics; the same storage again is a restart."""
+    """Topics that are loaded; the same storage again means a restart."""
     draws = Draws()
     logs = LogManager(storage or MemoryStorage(), LogSettings(), sync=sync)
     identity = logs.open(cluster_id=None, node_id=1, draw_uuid=draws)
@@ -96,13 +96,13 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
 
 
 def produce(partition: Partition, data: bytes, now: Now) -> Appended:
-    """Append what a client's Produce request holds for this partition."""
+    """Append the batches of a Produce request for this partition."""
     most = allowed(partition.log.config.max_message_bytes)
     stored = partition.check(data, only_batch(data, first_batch(data)), now, most)
     return partition.append(stored.batch, stored.header, now)
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = 1_700_000_000_000, **more: Any) -> bytes:
-    """One record batch with these values, or with one."""
+    """One record batch with these values, or with one value."""
     records = [(key, value) for value in values or (b"v",)]
     return bytes(batches.build(records, timestamp_ms=at_ms, **more))

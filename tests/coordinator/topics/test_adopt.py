@@ -1,5 +1,5 @@
-"""Partitions of the coordinators that were copied into the data directory become this node's; nothing of them is
-dropped.
+"""Partitions of the coordinators that were copied into the data directory become this node's; no record of them is
+lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = f"{0:020d}.log"
 
 
 def put(storage: MemoryStorage, index: int, *, topic: str = GROUP_OFFSETS_TOPIC, epoch: int = 0) -> bytes:
-    """A partition's folder as Kafka leaves it; the bytes of its segment."""
+    """Write a partition's folder as Kafka leaves it; returns the bytes of its segment."""
     folder = f"{topic}-{index}"
     data = bytes(batches.build([(b"k", b"v")], timestamp_ms=1, leader_epoch=epoch))
     storage.make_directory(folder)
@@ -57,7 +57,7 @@ def test_a_new_data_directory_adopts_copied_partitions_with_id_and_epochs(highes
 
 
 def put_groups(storage: MemoryStorage, partitions: int, only: range | None = None, groups: int = 20) -> None:
-    """Offsets partitions of a Kafka that has so many."""
+    """Write offsets partitions of a Kafka with `partitions` of them."""
     for number in range(groups):
         group = f"group-{number}"
         index = group_partition(group, partitions)
@@ -118,7 +118,7 @@ def test_partitions_copied_into_a_used_directory_get_its_topic_id() -> None:
     assert partition is not None
     assert (partition.log.read(0, 1000), partition.leader_epoch) == (data[0], 5)
     assert topics.logs.folders.topic_id_on_disk(GROUP_OFFSETS_TOPIC, 1) == own_id
-    # one that the topic has no room for is not touched
+    # a folder with too high a number is not touched
     assert bytes(storage.files[f"{GROUP_OFFSETS_TOPIC}-7/{NAME}"]) == data[1]
 
 
@@ -146,7 +146,7 @@ def test_other_copied_topics_are_adopted_too() -> None:
 
 
 def put_transactions(storage: MemoryStorage, partitions: int, ids: int = 20, first_id: int = 4_000) -> None:
-    """Partitions of __transaction_state of a Kafka that has so many: each id with a producer id of its own."""
+    """Write partitions of __transaction_state of a Kafka with `partitions` of them; each id has its own producer id."""
     rows: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for number in range(ids):
         name = f"tx-{number}"
@@ -179,7 +179,7 @@ def test_the_partition_count_of_copied_transactions_can_be_given() -> None:
 
 
 def used(storage: MemoryStorage) -> Topics:
-    """The topics of a directory that is in use: a topic, and a producer id."""
+    """The topics of a used directory: it has a topic and a producer id."""
     topics = make_topics(storage)
     at_once(topics.creating(NewTopic("orders", OTHER_ID, 1, 1)))
     assert at_once(topics.drawing_producer_id()) == 0

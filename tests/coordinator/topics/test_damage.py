@@ -1,4 +1,4 @@
-"""Slight damage of any file of a data directory: whatever a start makes of it, no record goes without a word."""
+"""Slight damage of any file of a data directory: after a start no record is lost without a log line."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.coordinator.topics.support import add_topic, batch, make_topics, prod
 NOW = Now(0, 1_700_000_000_000)
 VALUES = 30
 BYTES_APART = 11
-"""One byte in so many is changed of a large file."""
+"""In a large file one byte of so many is changed."""
 LARGE = 300
 
 
 def prepared(*, clean: bool) -> MemoryStorage:
-    """A data directory with a topic of several segments, one whose first records were deleted, one that is compacted
-    and the offsets topic. Each record's value is its own.
+    """A data directory with four topics: one of several segments, one whose first records were deleted, a compacted
+    one, and the offsets topic. Each record has its own value.
     """
     clock = ManualClock(0, NOW.wall_ms)
     topics = make_topics(clock=clock, offsets_topic_num_partitions=1)
@@ -66,7 +66,7 @@ def copied(storage: MemoryStorage) -> MemoryStorage:
 
 
 def damages(path: str, data: bytearray) -> Iterator[Callable[[MemoryStorage], object]]:
-    """All ways in which one file is damaged here."""
+    """All damages of one file in this test."""
 
     def changed(at: int, by: int, storage: MemoryStorage) -> None:
         storage.files[path][at] ^= by
@@ -83,19 +83,19 @@ def damages(path: str, data: bytearray) -> Iterator[Callable[[MemoryStorage], ob
 
 
 def values_in(storage: MemoryStorage) -> set[bytes]:
-    """The values of records that are somewhere on the disk, in whatever file."""
+    """The values of records that are anywhere on the disk, in any file."""
     everything = b"\n".join(bytes(data) for path, data in storage.files.items())
     wanted = {b"<%s-%d>" % (name, number) for name in (b"plain", b"cut", b"keyed") for number in range(VALUES)}
     return {value for value in wanted if value in everything}
 
 
 def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
-    """What a start makes of it, with a pass of retention; whether it said anything."""
+    """The topics after a start and a retention run; whether a line was logged."""
     with capture_logs() as logged:
         try:
             topics = make_topics(storage, ManualClock(0, NOW.wall_ms), offsets_topic_num_partitions=1)
         except (LogError, ApiError, OSError):
-            return None, True  # the command line says its sentence
+            return None, True  # the command line prints the sentence
         at_once(enforcing_retention(topics.logs.logs(), NOW.wall_ms))
     return topics, any(line["log_level"] != "info" for line in logged)
 

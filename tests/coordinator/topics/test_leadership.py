@@ -16,7 +16,7 @@ from muster.protocol.records import decode_metadata
 
 
 class Log:
-    """A state, to which records come as they would be read from the log."""
+    """A state that gets records as if they were read from the log."""
 
     def __init__(self, *replicas: list[int], brokers: int = 3) -> None:
         self.state = MetadataState()
@@ -45,7 +45,7 @@ class Log:
         return Place(self.state.topics["t"], partition)
 
     def state_of(self, partition: int = 0) -> tuple[int, int, tuple[int, ...]]:
-        """Leader, leader epoch, who is in sync."""
+        """Leader, leader epoch, in-sync replicas."""
         place = self.place(partition)
         return place.state.leader, place.topic.leader_epoch(partition), place.state.isr
 
@@ -55,7 +55,7 @@ def test_a_lost_leader_is_replaced_under_a_higher_epoch() -> None:
     log.fence(1, 3)
     for partition in (0, 1):
         log.write(leadership.settled(log.place(partition), log.live, partition))
-    # a replica that lives comes first; when none does any broker takes its place
+    # a live replica is preferred; without one any broker becomes the leader
     assert [log.state_of(0), log.state_of(1)] == [(2, 1, (2,)), (2, 1, (2,))]
     assert leadership.settled(log.place(), log.live, 0) is None
 

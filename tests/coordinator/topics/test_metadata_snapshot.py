@@ -1,4 +1,4 @@
-"""A snapshot of what the metadata log says: who replays it knows all, and goes on as who has replayed the log."""
+"""A snapshot of the metadata log: a reader that replays it knows everything, and continues like a reader of the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from muster.protocol.records import decode_metadata
 
 
 def described(state: MetadataState) -> dict[str, Any]:
-    """All that anybody can ask of a state."""
+    """Everything that can be asked of a state."""
     image = state.image()
     return {
         "version": state.version,
@@ -55,14 +55,14 @@ def described(state: MetadataState) -> dict[str, Any]:
 
 
 class History:
-    """Records as they may come in a metadata log."""
+    """Records that a metadata log may have."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.state = MetadataState()
 
     def take_in(self, *states: MetadataState) -> None:
-        """One more change, as it is read from the log."""
+        """Apply one more change, as it is read from the log."""
         for record in self.draw():
             for state in {id(one): one for one in (self.state, *states)}.values():
                 state.evolve(decode_metadata(encode(record))[2])
@@ -146,7 +146,7 @@ def test_a_replayed_snapshot_gives_the_state_of_the_whole_log(seed: int) -> None
     for _ in range(100):
         history.take_in(again)
         assert described(again) == described(history.state)
-    # what was kept did not go on
+    # the records that were kept did not continue the snapshot
     assert described(replayed(late, 500)) == before
     assert described(replayed(MetadataSnapshot(again), 500)) == described(history.state)
 

@@ -1,4 +1,6 @@
-"""Partitions that cannot be opened or made: they alone are offline, nothing is half there, and they come back."""
+"""Partitions that cannot be opened or created: only these are offline, no partition is half created, and they come
+back.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def refused(topics: Topics, name: str, partitions: int = 1) -> int:
 
 
 class _FullAfter(FullDisk):
-    """Full for new directories once there are so many."""
+    """A disk that is full for new directories once it has so many."""
 
     room = 100
 
@@ -182,7 +184,7 @@ def test_an_offline_log_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyP
 
 
 def test_a_partition_that_is_not_open_yet_is_not_led_here_when_other_nodes_share_the_topic() -> None:
-    """As on Kafka: a client asks for the leader again, and does not read of a failed disk."""
+    """As on Kafka, the client asks for the leader again, and gets no error of a failed disk."""
     topics = make_topics(MemoryStorage())
     add_topic(topics)
     state = topics.by_name["t"].state

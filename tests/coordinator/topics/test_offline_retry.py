@@ -1,4 +1,4 @@
-"""Logs that stay offline are tried again and again; why is logged once, and when it changes."""
+"""Offline logs are opened again and again; the reason is logged once, and when it changes."""
 
 from __future__ import annotations
 

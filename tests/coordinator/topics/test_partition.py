@@ -124,7 +124,7 @@ def test_log_append_time_replaces_the_producers_timestamps() -> None:
 
 
 def with_header(data: bytes, **fields: int) -> bytes:
-    """The batch with other fields in its header, and a CRC that is right."""
+    """The batch with other header fields, and a correct CRC."""
     return assemble(read_header(data)._replace(**fields), data[61:], read_header(data).record_count)
 
 
@@ -157,7 +157,7 @@ def test_a_producers_batch_with_log_append_time_is_refused_or_reset(compression:
     append(target, data)
     (header,) = target.log.headers()
     assert (header.is_log_append_time, header.max_timestamp) == (False, 7)
-    # but where nothing says when a record was made, or the topic has its own time, it is refused
+    # but where no timestamp exists, or the topic uses append time, the record is refused
     stamping = partition(message_timestamp_type="LogAppendTime")
     for refusing, wanted in ((partition(), with_header(data, max_timestamp=-1)), (stamping, data)):
         with pytest.raises(InvalidRecords, match="rejected due to invalid timestamp") as caught:
@@ -202,7 +202,8 @@ def test_all_faults_of_a_batch_are_named_in_kafkas_words() -> None:
 @pytest.mark.parametrize("configs", [{}, {"cleanup_policy": "compact"}])
 def test_the_error_for_unreadable_records_is_not_retriable(codec: int, configs: dict[str, str]) -> None:
     good = batch(b"a")
-    # right CRC, right counts, and after the header no records: CORRUPT_MESSAGE would make a client send it for ever
+    # correct CRC, correct counts, and no records after the header: CORRUPT_MESSAGE would make a client repeat it for
+    # ever
     junk = assemble(read_header(good)._replace(attributes=codec), b"\x12\x34\x56\x78\x90", 1)
     assert code_of(partition(**configs), junk) == ErrorCode.INVALID_RECORD
 
@@ -260,7 +261,7 @@ def test_silent_producers_are_forgotten() -> None:
 def test_unverified_transactional_batches_are_refused() -> None:
     data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     assert code_of(partition(), data) == ErrorCode.INVALID_TXN_STATE
-    # as on Kafka, where nobody asks for a transaction without a producer id
+    # as on Kafka, where a transaction without a producer id is not verified
     assert append(partition(), batch(b"a", transactional=True)).base_offset == 0
 
 

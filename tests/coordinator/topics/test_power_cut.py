@@ -1,5 +1,5 @@
-"""Topics under power cuts and kills between, and within, any two changes of the disk: what was acknowledged holds, what
-was not is wholly there or wholly not, and no synced record of a topic that is there is lost.
+"""Topics under power cuts and kills between, and within, any two changes of the disk. Acknowledged changes survive,
+other changes are complete or absent, and no synced record of an existing topic is lost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.coordinator.topics.support import batch, make_topics, produce
 
 NOW = Now(0, 1_700_000_000_000)
 MAX_STEPS = 150
-"""More changes of the disk than the whole history has."""
+"""More than the number of disk changes of the whole history."""
 WHOLE_LIVES = 5
-"""Lives that end before they die: what a power cut leaves of each differs."""
+"""The number of lives that end before they die: a power cut leaves something different of each."""
 
 
 class Life:
-    """A server's life with a few topics, until it dies. Each change notes what it wants and what was acknowledged."""
+    """A server's life with some topics, until it dies. Each change notes what it wants and what was acknowledged."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         self.storage = storage
@@ -37,7 +37,7 @@ class Life:
         self.acknowledged: list[str] = []
         self.wanted: list[str] = []
         self.synced: dict[str, list[bytes]] = {}
-        """Values that were produced and synced, by what the topic was called for: its name and which one of it."""
+        """Values that were produced and synced, by the name of the topic and a number: a name may be used again."""
         self.producer_ids: list[int] = []
         self.ids: dict[str, bytes] = {}
         self.topics: Topics
@@ -104,7 +104,7 @@ def check(life: Life, after: Topics) -> None:
         assert after.state.topic_configs("t") == {}
     if "producer" in done:
         assert at_once(after.drawing_producer_id()) not in life.producer_ids
-    # a topic that is gone is wholly gone, one that is there lies where it belongs
+    # a deleted topic is completely gone, and an existing topic is in its place
     folders = {entry.name for entry in after.logs.storage.entries("") if entry.is_directory}
     expected = {f"t-{index}" for index in range(0 if topic is None else len(topic.partitions))}
     assert folders == {"__cluster_metadata-0", *expected}

@@ -24,7 +24,7 @@ def test_replicas_are_on_different_brokers_and_leaders_are_spread(
     for place in places:
         assert len(set(place)) == len(place) == factor
         assert set(place) <= racks.keys()
-        # as many racks as there can be
+        # as many racks as possible
         assert len({racks[one] for one in place}) == min(factor, len(set(racks.values())))
 
 

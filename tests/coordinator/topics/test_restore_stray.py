@@ -1,5 +1,5 @@
-"""Folders that belong to no topic, or say that they are another's: `muster log check` names them, `repair` puts them
-back.
+"""Folders that belong to no topic, or claim to be another topic's: `muster log check` names them, `repair` restores
+them.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def values(topics: Topics, name: str, index: int = 0) -> list[bytes | None]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory with the topic `t`, and `orders` of another server put beside it."""
+    """A directory with the topic `t`, and with a copy of another server's `orders` beside it."""
     other, root = tmp_path / "other", tmp_path / "data"
     started(other, orders=3).logs.close()
     started(root, t=2).logs.close()
     for index in range(3):
         shutil.copytree(other / f"orders-{index}", root / f"orders-{index}")
-        # the ids of these tests are all the same
+        # the ids in these tests are all the same
         path = root / f"orders-{index}" / checkpoints.PARTITION_METADATA
         path.write_bytes(checkpoints.encode_topic_id(b"o" * 16))
     return root

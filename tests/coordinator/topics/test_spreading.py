@@ -1,4 +1,4 @@
-"""Who is to lead which partition when nodes come, die and return."""
+"""Which node should lead which partition when nodes join, die and return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 
 def state_of(**topics: Sequence[int | tuple[int, ...]]) -> MetadataState:
-    """Topics with the replicas of their partitions, of which the first leads."""
+    """Topics with the replicas of their partitions; the first replica leads."""
     state = MetadataState()
     for name, partitions in topics.items():
         topic_id = name.encode().rjust(16)
@@ -81,8 +81,9 @@ def test_a_new_node_gets_an_even_share_of_leaders() -> None:
 
 
 def test_the_share_of_a_new_node_is_computed_in_linear_time() -> None:
-    """Calls of functions are counted, not time. A look at all partitions for each that moves made 175 of each partition
-    here, and held a node for 1.4 s at 10,000 partitions: the square of that at more, longer than its lease.
+    """Function calls are counted, not time. One look at all partitions for each moved partition once cost 175 calls for
+    each partition. At 10,000 partitions a node was blocked for 1.4 s. The time grows with the square, and would exceed
+    the lease.
     """
     partitions = 1_200
     state = state_of(orders=[1, 2] * (partitions // 2))

@@ -29,7 +29,7 @@ Lines = list[dict[str, object]]
 
 
 def record_bytes(storage: MemoryStorage) -> int:
-    """Of all partitions but the metadata log, under whatever name."""
+    """The record bytes of all partitions except the metadata log, under any folder name."""
     return sum(len(data) for path, data in storage.files.items() if ".log" in path and not path.startswith(METADATA))
 
 
@@ -88,7 +88,7 @@ def test_a_folder_of_an_unknown_topic_is_set_aside_and_logged(clean: bool) -> No
     assert [line["folder"] for line in warnings if "set aside" in str(line["event"])] == [aside]
     assert f"--partition {aside}" in str(warnings[-1]["what_to_do"])
     assert record_bytes(other) == before
-    # a topic of that name is not disturbed, and a second stray of it has a name of its own
+    # an existing topic of that name is not disturbed, and a second stray folder of it gets a name of its own
     produce(add_topic(topics, "orders"), batch(b"new"), NOW)
     storage_of(topics, clean=clean)
     set_id(other, "orders-0", b"p" * 16)
@@ -133,7 +133,7 @@ def test_the_folder_of_a_deleted_topic_is_removed_only_by_its_id() -> None:
     files = {path: bytes(data) for path, data in storage.files.items() if path.startswith("gone-0/")}
     at_once(topics.deleting(topics.by_name["gone"]))
     storage_of(topics)
-    # as a kill leaves it between the record and the folder; and one of that name that is another topic's
+    # a kill leaves it so between the record and the folder; and a folder with that name of another topic
     for folder in ("gone-0", "other-0"):
         storage.make_directory(folder)
         for path, data in files.items():
@@ -285,7 +285,7 @@ def test_topics_of_a_lost_metadata_log_are_created_again(damage: str, clean: boo
     assert at_once(again.drawing_producer_id()) > producer_id
     assert record_bytes(storage) == before
     assert [line["log_level"] for line in warnings if line["event"] == "the metadata log has lost records"] == ["error"]
-    # and so it stays
+    # and it stays so
     storage_of(again)
     later, warnings = start(storage)
     assert (values(later, "orders", 2), warnings) == ([b"orders-2"], [])

@@ -94,7 +94,7 @@ def test_a_replay_of_the_metadata_log_gives_the_live_state(steps: list[tuple[str
         except ApiError:
             continue
     after = restarted(topics)
-    # a start is noted, and changes nothing but the leaders' epochs
+    # a start is recorded, and changes only the leaders' epochs
     before = {**facts(topics.state), "version": topics.state.version + 1}
     assert facts(after.state) == before
     assert {n: t.partitions for n, t in after.image.by_name.items()} == {
@@ -109,7 +109,7 @@ def test_each_start_begins_a_leader_epoch() -> None:
         topics = restarted(topics)
         at_once(topics.creating(NewTopic(f"after-{start}", b"%016d" % start, 1, 1)))
         first, latest = topics.by_name["first"], topics.by_name[f"after-{start}"]
-        # as on Kafka 4.3, where a node that goes and comes back changes the leader twice
+        # as on Kafka 4.3, where a node that stops and returns changes the leader twice
         assert [first.leader_epoch(0), first.leader_epoch(1), latest.leader_epoch(0)] == [2 * start, 2 * start, 0]
         assert topics.image.by_name["first"].leader_epochs == (2 * start, 2 * start)
 
@@ -121,12 +121,12 @@ def test_the_ends_of_leader_epochs_are_known_before_and_after_the_first_record()
     held, empty = (topics.open.partition("t", index) for index in (0, 1))
     assert held is not None
     assert empty is not None
-    # all of it as Kafka 4.3 answers after two starts
+    # as Kafka 4.3 answers after two starts
     assert [held.epoch_end_offset(epoch) for epoch in range(6)] == [*[(0, 2)] * 4, (4, 2), (-1, -1)]
     assert [empty.epoch_end_offset(epoch) for epoch in range(6)] == [*[(epoch, 0) for epoch in range(5)], (-1, -1)]
     assert [held.epoch_for_offset(offset) for offset in range(3)] == [0, 0, 4]
     assert empty.epoch_for_offset(0) == 4
-    # -1 is none; other negative numbers are epochs before all others
+    # -1 means no epoch; other negative numbers are epochs before all others
     assert (held.epoch_end_offset(-1), empty.epoch_end_offset(-1)) == ((-1, -1), (-1, -1))
     assert (held.epoch_end_offset(-5), empty.epoch_end_offset(-5)) == ((-5, 0), (-5, 0))
     produce(held, batch(b"c"), NOW)
@@ -135,7 +135,7 @@ def test_the_ends_of_leader_epochs_are_known_before_and_after_the_first_record()
 
 
 def test_records_in_place_of_lost_ones_have_another_leader_epoch() -> None:
-    # a power cut took two records and what the catalogue knew of the start that wrote them
+    # a power cut took two records, and the metadata record of the start that wrote them
     topics = make_topics()
     partition = add_topic(topics, "t")
     produce(partition, batch(b"a"), NOW)
@@ -209,7 +209,7 @@ def test_broker_configs_reach_the_logs_at_once_and_after_a_restart() -> None:
     other = add_topic(topics, "u")
     at_once(topics.setting_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"}))
     at_once(topics.setting_configs(BROKER_RESOURCE, "1", {"message.max.bytes": " 2000 "}))
-    at_once(topics.setting_configs(BROKER_RESOURCE, "2", {"message.max.bytes": "3000"}))  # another broker's
+    at_once(topics.setting_configs(BROKER_RESOURCE, "2", {"message.max.bytes": "3000"}))  # another broker's partitions
     for log in (partition.log, other.log):
         assert log.config.max_message_bytes == 2000
     assert (partition.log.config.retention_ms, other.log.config.retention_ms) == (5, 300)
@@ -305,7 +305,7 @@ def test_the_metadata_log_is_not_listed_as_a_topic() -> None:
 
 
 def drive(job: Any, steps: int) -> Any:
-    """Do so many steps of a job."""
+    """Run so many steps of a job."""
     for _ in range(steps):
         next(job)
     return job
@@ -348,7 +348,7 @@ def test_changes_of_topics_wait_for_each_other() -> None:
     with pytest.raises(StopIteration):
         drive(deleting, 1_000)
     with pytest.raises(ApiError):
-        again.send(None)  # somebody else has deleted it
+        again.send(None)  # another request has deleted it
     assert topics.by_name == {}
 
 
@@ -388,7 +388,7 @@ def test_every_new_image_has_exactly_the_existing_topics() -> None:
 def test_folders_of_a_large_topic_are_removed_over_several_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """10,000 of them in memory in one turn took 60 ms."""
+    """In memory, 10,000 folders in one iteration took 60 ms."""
     monkeypatch.setattr(catalogue, "REMOVED_AT_ONCE", 4)
     storage, clock = MemoryStorage(), ManualClock()
     topics = make_topics(storage, clock)

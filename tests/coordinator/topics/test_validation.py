@@ -20,7 +20,7 @@ from tests.coordinator.log.support import NOW, batch
 
 
 def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
-    """All checks of a batch, in the order in which Produce makes them."""
+    """All checks of a batch, in the order of Produce."""
     header = only_batch(data, first_batch(data), allow_zstd=allow_zstd)
     config = replace(LogConfig(), max_message_bytes=max_message_bytes)
     checked(data, header, config, NOW, "t", 0, compression.allowed(max_message_bytes))
@@ -28,7 +28,7 @@ def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool =
 
 
 def changed(position: int, code: str, value: int, data: bytearray | None = None) -> bytearray:
-    """A batch with one field of its header set, and the CRC right again."""
+    """A batch with one changed header field, and a correct CRC."""
     data = batch(b"a", b"b") if data is None else data
     struct.pack_into(">" + code, data, position, value)
     if position >= 21:
@@ -108,7 +108,7 @@ def test_zstd_is_accepted_only_if_allowed() -> None:
 
 
 def test_a_batch_cut_at_any_byte_is_refused() -> None:
-    # as by Kafka 4.3: what is cut off is no batch, and none was sent
+    # as in Kafka 4.3: a cut batch counts as none
     data = bytes(batch(b"abc", b"def"))
     for cut in range(len(data)):
         with pytest.raises(InvalidRecords):

@@ -1,4 +1,4 @@
-"""A transaction core to talk to in tests: short requests, the markers it asks for, and all that came out of it."""
+"""A transaction core for tests: short requests, the markers that it requests, and all its outputs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TransactionHarness:
         return self.core
 
     def restart(self) -> None:
-        """The core is lost; a new one is built from what was written."""
+        """Lose the core; a new one is loaded from its records."""
         self.load([(record.key, record.value) for record in self.records])
 
     def next_producer_id(self) -> int:
@@ -137,7 +137,7 @@ class TransactionHarness:
         verify: bool = False,
         version: int = 0,
     ) -> int | dict[tuple[str, int], int]:
-        """The error of all partitions when it is the same, else of each."""
+        """Add partitions: one error if it is the same for all partitions, else the error of each."""
         rows = [AddPartitionsToTxnTopic(topic, list(ids)) for topic, ids in topics.items()]
         asked = AddPartitionsToTxnTransaction(transactional_id, producer[0], producer[1], verify, rows)
         got = self.ask(AddPartitionsToTxnRequest([asked]), version)
@@ -159,7 +159,7 @@ class TransactionHarness:
         return got.error_code, got.producer_id, got.producer_epoch
 
     def written(self, transactional_id: str = "x") -> None:
-        """The markers of a transaction are written."""
+        """Report that the markers of a transaction are written."""
         marker = self.markers.pop(transactional_id)
         done = MarkersWritten(transactional_id, marker.producer_id, marker.producer_epoch)
         self.collect(self.core.handle(done, self.now))

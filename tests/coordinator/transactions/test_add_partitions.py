@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, or are asked about."""
+"""AddPartitionsToTxn: partitions are added to a transaction, or only verified."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_add_partitions_refuses_unknown_ids_and_old_producers(verify: bool) -> N
 def test_add_partitions_is_refused_while_markers_are_written() -> None:
     harness = opened()
     harness.end(P)
-    # Kafka looks at that first; the epoch of the one that only asks is looked at before
+    # Kafka checks that first; a verifying request has its epoch checked before
     assert harness.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert harness.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert harness.add(P, verify=True) == ErrorCode.PRODUCER_FENCED

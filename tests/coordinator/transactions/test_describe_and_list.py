@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions. The answers are those of Kafka 4.3, asked the same."""
+"""DescribeTransactions and ListTransactions. The answers are those of Kafka 4.3 to the same requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EndTxn: every answer of both kinds of clients in every state. They are those of Kafka 4.3, asked the same."""
+"""EndTxn: every answer for both kinds of clients in every state, equal to that of Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_new_client_ends_a_transaction_of_an_old_client() -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_fenced_producer_does_not_take_the_end_of_an_older_client_for_its_own(commit: bool) -> None:
-    """Unlike Kafka 4.3, which answers NONE and the epoch of the other one."""
+    """This differs from Kafka 4.3, which answers NONE and the epoch of the other producer."""
     harness = TransactionHarness()
     harness.init()
     harness.init(timeout_ms=1_000)

@@ -1,4 +1,4 @@
-"""Ids that nobody has used for long are removed."""
+"""Ids that are unused for long are removed."""
 
 from __future__ import annotations
 

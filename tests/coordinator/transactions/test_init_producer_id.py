@@ -1,4 +1,6 @@
-"""InitProducerId: who gets which producer id and epoch. The answers are those of Kafka 4.3, asked the same."""
+"""InitProducerId: the producer id and epoch of each producer. The answers are those of Kafka 4.3 to the same
+requests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ FULL = 32_766
 
 
 def with_epoch(epoch: int, status: int = 0, **fields: int) -> TransactionHarness:
-    """The id `x` of producer 7, which has had its epochs."""
+    """The id `x` of producer 7, with this epoch."""
     partitions = None if status == 0 else []
     value = TransactionLogValue(7, 7, -1, epoch, -1, 60_000, status, partitions, START.wall_ms, START.wall_ms)
     for name, given in fields.items():
@@ -48,7 +50,7 @@ def test_a_new_id_gets_a_new_producer_id() -> None:
     harness = TransactionHarness()
     assert harness.init() == (0, 1_001, 0)
     assert harness.init("y", timeout_ms=1_000) == (0, 1_002, 0)
-    # a producer that knows another cluster's id is welcome too
+    # a producer that names another cluster's id is accepted too
     assert harness.init("z", 77, 5) == (0, 1_003, 0)
     value = harness.records[0].value
     assert value == TransactionLogValue(1_001, 1_001, -1, 0, -1, 60_000, 0, None, START.wall_ms, -1, 0)
@@ -113,12 +115,12 @@ def test_a_repeated_request_at_the_last_epoch_gets_the_same_answer() -> None:
     harness = with_epoch(FULL)
     assert harness.init("x", 7, FULL) == (0, 1_001, 0)
     assert harness.init("x", 7, FULL) == (0, 1_001, 0)
-    # that answer names the new id as the previous one too, as Kafka's does
+    # that answer has the new id as the previous id too, as Kafka's has
     assert harness.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_an_old_epoch_of_a_replaced_producer_id_is_fenced() -> None:
-    """Unlike Kafka 4.3, which finds itself unable to answer: UNKNOWN_SERVER_ERROR."""
+    """This differs from Kafka 4.3, which answers UNKNOWN_SERVER_ERROR."""
     harness = with_epoch(FULL - 1)
     assert harness.init("x", 7, FULL - 1) == (0, 7, FULL)
     assert harness.init("x", 7, FULL - 1) == (0, 7, FULL), "once more"

@@ -1,4 +1,4 @@
-"""Any history of producers of one or two ids, with lost cores: what must hold whatever they ask."""
+"""Random histories of producers of one or two ids, with lost cores: rules that hold for all requests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ IDS = st.sampled_from(["x", "y"])
 VERSIONS = st.sampled_from([0, 2])
 FULL = 32_766
 STEPS = {(STATUS[state], STATUS[after]) for (state, _), after in TRANSITIONS.items()} | {
-    # PrepareEpochFence is passed through
+    # PrepareEpochFence lasts only within a step
     (STATUS[ONGOING], STATUS["PrepareAbort"])
 }
 
 
 def facts(harness: TransactionHarness) -> dict[str, tuple[Any, ...]]:
-    """All that the log can know of each id."""
+    """Everything that the log can know of each id."""
     return {
         name: tuple(
             (slot, {topic: list(ids) for topic, ids in value.items()} if slot == "partitions" else value)
@@ -36,7 +36,7 @@ def facts(harness: TransactionHarness) -> dict[str, tuple[Any, ...]]:
 
 
 class Producers(RuleBasedStateMachine):
-    """Producers that begin, add, end, ask again, come with old epochs, and never know what the others do."""
+    """Producers that begin, add, end, repeat, use old epochs, and never know what the others do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Producers(RuleBasedStateMachine):
         self.highest: dict[int, int] = {}
         self.ids_of: dict[int, str] = {}
         self.open_ones: dict[str, int] = {}
-        """How many transactions of an id were begun and are not complete."""
+        """How many transactions of an id have begun and are not complete."""
 
     def producer(self, name: str, pick: int) -> tuple[int, int]:
         one = self.harness.core.state.transactions.get(name)
@@ -109,7 +109,7 @@ class Producers(RuleBasedStateMachine):
         one = self.harness.core.state.transactions.get(name)
         if one is None or one.state in ENDING or one.producer_epoch >= FULL - 1:
             return
-        # as if the id had had all epochs between: in the log and in the core
+        # as if the id had used all epochs between: in the log and in the core
         record = next(record for record in reversed(self.harness.records) if record.key.transactional_id == name)  # type: ignore[attr-defined]
         assert isinstance(record.value, TransactionLogValue)
         record.value.producer_epoch = one.producer_epoch = FULL - 1

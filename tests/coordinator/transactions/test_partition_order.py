@@ -1,4 +1,4 @@
-"""The order of partitions in records: what Apache Kafka 4.3 wrote when it was asked to add these."""
+"""The order of partitions in records is that of Apache Kafka 4.3 after the same requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FROM_KAFKA = [
         ],
     ),
 ]
-"""What was added, one request after the other, and the record after each."""
+"""The partitions of each request, in their order, and the record after each."""
 
 
 @pytest.mark.parametrize(("requests", "records"), FROM_KAFKA)

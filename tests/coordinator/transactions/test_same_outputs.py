@@ -9,7 +9,7 @@ from tests.coordinator.transactions.harness import TransactionHarness
 
 
 def history(seed: int) -> list[str]:
-    """All that comes of a random history, as text."""
+    """All outputs of a random history, as text."""
     chance, harness = random.Random(seed), TransactionHarness()
     answers: list[object] = []
     for _ in range(300):

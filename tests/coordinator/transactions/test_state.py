@@ -1,4 +1,4 @@
-"""Records change the state, the same live and in replay; and what is strange in a log."""
+"""Records change the state, the same live and in replay. Unexpected records of a log are tested too."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_transactional_batches_are_replayed_as_plain_records() -> None:
 
 
 def test_an_idle_transactional_id_takes_little_memory() -> None:
-    """100,000 of them are to be kept in 60 MB: what the log's bytes become, measured without the bytes."""
+    """100,000 ids must fit into 60 MB. The test measures the state that the log's bytes become, without the bytes."""
     count = 2_000
     encoded = [
         (

@@ -1,4 +1,4 @@
-"""Transactions that are open for too long are aborted, at the times at which Kafka looks."""
+"""Transactions that are open for too long are aborted, at the times at which Kafka checks."""
 
 from __future__ import annotations
 

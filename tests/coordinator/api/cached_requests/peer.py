@@ -1,4 +1,4 @@
-"""A node of one shard without sockets or files, and a connection to it: what tests of prepared requests share."""
+"""A node of one shard without sockets or files, and a connection to it, for tests of cached requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDS = {"t1": (1).to_bytes(16, "big"), "t2": (2).to_bytes(16, "big")}
 
 
 class Log(FakeLog):
-    """As bytes: a batch is a row."""
+    """A log of bytes: each batch is a row."""
 
     def append(self, leader_epoch: int, batch: Any, *, wall_ms: int) -> None:
         super().append(leader_epoch, [len(self.rows).to_bytes(8, "big") + batch[8:]], wall_ms=wall_ms)
@@ -74,19 +74,19 @@ class Peer:
         self.answers.append(bytes(answer))
 
     def request_decoded(self) -> None:
-        """It counts no memory."""
+        """Do nothing: no memory is counted."""
 
     def part(self, data: bytes) -> None:
         self.answers.append(data)
 
     def mute(self, throttle_ms: int) -> None:
-        """Nothing is muted."""
+        """Do nothing: no connection is muted."""
 
     def fail(self, refused: CloseConnection) -> None:
         self.failed.append(refused)
 
     def ask(self, key: int, version: int, request: Any, correlation_id: int = 1) -> Any:
-        """The answer's message, None when there is none yet."""
+        """The message of the answer; None while there is no answer."""
         data = frames.request_frame(api(key), version, correlation_id, request, "me")
         before = len(self.answers)
         at_once = self.requests.handle(data, 4, len(data))
@@ -104,7 +104,7 @@ class Peer:
         return api(key).decode_response(version, answer, body)
 
     def member(self, group: str = "g") -> str:
-        """One member, in generation 1."""
+        """A member that is alone in its group, in generation 1."""
         request = JoinGroupRequest(
             group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
         )
@@ -118,7 +118,7 @@ class Peer:
 
     @property
     def met(self) -> bool:
-        """Whether the last kind of request was made ready, and has come again."""
+        """Whether the last kind of request was cached, and has come again."""
         return self.requests.cached is not None and self.requests.cached.was_repeated
 
 

@@ -1,7 +1,7 @@
-"""Random histories on two nodes, of which one prepares requests that come again: every byte that leaves is the same.
+"""Random histories on two nodes, one of which caches repeated requests: every byte that leaves is the same.
 
-Compared after each step: the answers, on which connection and in which order, what fails, which requests wait, the
-log with its leader epochs and the committed offsets.
+After each step the two nodes are compared. Equal are the answers with connection and order, the errors, the waiting
+requests, the log with its leader epochs, and the committed offsets.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ CONNECTIONS = 3
 SESSION_MS = 6_000, 10_000
 FULL_DISK = OSError(28, "No space left on device")
 prepared: Counter[str] = Counter()
-"""How many requests took the prepared path."""
+"""How many requests took the cached path."""
 kinds: Counter[str] = Counter()
 """How often a group changed its protocol: before and after."""
 
 
 class Connection:
-    """One of a peer's connections; `answers` are all that left it, in the order of the whole peer."""
+    """One of a peer's connections; `answers` has all answers of the whole peer, in their order."""
 
     def __init__(self, peer: Peer, number: int, answers: list[tuple[int, bytes]]) -> None:
         self.number, self.answers = number, answers
@@ -56,7 +56,7 @@ class Connection:
         self.answers.append((self.number, answer if isinstance(answer, bytes) else b"".join(answer)))
 
     def request_decoded(self) -> None:
-        """It counts no memory."""
+        """Do nothing: no memory is counted."""
 
     def fail(self, refused: CloseConnection) -> None:
         self.answers.append((self.number, refused.reason.encode()))
@@ -120,7 +120,7 @@ class Side:
 
 
 class Pair:
-    """Both sides, and what clients know: the member that each connection is, and the last request on each."""
+    """Both sides, and what clients know: the member on each connection, and its last request."""
 
     subscription = b""
 
@@ -130,7 +130,7 @@ class Pair:
         self.generation = 1
         self.last: dict[int, tuple[int, int, Any]] = {}
         self.repeated: dict[int, tuple[int, int, Any]] = {}
-        """The last heartbeat or commit."""
+        """The last heartbeat or commit on each connection."""
         self.version = version
         self.read = 0
         self.correlation = 0
@@ -164,7 +164,7 @@ class Pair:
             self.join(number)
 
     def ask(self, number: int, key: int, version: int, request: Any) -> None:
-        """A connection that waits for an answer sends nothing."""
+        """Ask both sides. A connection that waits for an answer sends nothing."""
         if self.sides[0].connections[number].requests.current is None:
             self.correlation += 1
             data = frames.request_frame(api(key), version, self.correlation, request, "me")
@@ -189,7 +189,7 @@ class MixedPair(Pair):
     def __init__(self, linger_ms: int, version: int) -> None:
         super().__init__(linger_ms, version)
         self.epochs: dict[int, int] = {}
-        """By connection: the epoch of its member of the consumer protocol."""
+        """The epochs of members of the consumer protocol, by connection."""
 
     def enter(self, number: int) -> None:
         self._beat(number, 0, rebalance_timeout_ms=5_000, subscribed_topic_names=["t1"], topic_partitions=[])
@@ -244,7 +244,7 @@ UNUSUAL = {
     "advance": 12, "join": 5, "leave": 8, "topics": 12, "permissions": 3, "sync": 5, "fail": 3, "leadership": 6,
     "reconnect": 3,
 }  # fmt: skip
-"""What may happen, by how often it does. Each history has some of the unusual things."""
+"""Possible events, by how often they happen. Each history has some of the unusual events."""
 MIXED = {
     "enter": 6, "consumer beat": 60, "quit": 3, "consumer commit": 15, "commit of nobody": 4, "read": 8, "delete": 2,
     "leave": 4, "beat": 30, "commit": 5, "again": 30, "join": 4,

@@ -1,4 +1,4 @@
-"""Frames that are recognized by their bytes: two that match differ only in their numbers."""
+"""Frames that are recognized by their bytes: two frames that match differ only in their numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1
 
 @st.composite
 def frames(draw: st.DrawFn) -> tuple[str, list[bytes], list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Codes of its runs, the constant pieces of a frame, header first, and two sets of numbers to stand between."""
+    """The struct codes of the frame's numbers, the constant pieces of a frame, header first, and two sets of numbers
+    between the pieces.
+    """
     code = draw(st.sampled_from(["qi", "q"]))
     count = draw(st.integers(1, 5))
     pieces = [draw(st.binary(min_size=1, max_size=9)) for _ in range(count + 1)]

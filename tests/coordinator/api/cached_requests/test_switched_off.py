@@ -1,4 +1,5 @@
-"""Stories recorded from a real Kafka, played in virtual time on a node that caches no request: nothing is different.
+"""Stories recorded from a real Kafka, played in virtual time on a node that caches no request: the outcomes are the
+same.
 
 `tests/stories/test_virtual.py` plays all stories on a node that caches them.
 """

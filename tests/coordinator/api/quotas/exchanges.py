@@ -28,7 +28,7 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 def change(names: Iterable[tuple[str, str | None]], *ops: tuple[str, float | None]) -> Any:
-    """One entity; the value None removes."""
+    """A change of one entity; the value None removes the quota."""
     parts = [alter_client_quotas.AlterClientQuotasRequestEntityData(*part) for part in names]
     rows = [OpData(key, value or 0.0, value is None) for key, value in ops]
     return alter_client_quotas.AlterClientQuotasRequestEntryData(parts, rows)
@@ -123,7 +123,7 @@ EXCHANGES = list(_exchanges())
 
 
 def values_of(answer: Any) -> Any:
-    """An answer as plain data; entries, their parts and quotas in the order in which they came."""
+    """An answer as plain data; entries and quotas are in the order of the answer."""
     if isinstance(answer, alter_client_quotas.AlterClientQuotasResponse):
         rows = [[_names(row), row.error_code, row.error_message] for row in answer.entries]
         if len(rows) > 1_000:

@@ -44,7 +44,7 @@ def selected(
 
 
 def described(*given: Any, **named: Any) -> DescribeAclsRequest:
-    """By what `selected` selects."""
+    """A DescribeAcls with the filter that `selected` makes."""
     row = selected(*given, **named)
     return DescribeAclsRequest(*(getattr(row, name) for name in row.__slots__))
 
@@ -122,11 +122,11 @@ def _exchanges() -> Iterable[Exchange]:
 
 EXCHANGES = list(_exchanges())
 CLOSED = "closed"
-"""In place of an answer: the connection was."""
+"""Stands in place of an answer: the connection was closed."""
 
 
 def values_of(answer: Any) -> Any:
-    """An answer as plain data; entries in an order of their own, for Kafka's is that of its hashes."""
+    """An answer as plain data. Entries are sorted, because Kafka's order is that of its hashes."""
     if isinstance(answer, CreateAclsResponse):
         return [[row.error_code, row.error_message] for row in answer.results]
     if isinstance(answer, DescribeAclsResponse):
@@ -151,6 +151,6 @@ def values_of(answer: Any) -> Any:
 
 
 def kafkas() -> dict[str, list[Any]]:
-    """What Kafka 4.3 answered: `with an authorizer`, `without one`."""
+    """Kafka 4.3's answers: `with an authorizer`, `without one`."""
     found: dict[str, list[Any]] = json.loads(Path(__file__).with_name("acls_of_kafka.json").read_text())
     return found

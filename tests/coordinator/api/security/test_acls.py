@@ -82,7 +82,7 @@ async def test_acl_entries_survive_a_restart(tmp_path: Path) -> None:
         await client.ask(create(entry(name="stays"), entry(name="goes")))
         await client.ask(delete(selected(name="goes", pattern=3)))
         before = values_of(await client.ask(described()))
-    # without an authorizer nothing of them is lost
+    # without an authorizer no entry is lost
     async with running({}, data_dir=tmp_path) as server, connected(server) as client:
         assert values_of(await client.ask(described()))[0] == ErrorCode.SECURITY_DISABLED
     async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
@@ -98,7 +98,7 @@ def allow_all(kind: int, name: str) -> Any:
 
 
 async def test_a_member_that_loses_its_permission_is_refused_at_its_next_request() -> None:
-    """Also where its requests are prepared ones, which look at nothing but their own bytes."""
+    """The rule also holds for cached requests, which are recognized only by their bytes."""
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     with capture_logs() as lines:
         async with (

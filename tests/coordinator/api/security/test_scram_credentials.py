@@ -1,4 +1,4 @@
-"""What an answer about the users of SCRAM may hold."""
+"""What an answer about SCRAM users may contain."""
 
 from __future__ import annotations
 

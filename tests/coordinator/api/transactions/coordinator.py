@@ -1,4 +1,4 @@
-"""A transaction coordinator that answers what a test says, when it says so, in place of a node's."""
+"""A transaction coordinator whose answers, and their times, are set by a test; it replaces a node's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from muster.coordinator.transactions.commands import PartitionErrors, Partitions
 
 
 class FakeTransactions:
-    """As much of a node's `transactions` as verification asks. `errors`: of partitions, by topic and index; the others
-    are fine. `asked`: what came, as (id, producer, verify only, client's version, topics).
+    """The part of a node's `transactions` that verification uses. `errors`: errors of partitions, by topic and index;
+    others have none. `asked`: the requests, as (id, producer, verify only, client's version, topics).
     """
 
     def __init__(self, *, ready: bool = True, holds: bool = False) -> None:

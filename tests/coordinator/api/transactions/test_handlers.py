@@ -48,7 +48,7 @@ TOPIC: Topics = (("t", [0, 1]),)
 
 
 class Groups:
-    """The shards of __consumer_offsets: each end of a transaction is done at once."""
+    """The shards of __consumer_offsets. Each end of a transaction is done at once."""
 
     def __init__(self) -> None:
         self.runtime = self
@@ -61,7 +61,7 @@ class Groups:
 
 @pytest.fixture
 def node() -> Node:
-    """A node with a topic `t` of two partitions; FindCoordinator was not asked yet."""
+    """A node with a topic `t` of two partitions; FindCoordinator was not sent yet."""
     return made_node(None)
 
 
@@ -441,7 +441,7 @@ _OFFSETS = [TxnOffsetCommitRequestPartition(index) for index in range(2, MANY)]
     ],
 )
 def test_describe_transactions_of_many_rows_takes_many_steps(request_: Any, version: int) -> None:
-    """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
+    """Each step takes a millisecond here, so an earlier answer is impossible."""
     clock = TickingClock()
     node = made_node(clock)
     began_ms = clock.now().mono_ms

@@ -18,7 +18,7 @@ Row = tuple[int, bytes]
 
 
 class ProduceHarness:
-    """A node with a topic, and a coordinator of transactions that the test plays."""
+    """A node with a topic, and a transaction coordinator that the test plays."""
 
     def __init__(self) -> None:
         self.node: Node = data_node()

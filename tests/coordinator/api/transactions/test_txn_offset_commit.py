@@ -1,4 +1,4 @@
-"""TxnOffsetCommit through its handler: what is refused before the coordinators are asked, and what they say."""
+"""TxnOffsetCommit through its handler: checks before the coordinators are asked, and the coordinators' answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ P = Producer(7, 3)
 
 
 class TxnOffsetCommitHarness:
-    """A node with a group coordinator over logs in memory, and a coordinator of transactions that the test plays."""
+    """A node with a group coordinator over logs in memory, and a transaction coordinator that the test plays."""
 
     def __init__(self, **parts: Any) -> None:
         clock = ManualClock()
@@ -118,7 +118,7 @@ def test_the_groups_partition_is_verified_or_added_and_the_offsets_are_pending(
     place = {GROUP_OFFSETS_TOPIC: [harness.shard.partition]}
     assert [(one[1], one[2], one[4]) for one in harness.transactions.asked] == [((7, 3), verify_only, place)]
     assert harness.offset() == -1
-    # it is open there: nobody is asked again
+    # the partition is in the transaction: the coordinator is not asked again
     assert harness.commit(version=version) == [("t", [(0, 0)])]
     assert len(harness.transactions.asked) == 1
     harness.end()

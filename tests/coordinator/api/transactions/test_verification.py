@@ -1,4 +1,6 @@
-"""What the coordinator of a transaction is asked before the first records of it go into a partition."""
+"""The verification that a transaction coordinator does before the first records of a transaction are appended to a
+partition.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 class VerificationHarness:
-    """Two partitions, and what verifies for them. `in_steps`: the job verifies, as for many partitions."""
+    """Two partitions, and the object that verifies for them. `in_steps`: the job verifies, as for many partitions."""
 
     def __init__(self, in_steps: bool = False, **settings: bool) -> None:
         self.in_steps = in_steps
@@ -74,7 +76,7 @@ class VerificationHarness:
         asks.ask()
 
     def codes(self) -> list[int | None]:
-        """The error of each partition of the last answer; None: it may be appended to."""
+        """The error of each partition in the last answer; None: records may be appended."""
         return [getattr(one, "error_code", None) for one in self.found[-1].values()]
 
     def write(self, index: int, guard: Any) -> None:

@@ -63,14 +63,14 @@ def test_the_event_of_a_completed_rebalance_has_all_its_facts() -> None:
 
 
 def test_owners_before_a_rebalance_are_those_of_the_last_completed_generation() -> None:
-    """Not who began the rebalance by joining, nor who joined one that failed."""
+    """The owners are not those of the member that began the rebalance by joining, nor of a failed rebalance."""
     harness = GroupHarness()
     a, b = harness.stable()
     assert facts_of(harness, events.REBALANCE_COMPLETED)[0]["before"] == {}
     harness.events.clear()
     harness.join()  # c
     harness.join(a)
-    harness.join(b)  # the leader's assignment is waited for
+    harness.join(b)  # the group waits for the leader's assignment
     harness.join()  # d: begun again
     members = list(harness.group().members)
     for one in members[:3]:
@@ -149,7 +149,7 @@ def test_a_rebalance_ended_by_another_one_is_reported_as_failed_and_its_time_cou
     harness.join(b)
     harness.events.clear()
     harness.advance(50)
-    harness.join()  # nobody has synced
+    harness.join()  # no member has synced
     (failed,) = facts_of(harness, events.REBALANCE_FAILED)
     assert (failed["generation"], failed["cause"]) == (3, events.NEW_MEMBER)
     assert (failed["join_phase_ms"], failed["took_ms"]) == (100, 150)
@@ -191,7 +191,7 @@ def test_a_rebalance_that_leaves_the_group_empty_is_reported() -> None:
     assert harness.group().rebalance is None
 
 
-# ---- why somebody joined again
+# ---- why a member joined again
 
 
 def subscription(*topics: str, owned: bytes = b"") -> tuple[tuple[str, bytes], ...]:

@@ -86,7 +86,7 @@ def test_a_refused_first_join_still_creates_the_group() -> None:
     assert harness.kinds() == [events.GROUP_CREATED, events.REQUEST_REFUSED]
 
 
-# ---- who asks
+# ---- the sender
 
 
 def test_the_sender_of_a_join_is_classified_by_its_ids_and_protocols() -> None:
@@ -284,7 +284,7 @@ def test_member_ids_are_handed_out_beyond_the_group_size_but_a_join_with_them_is
     reply = harness.join(c)
     assert (reply.error_code, reply.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert harness.group().pending == {}
-    # Kafka does not look whether that was the one everybody waited for
+    # Kafka does not check whether the group waited only for that member
     assert harness.group().state == PREPARING
 
 
@@ -298,7 +298,7 @@ def test_in_a_join_phase_the_first_members_to_join_fill_the_group() -> None:
     assert small.group().state == PREPARING
     assert small.join(c) is None
     assert small.join(b) is None
-    assert small.join(c) is None  # it is in already
+    assert small.join(c) is None  # it has joined already
     assert small.join(a).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert list(small.group().members) == [b, c]
     assert small.events[-1].kind == events.MEMBER_REMOVED

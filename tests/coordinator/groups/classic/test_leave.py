@@ -107,7 +107,7 @@ def test_a_member_that_left_is_not_removed_again_by_a_timeout() -> None:
     a, b, c = harness.stable(count=3)
     harness.leave(b)
     harness.join(a)
-    harness.join(c)  # also what was waited for in that generation is waited for no longer
+    harness.join(c)  # nor does the group wait for anything else of that generation
     harness.leave(c)
     harness.join(a)
     harness.sync(a)

@@ -9,7 +9,7 @@ from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
 def joined_at(harness: GroupHarness, token: int, limit_ms: int = 100_000) -> int:
-    """The virtual ms that pass until the answer to that JoinGroup."""
+    """The virtual ms until that JoinGroup is answered."""
     for passed in range(0, limit_ms, 100):
         if harness.reply(token) is not None:
             return passed
@@ -194,7 +194,7 @@ def test_the_leader_stays_if_it_joins_again_and_is_replaced_if_not() -> None:
     assert harness.join(a).leader == a
     harness.sync(a)
     harness.sync(b)
-    harness.join(b)  # a follower's repetition
+    harness.join(b)  # a follower repeats its JoinGroup
     harness.join(b, protocols=(("range", b"z"),), session=100_000)
     harness.advance(20_000)
     assert harness.group().leader_id == b
@@ -215,7 +215,7 @@ def test_a_join_phase_that_ends_with_members_writes_no_record() -> None:
     harness = GroupHarness()
     harness.join()
     assert harness.group().state == COMPLETING
-    assert len(harness.records) == 1  # of the new group
+    assert len(harness.records) == 1  # a member of the new group
 
 
 def test_the_group_becomes_empty_with_a_new_generation_when_its_last_member_leaves() -> None:
@@ -260,7 +260,7 @@ def test_a_parked_join_keeps_the_session_alive() -> None:
     harness.advance(15_000)
     assert a in harness.group().members
     b_gone = harness.reply(harness.asked)
-    assert b_gone.error_code == 0  # the other one's session ended, so everyone was there
+    assert b_gone.error_code == 0  # the other session ended, so all members had joined
     assert harness.group().state == COMPLETING
 
 

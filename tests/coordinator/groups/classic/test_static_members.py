@@ -136,7 +136,7 @@ def test_the_session_of_a_static_member_continues_under_its_new_id() -> None:
 
 
 def test_a_static_member_that_had_not_synced_is_still_expected_under_its_new_id() -> None:
-    # Kafka expects the old id for ever, and rebalances when the rebalance timeout is over
+    # Kafka expects the old id for ever, and rebalances after the rebalance timeout
     harness = GroupHarness()
     a, b = harness.completing(static=True)
     harness.sync(a, {b: b"x"})

@@ -31,7 +31,7 @@ def test_a_group_subscribes_to_the_topics_of_all_members() -> None:
 
 
 class Long(bytes):
-    """Metadata that is too long to be read only to be compared."""
+    """Metadata that is too long to be read only for a comparison."""
 
     def __hash__(self) -> int:
         raise AssertionError("it was read")
@@ -70,7 +70,7 @@ def test_a_subscription_is_read_as_version_0_whatever_it_claims(claimed: int) ->
 
 
 def test_the_history_does_not_read_subscriptions_with_too_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A megabyte of short names took 100 ms, in the turn in which the group was assigned."""
+    """A megabyte of short names once took 100 ms, in the iteration in which the group was assigned."""
     monkeypatch.setattr(subscriptions_module, "MAX_TOPIC_NAMES", 5)
     few, many = [metadata("a", "b"), metadata("b", "c", "d")], [metadata("a", "b"), metadata("b", "c", "d", "e")]
     assert not Subscriptions(few).is_long

@@ -51,7 +51,7 @@ def test_a_vote_without_a_common_protocol_raises_an_error() -> None:
 
 
 def test_a_protocol_offered_twice_by_a_member_counts_once() -> None:
-    # on Kafka 4.3.0 it counts twice, so that nobody supports it any more and the group never leaves its join phase
+    # on Kafka 4.3.0 the name counts twice, so that no member supports it any more, and the join phase never ends
     support = Support()
     twice: Protocols = (("range", b"1"), ("range", b"2"))
     support.add(twice)
@@ -93,7 +93,7 @@ def test_the_work_of_a_vote_grows_with_the_number_of_different_protocol_lists() 
     for one in members:
         support.add(one.protocols)
     assert instructions(lambda: elect(support, members[0])) < 10_000  # 40,000 names
-    assert instructions(support.votes) < 100  # the history asks again
+    assert instructions(support.votes) < 100  # the history needs the topics again
     assert support.votes() == {"range": 200, "rr": 0}
 
 

@@ -1,6 +1,4 @@
-"""What does not fit into one batch is refused as Kafka refuses it (each of these was asked of a Kafka 4.3), and nothing
-has changed.
-"""
+"""Records that do not fit into one batch are refused as Kafka 4.3 refuses them, and nothing has changed."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def test_the_computed_size_is_the_size_of_the_written_batch(count: int, metadata
 def test_a_commit_is_accepted_up_to_the_last_byte_of_the_batch_limit() -> None:
     harness = GroupHarness(offset_metadata_max_bytes=10_000)
     harness.max_bytes = 2_000
-    # key and value of a record of group "g" and topic "t" have 12 and 43 bytes besides the metadata
+    # key and value of a record of group "g" and topic "t" have 12 and 43 bytes, without the metadata
     assert commit(harness, 1, "m" * 1_876) == {TOO_LARGE}
     assert harness.core.state.groups == {}
     assert harness.fetch().committed_offset == -1
@@ -105,7 +103,7 @@ def test_an_assignment_that_is_too_large_refuses_all_waiting_syncs_and_begins_a_
 
 
 def test_an_assignment_that_alone_is_too_large_is_refused_without_packing_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An assignment of 31 MB was copied three times in one piece before it was refused."""
+    """An assignment of 31 MB was once copied three times in one step before it was refused."""
     harness = GroupHarness()
     a, _ = harness.completing()
     harness.max_bytes = 2_000

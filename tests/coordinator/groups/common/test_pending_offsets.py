@@ -1,4 +1,4 @@
-"""The offsets of open transactions: the order of the records decides what stands, as on Kafka."""
+"""The offsets of open transactions: the order of the records decides which offset counts, as on Kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def commit(offset: int, partition: int = 0, group: str = "g") -> Decoded:
 
 
 class Log:
-    """A core, and what its log says."""
+    """A core, and the offsets that its log gives."""
 
     def __init__(self) -> None:
         self.core = GroupCore(GroupSettings(), NO_TOPICS)
@@ -179,7 +179,8 @@ def test_a_large_transaction_ends_in_steps_and_what_is_committed_between_them_st
     found = log.found()
     assert (found[0], found[first], found[second], found[count - 1]) == (5, 9, 9, 5)
     assert third not in found
-    log.end(8)  # its commits are newer than those of the first transaction, and older than those between the steps
+    # its commits are newer than those of the first transaction, and older than the commits between the steps
+    log.end(8)
     found = log.found()
     assert (found[0], found[first], found[second], found[count - 1]) == (6, 9, 9, 6)
     log.end(7)

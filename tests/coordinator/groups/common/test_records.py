@@ -1,4 +1,4 @@
-"""The records' bytes against those that Apache Kafka 4.3.0 wrote (from its own segment files)."""
+"""The records' bytes are those that Apache Kafka 4.3.0 wrote (taken from its own segments)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.coordinator.groups.test_core import reload
 
 
 def again(data: bytes) -> bytes:
-    """An equal value that is another one."""
+    """An equal value that is another object."""
     return bytes(bytearray(data))
 
 

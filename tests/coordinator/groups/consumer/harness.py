@@ -1,4 +1,4 @@
-"""A core with consumer groups for tests: short calls for heartbeats, and its records as short texts."""
+"""A core with consumer groups for tests: short calls for heartbeats, and the records as short texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Owned = Mapping[str, Sequence[int]]
 
 
 def topics(**counts: int) -> TopicsImage:
-    """An image of topics with so many partitions; its version is new each time."""
+    """An image of topics with these partition counts; its version is always new."""
     topics.version += 1  # type: ignore[attr-defined]
     made = {
         name: TopicImage(name, IDS.get(name, name.encode().ljust(16, b"\0")), count) for name, count in counts.items()
@@ -106,7 +106,7 @@ class ConsumerGroupHarness(GroupHarness):
         return self.heartbeat(member, 0, names=given, owned={}, timeout=more.pop("timeout", 5_000), **more)
 
     def notify(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
-        """The core gets a result of offloaded work, or new topics."""
+        """Give the core a result of offloaded work, or new topics."""
         self.collect(self.core.handle(what, self.now, self.max_bytes))
         self.settle()
 

@@ -27,7 +27,7 @@ def prepare(
 
 
 def beats(steady: SteadyMember, harness: ConsumerGroupHarness, member: str) -> bool:
-    """Take it; when it was taken, the usual way does the same."""
+    """Let the steady member handle a heartbeat; if it does, the plain path must give the same."""
     before = harness.member(member)
     if not steady.heartbeat(harness.now.mono_ms):
         return False
@@ -49,7 +49,7 @@ def test_a_cached_consumer_heartbeat_is_accepted_only_if_the_plain_path_gives_th
 
 
 def play(random: Random, took: Counter[bool]) -> None:
-    """A history of a few members, whose heartbeats were prepared at any time."""
+    """A history of some members, whose heartbeats were prepared at any time."""
     harness = ConsumerGroupHarness(group_consumer_session_timeout_ms=5_000)
     made: dict[str, SteadyMember] = {}
     for _ in range(120):
@@ -100,7 +100,7 @@ def test_a_cached_heartbeat_is_not_accepted_if_the_session_got_shorter() -> None
     harness = ConsumerGroupHarness(group_consumer_session_timeout_ms=5_000)
     harness.first_heartbeat("A", "t")
     harness.notify(GroupConfigured("g", OwnConfig(session_timeout_ms=1_000)))
-    assert not beats(prepare(harness, "A"), harness, "A")  # the deadline stands later in the queue
+    assert not beats(prepare(harness, "A"), harness, "A")  # the deadline is later in the queue
     harness.heartbeat("A")
     assert beats(prepare(harness, "A"), harness, "A")
     harness.advance(1_000)

@@ -150,7 +150,7 @@ def test_a_tombstone_of_an_unknown_unsupported_group_changes_nothing() -> None:
 
 
 def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:
-    """Partition 0 of t in this epoch: the error."""
+    """Commit partition 0 of t in this epoch: the error."""
     topics = [OffsetCommitRequestTopic("t", T, [OffsetCommitRequestPartition(0, 5)])]
     request = OffsetCommitRequest("g", epoch, "A", topics=topics)
     harness.asked += 1
@@ -184,7 +184,7 @@ def test_a_transactional_commit_with_another_member_epoch_is_refused() -> None:
     harness.heartbeat("A", names=["t", "u"])
     for epoch, topic, error in (
         (3, "t", 0),
-        (2, "t", 0),  # it had the partition by then
+        (2, "t", 0),  # the member had the partition by then
         (2, "u", ErrorCode.ILLEGAL_GENERATION),
         (2, "gone", ErrorCode.ILLEGAL_GENERATION),
         (4, "t", ErrorCode.ILLEGAL_GENERATION),

@@ -1,4 +1,4 @@
-"""Members that wait for the first targets of a group: they are answered some at a time, each in its own step."""
+"""Members that wait for the first targets of a group: each step answers some of them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_core_that_resigns_answers_the_remaining_waiting_members(harness: Dela
     harness.notify(compute(harness))
     replies = harness.core.resign(ErrorCode.NOT_COORDINATOR).replies
     assert [respond for respond, _ in replies] == [last - 1, last]
-    harness.notify(harness.due.pop())  # nobody is left
+    harness.notify(harness.due.pop())  # no member is left
     assert not harness.due
 
 

@@ -62,7 +62,8 @@ def test_a_partition_moves_only_after_its_owner_has_revoked_it() -> None:
     assert (first.member_epoch, given(first)) == (2, "u0")
     assert harness.written() == ["CurrentMemberAssignment A 2<2 1 u0 -u1"]
     assert given(harness.heartbeat("B", owned={})) is None
-    assert harness.written() == ["CurrentMemberAssignment B 3<3 2"]  # as on Kafka: it has been in this epoch before
+    # as on Kafka: the member has been in this epoch before
+    assert harness.written() == ["CurrentMemberAssignment B 3<3 2"]
     assert given(harness.heartbeat("B", owned={})) is None
     assert harness.heartbeat("A", owned={"u": [0, 1]}).assignment is None
     assert not harness.written()
@@ -79,7 +80,7 @@ def test_a_member_that_does_not_revoke_partitions_in_time_is_fenced() -> None:
     harness.first_heartbeat("B", "u")
     harness.heartbeat("A", owned={"u": [0, 1]})
     harness.advance(5_000)
-    harness.heartbeat("A", owned={"u": [0, 1]})  # does not begin the time anew
+    harness.heartbeat("A", owned={"u": [0, 1]})  # does not restart the timer
     harness.written()
     harness.advance(1_999)
     assert list(harness.consumers().members) == ["A", "B"]
@@ -166,10 +167,10 @@ def test_heartbeats_with_a_wrong_member_epoch_are_fenced() -> None:
         "The member must abandon all its partitions and rejoin."
     )
     assert "a smaller member epoch (1)" in behind.error_message
-    # the answer to the one before may have been lost
+    # the answer to the heartbeat before may have been lost
     assert harness.heartbeat("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert harness.heartbeat("A", 2, owned={"t": [0, 1]}).member_epoch == 3
-    # and with 0 it begins anew
+    # and with epoch 0 it begins again
     assert given(harness.first_heartbeat("A", "t", "u")) == f"{ALL} u0+1"
 
 
@@ -266,7 +267,7 @@ def test_targets_are_computed_at_most_once_in_each_assignment_interval() -> None
     harness.advance(999)
     assert harness.heartbeat("B", owned={}).member_epoch == 2
     harness.advance(1)
-    assert state(harness) == "Assigning"  # it is a heartbeat that computes
+    assert state(harness) == "Assigning"  # a heartbeat computes the target
     assert harness.heartbeat("B", owned={}).member_epoch == 3
 
 
@@ -298,7 +299,7 @@ def test_commits_are_checked_by_member_epoch() -> None:
     harness.first_heartbeat("A", "t")
     harness.heartbeat("A", names=["t", "u"])
     assert harness.commit("A", 3) == 0
-    assert harness.commit("A", 2) == 0  # t was assigned to it in epoch 2
+    assert harness.commit("A", 2) == 0  # t was assigned to the member in epoch 2
     assert harness.commit("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
     assert harness.commit("A", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
     assert harness.commit("A", 4) == ErrorCode.STALE_MEMBER_EPOCH
@@ -366,7 +367,7 @@ def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_new_member() -> N
     harness.max_bytes = 500
     refused = harness.first_heartbeat("A", "t")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    assert not harness.consumers().members  # as if it had never come
+    assert not harness.consumers().members  # as if the heartbeat had never come
     assert not harness.consumers().waiting
     harness.max_bytes = 100_000
     assert given(harness.first_heartbeat("A", "t")) is not None
@@ -430,7 +431,7 @@ def test_a_static_member_that_leaves_temporarily_while_it_revokes_is_not_fenced(
     assert harness.heartbeat("A", -2, instance="i").member_epoch == -2
     harness.advance(6_000)
     assert set(harness.consumers().members) == {"A", "B"}
-    # what it was giving up is free at once
+    # the partitions of its pending revocation are free at once
     assert given(harness.heartbeat("B", owned={})) is not None
     assert harness.heartbeat("A", -1, instance="i").member_epoch == -1
     assert list(harness.consumers().members) == ["B"]
@@ -449,7 +450,7 @@ def test_a_tie_between_assignors_goes_to_the_one_of_the_heartbeating_member() ->
 
 
 def given_share(group: ConsumerGroup, member: str) -> dict[str, int]:
-    """How many partitions of each topic are meant for a member."""
+    """How many partitions of each topic are in the member's target."""
     return {NAMES[topic_id]: len(partitions) for topic_id, partitions in group.targets[member]}
 
 

@@ -83,7 +83,7 @@ def test_all_events_have_lines_if_everything_is_asked_for() -> None:
 
 
 def settled(**more: Any) -> HistoryHarness:
-    """A and B share t."""
+    """A group in which A and B share t."""
     harness = HistoryHarness(**more)
     harness.first_heartbeat("A", "t")
     harness.first_heartbeat("B", "t")

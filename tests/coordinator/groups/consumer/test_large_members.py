@@ -1,4 +1,4 @@
-"""Members with thousands of topics or partitions: the work grows with what they have and name, not with its square."""
+"""Members with thousands of topics or partitions: the work grows with their number, not with its square."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.opcodes import instructions
 
 
 class Counted(bytes):
-    """A topic id that counts how often it is compared."""
+    """A topic id that counts its comparisons."""
 
     compared = 0
 
@@ -52,7 +52,7 @@ def test_new_topics_are_not_compared_with_each_topic_of_a_large_table() -> None:
 
 
 def one_by_one(topic_ids: list[bytes], tables: Tables) -> list[bytes]:
-    """The same, as Kafka puts them: each new one at the head, the table doubled before if it has no room."""
+    """The same order, as Kafka makes it: each new topic goes to the head, and a full table is doubled before."""
     hashes = {one: spread(uuid_hash(one)) for one in (*tables.there, *topic_ids)}
     capacity, walk = tables.of_topics, list(tables.there)
     while len(walk) > capacity * 3 // 4:
@@ -84,7 +84,7 @@ def test_topics_have_the_order_of_single_inserts_into_kafkas_hash_map(
 
 
 class Looked(int):
-    """A partition that counts how often somebody looks at it."""
+    """A partition that counts how often it is read."""
 
     looks = 0
 
@@ -170,7 +170,7 @@ def test_the_estimated_bytes_of_a_record_are_never_too_small(
 
 
 def test_members_that_expire_together_are_removed_a_few_at_a_time() -> None:
-    # each has four records and some lines of its history
+    # each member has four records and some lines of its history
     harness = ConsumerGroupHarness(group_consumer_assignment_interval_ms=60_000)
     for n in range(300):
         harness.first_heartbeat(f"m{n}", "t")

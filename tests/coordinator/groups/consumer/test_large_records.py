@@ -1,4 +1,4 @@
-"""Members that have thousands of topics: what a step of one takes, and that it is the same as a step over a few."""
+"""Members with thousands of topics: the cost of a step, and that its result equals a step over few topics."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_topics_of_a_large_record_are_in_ascending_order(monkeypatch: pytest.Mon
 
 
 def test_a_partition_that_another_member_got_earlier_in_the_log_stays_with_that_member() -> None:
-    """A log that is compacted may say who got a partition before it says who gave it up."""
+    """A compacted log may have the record of the new owner before the record of the old owner's loss."""
     harness = ConsumerGroupHarness()
     for member in ("A", "B"):
         harness.first_heartbeat(member, "none")
@@ -106,7 +106,7 @@ def test_a_partition_that_another_member_got_earlier_in_the_log_stays_with_that_
 
 
 class Id(bytes):
-    """The id of a topic that counts how often it is looked up, in whatever table."""
+    """A topic id that counts its look-ups, in any table."""
 
     looked_up = 0
 
@@ -132,7 +132,7 @@ def look_ups(act: Callable[[], object]) -> int:
 
 
 def test_a_step_of_a_member_with_many_topics_touches_each_topic_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 20,000 topics one step took 190 ms of the event loop: each topic became a message, and was encoded."""
+    """With 20,000 topics one step once took 190 ms of the event loop: each topic became a message, and was encoded."""
     harness, names = harness_with_many_topics(monkeypatch)
     messages: list[int] = []
     usual = records.TopicPartitions.__init__
@@ -183,7 +183,7 @@ def test_moved_partitions_are_counted_as_by_a_slow_reference(steps: list[dict[by
     facts, freed, paused = ReconciliationFacts(1, 0, None, None), dict[tuple[bytes, int], int](), 0
     rows = [held_of(one, 4) for one in steps]
     for number, (before, other) in enumerate(pairwise(rows)):
-        # what stays stays the same object, as in a step of a member
+        # unchanged parts stay the same objects, as in a step of a member
         after = (*[row for row in before[::2] if row[0] not in steps[number + 1]], *other)
         facts.hand_over(before, after, 10 * number)
         paused += slow_hand_over(freed, before, after, 10 * number)

@@ -1,5 +1,5 @@
-"""Members that subscribe to thousands of names: what a heartbeat takes grows with what its member names, not with what
-all members of the group name together.
+"""Members that subscribe to thousands of names: the cost of a heartbeat grows with its member's names, not with the
+names of all members together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEMBERS = 12
 
 
 class Name(str):
-    """A name of a topic that counts how often it is looked up, in whatever table."""
+    """A topic name that counts its look-ups, in any table."""
 
     __slots__ = ()
     looked_up = 0
@@ -67,7 +67,7 @@ def look_ups(act: Callable[[], object]) -> int:
 def test_a_join_costs_only_the_names_of_its_own_member(
     names: Callable[[int], list[str]], there: Callable[[int], list[str]]
 ) -> None:
-    """With 60 members of 20,000 names each a join took 400 ms."""
+    """With 60 members of 20,000 names each, a join once took 400 ms."""
     harness = harness_with(there(0))
     counts = [
         look_ups(lambda member=member: harness.first_heartbeat(f"A{member}", *names(member)))

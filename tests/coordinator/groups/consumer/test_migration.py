@@ -40,7 +40,7 @@ def join(
 
 
 def sync(harness: ConsumerGroupHarness, member: str, generation: int) -> Any:
-    """Its error, or its partitions of u."""
+    """Send a SyncGroup: its error, or its partitions of u."""
     answer = harness.sync(member, generation=generation)
     if answer.error_code:
         return answer.error_code
@@ -59,7 +59,7 @@ def classic(**settings: int) -> ConsumerGroupHarness:
 
 
 def mixed() -> tuple[ConsumerGroupHarness, str]:
-    """That, and a member C of the consumer protocol, which waits for its partition."""
+    """The group of `classic`, and a member C of the consumer protocol, which waits for its partition."""
     harness = classic()
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     harness.first_heartbeat("C", "u")
@@ -94,7 +94,7 @@ def test_a_classic_member_of_an_upgraded_group_joins_again() -> None:
     assert (first.error_code, first.generation_id, first.leader, list(first.members)) == (0, 1, "", [])
     assert (first.protocol_type, first.protocol_name) == ("consumer", "range")
     assert sync(harness, member, 1) == {"u": [0]}
-    assert harness.beat(member, 1) == JOIN_AGAIN  # it has something to give up
+    assert harness.beat(member, 1) == JOIN_AGAIN  # the member has partitions to give up
     second = join(harness, member, "u", owned={"u": [0]})
     assert second.generation_id == 2
     assert sync(harness, member, 2) == {"u": [0]}
@@ -109,7 +109,7 @@ def test_a_classic_member_waits_until_another_member_revokes_a_partition() -> No
     member = join(harness, "m", "u")
     assert (member.error_code, member.generation_id) == (0, 3)
     assert sync(harness, "m", 3) == {}
-    assert harness.beat("m", 3) == 0  # C has it still
+    assert harness.beat("m", 3) == 0  # C has the partition still
     harness.heartbeat("C", owned={"u": [0, 1]})
     harness.heartbeat("C", owned={"u": [0]})
     harness.heartbeat("C", owned={"u": [1]})
@@ -297,7 +297,7 @@ def test_a_static_classic_member_is_replaced_and_leaves_by_its_instance_id() -> 
     assert (other.error_code, other.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "")
     assert harness.beat(first.member_id, again.generation_id, "i") == 0
     assert harness.beat("other", again.generation_id, "i") == ErrorCode.FENCED_INSTANCE_ID
-    successor = join(harness, "", "u", instance="i")  # it need not have left
+    successor = join(harness, "", "u", instance="i")  # the member need not have left
     assert successor.member_id != first.member_id
     assert harness.leave("", instance="i").members[0].error_code == 0
     assert list(harness.consumers().members) == ["C"]
@@ -354,7 +354,7 @@ def test_a_new_joiner_without_the_chosen_protocol_prevents_an_upgrade() -> None:
     harness, said = ConsumerGroupHarness(), subscription("u")
     member = harness.join("", protocols=[("range", said), ("sticky", said)]).member_id
     harness.sync(member, {member: assignment_bytes({"u": [0, 1]})})
-    assert harness.join("", protocols=[("sticky", said)]) is None  # its round has begun: it waits
+    assert harness.join("", protocols=[("sticky", said)]) is None  # its rebalance has begun: it waits
     answer = harness.first_heartbeat("C", "u")
     assert (answer.error_code, answer.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
@@ -376,7 +376,7 @@ def test_a_subscription_that_does_not_fit_into_a_batch_is_refused_before_it_is_d
     large = [f"name-{number:05}" for number in range(3_000)]
     assert join(harness, "", *large).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not read
-    # its topics are written a second time beside it
+    # its topics are written once more beside it
     assert join(harness, "", *large[:2_000]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert list(harness.consumers().members) == ["C"]
 
@@ -431,7 +431,7 @@ def test_a_classic_group_with_only_a_pending_member_id_is_upgraded() -> None:
     harness = classic()
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     assert join(harness, "", "u", needs_id=True).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    join(harness, member, "t", "u", settle=False)  # it waits for the other one, and does not stay for it
+    join(harness, member, "t", "u", settle=False)  # it waits for the other member, and is not kept because of it
     harness.leave(member)
     assert not harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     harness.written()
@@ -453,7 +453,7 @@ def test_a_group_stays_classic_if_the_new_member_does_not_fit_into_the_batch() -
 
 
 class OffloadedWork:
-    """Takes what is to be read apart from the event loop."""
+    """Takes the work of reading a large group, away from the event loop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(upgrade, "READ_AT_ONCE", 0)

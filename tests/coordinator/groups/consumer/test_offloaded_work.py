@@ -78,7 +78,7 @@ def test_an_unchanged_target_gets_no_record() -> None:
     harness = large()
     harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
-    harness.first_heartbeat("B", "u")  # what A has stays
+    harness.first_heartbeat("B", "u")  # A keeps the rest
     computed = compute(harness)
     assert set(computed.prepared_target.records) == {"B"}
     harness.notify(computed)
@@ -106,7 +106,7 @@ def test_records_of_large_targets_are_made_in_the_offloaded_work(monkeypatch: py
 
 
 def test_a_member_that_joins_meanwhile_does_not_void_the_prepared_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else thousands of members with long ids hold the loop, when others join all the time."""
+    """Otherwise thousands of members with long ids block the loop when others join all the time."""
     harness = large()
     harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
@@ -133,7 +133,7 @@ def test_a_member_that_joins_meanwhile_does_not_void_the_prepared_records(monkey
 
 
 def test_a_member_that_joins_meanwhile_costs_few_instructions_when_the_target_is_put_in_force() -> None:
-    """4,500 of them, each with an empty target in the records, held the event loop for 59 ms."""
+    """4,500 such members, each with an empty target in the records, once blocked the event loop for 59 ms."""
     costs: list[int] = []
     for count in (50, 250):
         harness = large(group_consumer_assignment_interval_ms=60_000)
@@ -168,14 +168,14 @@ def test_a_member_without_an_epoch_waits_for_its_first_target() -> None:
     harness = large()
     assert harness.first_heartbeat("A", "t") is None
     token = harness.asked
-    assert harness.first_heartbeat("B", "t") is None  # a second member is not in what is being computed
+    assert harness.first_heartbeat("B", "t") is None  # the computation does not include the second member
     assert len(harness.offloaded) == 1
     harness.notify(compute(harness))
     first, second = harness.reply(token), harness.reply(token + 1)
     assert (first.member_epoch, len(first.assignment.topic_partitions[0].partitions)) == (2, 600)
     assert (second.member_epoch, given(second)) == (2, "")
     assert not harness.consumers().waiting
-    harness.notify(compute(harness))  # asked for at once
+    harness.notify(compute(harness))  # the topics are requested at once
     assert harness.consumers().assignment_epoch == 3
     assert harness.consumers().state == "Reconciling"
 
@@ -187,7 +187,7 @@ def test_members_with_an_epoch_are_answered_by_the_current_target() -> None:
     joined = harness.first_heartbeat("B", "t")
     assert (joined.member_epoch, given(joined)) == (2, "")
     assert harness.heartbeat("A").member_epoch == 2
-    assert len(harness.offloaded) == 1  # asked once
+    assert len(harness.offloaded) == 1  # the request is made once
     harness.notify(compute(harness))
     assert harness.heartbeat("B", owned={}).member_epoch == 3
     assert harness.consumers().state == "Reconciling"
@@ -210,11 +210,11 @@ def test_the_first_targets_include_all_members_that_joined_meanwhile() -> None:
     harness.first_heartbeat("B", "t")
     harness.written()
     harness.notify(alone)
-    assert not harness.written()  # A is not given what it would have to give up
+    assert not harness.written()  # A does not get partitions that it would have to give up
     assert harness.reply(first) is None
     together = compute(harness)
     harness.first_heartbeat("C", "t")
-    harness.advance(1_000)  # but nobody waits for longer than this
+    harness.advance(1_000)  # but no member waits for longer than this
     harness.notify(together)
     assert [
         len(rows)
@@ -257,15 +257,15 @@ def test_a_failed_assignor_refuses_the_waiting_member_and_is_tried_again() -> No
     failed = harness.reply(token)
     assert failed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert failed.error_message is None
-    assert not harness.consumers().members  # as if it had never come
+    assert not harness.consumers().members  # as if the heartbeat had never come
     harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
     harness.first_heartbeat("B", "t", assignor="range")
     harness.notify(AssignmentComputed(harness.offloaded.pop(), None))
-    assert list(harness.consumers().members) == ["A", "B"]  # it was answered by the target in force
+    assert list(harness.consumers().members) == ["A", "B"]  # the target in force was its answer
     for member in ("A", "B"):
         assert harness.heartbeat(member).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert len(harness.offloaded) == 1  # the next heartbeat asks again
+    assert len(harness.offloaded) == 1  # the next heartbeat requests them again
     harness.notify(compute(harness))
     assert not harness.heartbeat("A").error_code
 
@@ -317,7 +317,7 @@ def test_a_removed_pattern_keeps_the_metadata_hash_until_a_topic_of_the_group_ch
     harness.notify(TopicsChanged(topics(t=8, u=2, nobodys=1)))
     harness.heartbeat("A", owned={})
     assert harness.consumers().epoch == epoch
-    harness.notify(TopicsChanged(topics(t=8, u=3, nobodys=1)))  # nor is this one the group's any more
+    harness.notify(TopicsChanged(topics(t=8, u=3, nobodys=1)))  # nor is this pattern the group's any more
     harness.heartbeat("A", owned={})
     assert harness.consumers().epoch == epoch
     search(harness, "t")
@@ -340,7 +340,7 @@ def test_members_with_different_patterns_use_the_general_assignor_though_their_t
     harness.first_heartbeat("A", pattern="t")
     search(harness, "t")
     harness.heartbeat("A", owned={})
-    assert not harness.offloaded[0].is_general  # all have one pattern
+    assert not harness.offloaded[0].is_general  # all members have one pattern
     harness.notify(compute(harness))
     harness.first_heartbeat("B", pattern="t")
     assert not harness.offloaded[0].is_general
@@ -355,7 +355,7 @@ def test_members_with_different_patterns_use_the_general_assignor_though_their_t
     assert general.assignment != equal
     harness.notify(general)
     assert not harness.consumers().is_alike
-    harness.heartbeat("C", names=[], pattern="t")  # now all have it again
+    harness.heartbeat("C", names=[], pattern="t")  # now all members have it again
     assert harness.consumers().is_alike
     assert not harness.offloaded[0].is_general
     assert harness.replayed(harness.records).is_alike
@@ -392,7 +392,7 @@ def test_a_pattern_that_another_member_has_is_resolved_at_once() -> None:
     joined = harness.first_heartbeat("B", pattern="t")
     assert joined.member_epoch == 3
     assert not harness.offloaded
-    harness.heartbeat("B", pattern="")  # it has none any more: that counts at once
+    harness.heartbeat("B", pattern="")  # the member has no pattern any more: that counts at once
     assert harness.consumers().epoch == 4
     assert harness.consumers().patterns == {"t": 1}
 
@@ -414,7 +414,7 @@ def test_a_failed_pattern_search_or_one_of_a_removed_group_changes_nothing() -> 
     harness.notify(TopicsFound(wanted, None))
     assert not harness.written()
     harness.heartbeat("A")
-    assert harness.offloaded  # asked for again
+    assert harness.offloaded  # requested again
     harness.notify(TopicsFound(TopicsWanted("gone", wanted.client, (), wanted.image), {}))
     assert not harness.written()
 

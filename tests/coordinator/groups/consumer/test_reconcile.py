@@ -41,7 +41,7 @@ def aim(epoch: int, *partitions: int, subscribed: tuple[bytes, ...] = (T, U)) ->
 
 
 def group(**holders: str) -> ConsumerGroup:
-    """p3="B": partition 3 of T is B's."""
+    """A group in which p3="B" means that B has partition 3 of T."""
     made = ConsumerGroup("g")
     made.owners[T] = {int(name[1:]): who for name, who in holders.items()}
     return made
@@ -75,7 +75,7 @@ def test_a_member_revokes_partitions_before_it_gets_new_ones() -> None:
     waiting = step(group(p0="A", p1="A"), at, aim(3, 0, 2), owned(0, 1))
     assert waiting == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
     assert step(group(), waiting, aim(3, 0, 2), owned(0, 1)) is waiting
-    assert step(group(), waiting, aim(3, 0, 2)) is waiting  # it does not say
+    assert step(group(), waiting, aim(3, 0, 2)) is waiting  # the heartbeat does not have the field
     done = step(group(), waiting, aim(3, 0, 2), owned(0))
     assert done == Position(3, 2, STABLE, current_assignment({T: {0: 2, 2: 3}}), NOTHING)
 

@@ -1,4 +1,4 @@
-"""Records of consumer groups as logs have them: of older Kafkas, in part, of groups and members that are gone."""
+"""Records of consumer groups as logs have them: of older Kafkas, incomplete ones, of removed groups and members."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_records_before_kafka_4_3_have_no_assignment_epochs() -> None:
     assert harness.member("A").position.assigned == ((T, (0, 1), (7, 7)),)
     assert harness.consumers().has_partition_metadata
     assert harness.consumers().state == "Stable"
-    harness.heartbeat("A")  # the hash of the topics takes its place
+    harness.heartbeat("A")  # the hash of the topics replaces it
     assert harness.written()[:2] == ["Metadata 8", "PartitionMetadata -"]
     assert not harness.consumers().has_partition_metadata
 
@@ -142,7 +142,7 @@ def test_target_and_current_assignment_share_their_partition_tuples() -> None:
     targets_first = sorted(records, key=lambda one: not isinstance(one[0], ConsumerGroupTargetAssignmentMemberKey))
     for rows in (records, targets_first):
         other = GroupCore(harness.settings, harness.core.state.image)
-        # as a log is read: each record has strings of its own
+        # as when a log is read: each record has strings of its own
         other.replay([_read_anew(*row) for row in rows], START)
         group = consumer_group(other.state, "g")
         assert group is not None

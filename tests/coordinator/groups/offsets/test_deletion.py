@@ -92,7 +92,7 @@ def test_all_offsets_of_an_empty_group_can_be_deleted(kind: str) -> None:
     harness.leave("c-uuid1")
     harness.commit()
     assert delete(harness, ("t", 0), ("t", 1)) == [0, 0]
-    assert len(tombstones(harness)) == 1  # there is none for what was not there
+    assert len(tombstones(harness)) == 1  # there is no tombstone for an offset that did not exist
     assert harness.fetch().committed_offset == -1
 
 
@@ -175,7 +175,7 @@ def test_offsets_with_another_topic_id_stay_when_a_topic_is_deleted() -> None:
     assert [harness.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
     reported = [event.facts for event in harness.events if event.kind == events.OFFSETS_DELETED]
     assert reported == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
-    # a group that lost nothing has no event
+    # a group that lost no offset has no event
     for image in (TOPICS, NO_TOPICS):
         assert not harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).events
 
@@ -183,9 +183,9 @@ def test_offsets_with_another_topic_id_stay_when_a_topic_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("named", "kept"),
     [
-        # known to be deleted: what has its id, and what has no id
+        # offsets with the deleted id are deleted, and offsets without an id
         ({}, [3, 4]),
-        # made anew: what has no id may be of the new topic
+        # the topic exists anew: offsets without an id may belong to it
         ({"t": TopicImage("t", b"N" * 16, 8)}, [2, 3, 4]),
     ],
 )

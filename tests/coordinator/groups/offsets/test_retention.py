@@ -37,7 +37,7 @@ def expired(harness: GroupHarness) -> list[tuple[str, object]]:
 
 
 def look(harness: GroupHarness, wall_ms: int) -> Output:
-    """The next look, at that moment of the wall clock."""
+    """Run the next check, at that time of the wall clock."""
     due = harness.core.next_deadline_ms()
     assert due is not None
     harness.now = Now(due, wall_ms)
@@ -143,7 +143,7 @@ def test_an_open_transaction_keeps_its_offsets_and_its_group(monkeypatch: pytest
     assert len(tombstones(harness)) == 3
 
 
-# ---- a slice at a time
+# ---- one slice at a time
 
 
 def test_many_expired_offsets_are_deleted_in_steps() -> None:
@@ -188,11 +188,11 @@ def test_changes_between_two_steps_of_the_expiration_are_seen(monkeypatch: pytes
             harness.commit(group=group, partition=partition)
     wall_ms = START.wall_ms + MINUTE
     look(harness, wall_ms)
-    harness.commit(partition=1)  # used again
+    harness.commit(partition=1)  # the offset is used again
     harness.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(2)])]))
     harness.send(DeleteGroupsRequest(["gone"]))
     harness.send(DeleteGroupsRequest(["new"]))
-    harness.join(group="new")  # another one of that name
+    harness.join(group="new")  # another group of that name
     before = len(harness.records)
     while harness.core.next_deadline_ms() == harness.now.mono_ms + SLICE_AFTER_MS:
         look(harness, wall_ms)
@@ -211,9 +211,9 @@ def test_a_group_with_members_loses_only_offsets_of_topics_that_no_member_subscr
     for topic in ("t", "u"):
         assert harness.commit(a, generation, topic=topic) == 0
     wall_ms = START.wall_ms + 2 * MINUTE
-    harness.join(a, protocols=protocols)  # whose topics count is open until the rebalance is over
+    harness.join(a, protocols=protocols)  # until the rebalance is over, nobody knows whose topics count
     assert harness.group().state == "PreparingRebalance"
-    for _ in range(3):  # a clock that jumped is believed at the second look
+    for _ in range(3):  # after a jump of the clock, the second check believes it
         look(harness, wall_ms)
         assert expired(harness) == []
     harness.join(b, protocols=protocols)
@@ -231,9 +231,9 @@ def test_a_clock_that_jumps_ahead_expires_offsets_only_if_it_stays_there() -> No
     harness = retention_harness()
     harness.commit()
     look(harness, START.wall_ms + 1_000)
-    look(harness, START.wall_ms + 100 * MINUTE)  # a wrong clock, perhaps
+    look(harness, START.wall_ms + 100 * MINUTE)  # the clock may be wrong
     assert tombstones(harness) == []
-    look(harness, START.wall_ms + 3_000)  # it was
+    look(harness, START.wall_ms + 3_000)  # the clock was wrong
     look(harness, START.wall_ms + 4_000)
     assert harness.fetch().committed_offset == 5
     look(harness, START.wall_ms + 100 * MINUTE)

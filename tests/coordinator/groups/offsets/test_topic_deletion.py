@@ -1,4 +1,6 @@
-"""The offsets of deleted topics go in slices; what other topics have, or topics with the same name again, stays."""
+"""The offsets of deleted topics are removed in slices; offsets of other topics, and of new topics with the same name,
+stay.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ GROUPS = 3 * MAX_RECORDS
 
 
 def filled() -> Producers:
-    """Each group has one offset, of the topic that is going to be deleted."""
+    """A core with one offset in each group, of the topic that will be deleted."""
     harness = Producers()
     for number in range(GROUPS):
         harness.commit(group=f"g{number}")
@@ -30,7 +32,7 @@ def filled() -> Producers:
 
 
 def change(harness: Producers, image: TopicsImage) -> int:
-    """How many records the command alone gives."""
+    """The number of records of the command alone."""
     return len(harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).records)
 
 
@@ -89,7 +91,7 @@ def test_topics_deleted_during_a_deletion_are_handled_next() -> None:
     assert change(harness, TopicsImage({"v": TopicImage("v", b"V" * 16, 1)}, 4)) == 0
     assert change(harness, NO_TOPICS) == 0
     record_counts(harness)
-    # the image did not know "v" when it was committed: that offset has no id, and goes by its name
+    # the image did not have "v" at the time of the commit: that offset has no id, and its name decides
     assert not dict(harness.core.state.offsets.groups())
 
 
@@ -100,9 +102,9 @@ def test_a_topic_created_again_during_the_deletion_keeps_its_new_offsets(is_comm
     assert change(harness, AGAIN) == 0
     last = f"g{GROUPS - 1}"
     assert harness.txn(offset=70, group=last) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert harness.txn(offset=70, group="g0") == 0  # it was looked at
+    assert harness.txn(offset=70, group="g0") == 0  # the group was checked
     harness.end(is_committed=is_committed)
-    assert harness.commit(group=last, partition=1, offset=8) == 0  # it has the id of the new topic
+    assert harness.commit(group=last, partition=1, offset=8) == 0  # the offset has the id of the new topic
     record_counts(harness)
     assert harness.fetch(group="g0").committed_offset == (70 if is_committed else -1)
     assert [harness.fetch(group=last, partition=one).committed_offset for one in (0, 1)] == [-1, 8]

@@ -221,7 +221,7 @@ def test_deleting_a_group_or_offsets_drops_the_pending_offsets(harness: Producer
         partitions = [OffsetDeleteRequestPartition(0)]
         harness.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)]))
     assert harness.stable_fetch() == (-1, 0)
-    assert harness.txn(offset=2, partition=1) == 0  # the same transaction goes on
+    assert harness.txn(offset=2, partition=1) == 0  # the same transaction continues
     harness.end()
     assert (harness.at(0), harness.at(1)) == (-1, 2)
 
@@ -261,7 +261,7 @@ def test_pending_offsets_of_a_deleted_topic_are_dropped(harness: Producers, is_c
 
 
 def test_a_topic_created_again_gets_no_old_pending_offset(harness: Producers) -> None:
-    # without an id nobody knows which of the two is meant: Kafka drops it as well
+    # without an id nobody knows which topic is meant: Kafka drops the offset as well
     harness.txn(offset=2)
     image = TopicsImage({"t": TopicImage("t", b"N" * 16, 8), "u": TOPICS.by_name["u"]}, 2)
     harness.collect(harness.core.handle(TopicsChanged(image), harness.now))
@@ -297,7 +297,7 @@ def test_the_end_of_a_transaction_is_reported_for_each_group(harness: Producers)
     harness.events.clear()
     harness.txn(offset=5)
     harness.end(is_committed=False)
-    harness.end()  # a marker for nothing
+    harness.end()  # a marker for no transaction
     assert [(event.kind, event.facts["offsets"]) for event in harness.events] == [
         (events.TRANSACTION_ABORTED, {"t": {0: 5}})
     ]

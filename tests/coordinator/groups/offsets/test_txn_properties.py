@@ -1,4 +1,6 @@
-"""Random histories of commits in and outside of transactions, beside a model of Kafka's rules, and replayed."""
+"""Random histories of commits inside and outside of transactions, compared with a model of Kafka's rules, and
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ Place = tuple[str, int]
 class Model:
     """Kafka's OffsetMetadataManager in a few lines: which offsets count, and which wait for the end of a transaction.
 
-    Of two commits the one whose record came later counts, whenever its transaction ended.
+    Of two commits, the commit with the later record counts, whenever its transaction ended.
     """
 
     def __init__(self) -> None:

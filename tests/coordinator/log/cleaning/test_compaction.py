@@ -1,4 +1,4 @@
-"""What compaction keeps of a log, by Kafka's rules, and that readers never notice more than that."""
+"""What compaction keeps of a log, by Kafka's rules; readers notice nothing else of it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CompactionHarness:
         return self.log.append(0, marker, wall_ms=self.clock.now().wall_ms).base_offset
 
     def compact(self) -> None:
-        """With all that was written so far in segments that may be compacted."""
+        """Compact everything that was written so far."""
         self.log.roll(self.clock.now().wall_ms)
         self.cleaner.check_logs()
         self.later.settle()
@@ -76,7 +76,7 @@ def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset() -> None:
     assert harness.rows() == [(offset, b"k%d" % (offset % 7), b"v%d" % offset) for offset in range(93, 100)]
     assert harness.log.end_offset == 100
     assert harness.log.start_offset == 0
-    # what the next one finds small enough becomes one segment; its files have their names
+    # segments that the next round finds small enough become one segment; its files have their names
     harness.put((b"other", b"1"))
     harness.compact()
     assert [segment.base_offset for segment in harness.log.segments] == [0, 101]
@@ -212,10 +212,10 @@ class TestProducers:
             harness.put((b"a", b"-"), producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
             harness.mark(batches.CONTROL_ABORT)
         harness.compact()
-        # the last batch of the producer is empty and still there, and so is what says that it was aborted
+        # the last batch of the producer is empty and still exists, and so does the entry that says it was aborted
         assert [(header.base_offset, header.record_count) for header in harness.headers()] == [(1, 1), (2, 0), (3, 1)]
         path = f"t-0/{0:020d}.txnindex"
-        # of the first one it was the last look: its marker goes in the next round
+        # for the first batch this was the last check: the next round removes its marker
         both = [(7, 0, 1, 2), (7, 2, 3, 4)]
         assert decode_index(harness.storage.load(path) or b"") == both
         at_once(harness.log.producers.loading())
@@ -262,7 +262,7 @@ class TestProducers:
         harness.put((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=1)
         harness.cleaner.check_logs()
         harness.later.settle()
-        # who does not know the end of the log keeps more
+        # a cleaner that does not know the end of the log keeps more
         assert [header.base_offset for header in harness.headers()] == ([1, 2] if is_known else [0, 1, 2])
 
     def test_compaction_stops_before_an_open_transaction(self) -> None:
@@ -275,9 +275,9 @@ class TestProducers:
         harness.compact()
         assert harness.rows() == [(1, b"k", b"1"), (2, b"k", b"2"), (3, b"k", b"3")]
         with structlog.testing.capture_logs() as logged:
-            harness.compact()  # nothing but the same transaction
+            harness.compact()  # only the same transaction is left
             harness.cleaner.check_logs()
-            assert harness.cleaner.is_idle  # nor is it looked at again and again
+            assert harness.cleaner.is_idle  # nor is it checked again and again
         assert logged == []
         harness.mark(batches.CONTROL_ABORT)
         harness.compact()
@@ -394,7 +394,7 @@ def test_damage_stops_the_compaction_and_nothing_is_dropped() -> None:
     harness.later.settle()
     assert harness.cleaner.is_idle
     assert harness.storage.files == before
-    # as on Kafka it is not tried again and again
+    # as on Kafka, there is no endless repetition
     harness.cleaner.check_logs()
     assert harness.cleaner.is_idle
     assert harness.later.jobs == []
@@ -470,8 +470,8 @@ class TestMeanwhile:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_histories_keep_the_latest_of_each_key(seed: int) -> None:
-    """Whatever was written, compacted and restarted: each key shows its newest committed value, or is gone when that
-    was a tombstone.
+    """Records are written, compacted and reloaded at random: each key shows its newest committed value, or is absent
+    after a tombstone.
     """
     draw = random.Random(seed)
     harness = CompactionHarness(replace(COMPACTED, delete_retention_ms=500, segment_bytes=draw.choice([400, 3000])))
@@ -513,7 +513,7 @@ def test_random_histories_keep_the_latest_of_each_key(seed: int) -> None:
 
 
 def aborted_offsets(harness: CompactionHarness) -> set[int]:
-    """Of the records of the one producer: those before a marker that aborts."""
+    """The offsets of the only producer's aborted records: those before a marker that aborts."""
     found: set[int] = set()
     pending: list[int] = []
     for chunk in harness.log.replay():

@@ -1,4 +1,4 @@
-"""A compacted log on a disk that fails, under a process that dies between any two changes of its files."""
+"""A compacted log on a disk that fails, in a process that dies between any two changes of its files."""
 
 from __future__ import annotations
 

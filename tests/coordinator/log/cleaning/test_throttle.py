@@ -11,7 +11,7 @@ from muster.coordinator.log.cleaning.compaction import Stopped, Throttle
 
 
 class Waits(threading.Event):
-    """Notes how long it was waited for, and waits not."""
+    """Notes the waiting times, and does not wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Waits(threading.Event):
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The CPU seconds that the thread has used, by hand."""
+    """The CPU seconds of the thread, set by the test."""
     clock = [0.0]
     monkeypatch.setattr(module, "thread_cpu_s", lambda: clock[0])
     return clock

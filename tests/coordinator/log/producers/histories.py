@@ -1,5 +1,5 @@
-"""Random histories of one log with producers and their transactions, and a plain model of what must be known after
-each of them. One integer makes each history again.
+"""Random histories of one log with producers and their transactions, and a plain model of the state after each history.
+One integer makes each history again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Expected(NamedTuple):
 
 
 def expected(batches: Iterable[tuple[BatchHeader, bytes]]) -> Expected:
-    """By the rules in words: a marker ends what its producer has open, with a newer epoch its sequence begins anew; the
-    last stable offset is where the oldest open transaction begins.
+    """The state by the rules: a marker ends the producer's open transaction, and with a newer epoch its sequence begins
+    again. The last stable offset is where the oldest open transaction begins.
     """
     known: dict[int, Known] = {}
     aborted: list[AbortedTransaction] = []
@@ -89,7 +89,7 @@ def opened(
 
 
 class History:
-    """A server whose log is written, rolled, synced, closed and opened anew at random, until its storage dies."""
+    """A server whose log is written, rolled, synced, closed and opened at random, until its storage dies."""
 
     def __init__(self, seed: int, dies_at: int = 120) -> None:
         self.draw = random.Random(seed)

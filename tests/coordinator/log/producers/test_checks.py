@@ -62,7 +62,7 @@ def test_the_first_batch_of_a_transaction_needs_a_guard_and_the_next_ones_do_not
     append(target, guard=guard)
     assert verify(target, 1) is None
     append(target, 1)
-    # of another epoch it is another transaction
+    # another epoch means another transaction
     refused(lambda: append(target, epoch=1), InvalidTxnState)
     assert verify(target, epoch=1) is not None
 
@@ -100,7 +100,7 @@ def test_an_old_producer_epoch_is_refused_without_verification(target: Partition
 def test_an_unknown_producer_with_raised_epochs_begins_at_sequence_zero(target: Partition) -> None:
     guard = verify(target, 3, bumps=True)
     refused(lambda: append(target, 3, guard=guard), OutOfOrderSequence)
-    # an older client may go on anywhere: what it appended may have been deleted
+    # an older client may continue at any sequence: its earlier records may have been deleted
     other = add_topic(make_topics(), "t", 1)
     append(other, 3, guard=verify(other, 3))
 
@@ -169,4 +169,4 @@ def test_after_a_marker_of_the_same_epoch_sequences_continue(target: Partition) 
     append(target, 0, guard=NOT_NEEDED)
     end(target)
     append(target, 1, guard=NOT_NEEDED)
-    assert append(target, 0, guard=None).base_offset == 0  # a duplicate, whatever became of its transaction
+    assert append(target, 0, guard=None).base_offset == 0  # a duplicate, whatever happened to its transaction

@@ -1,4 +1,4 @@
-"""Whatever a process was about when it died: what the next one knows of producers is what the log says."""
+"""A process may die at any time: what the next process knows of producers is what the log has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCKS, SEEDS = 4, 12
 def test_after_a_crash_the_producer_state_is_that_of_the_log(
     block: int, power_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "FEW_PRODUCERS", block % 2)  # half of the snapshots come of a thread
+    monkeypatch.setattr(files, "FEW_PRODUCERS", block % 2)  # a thread writes half of the snapshots
     for seed in range(block * SEEDS, block * SEEDS + SEEDS):
         history = History(seed + 1000 * power_cut)
         history.live()
@@ -25,7 +25,7 @@ def test_after_a_crash_the_producer_state_is_that_of_the_log(
             left.locked = False
             try:
                 manager, log = opened(left, wait_for_sync=history.wait_for_sync)
-            except DamagedLog:  # what was never synced is torn in its middle: an operator decides
+            except DamagedLog:  # bytes that were never synced are torn in the middle: an operator decides
                 assert power_cut
                 assert not history.wait_for_sync
                 break

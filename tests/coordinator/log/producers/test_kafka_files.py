@@ -1,4 +1,4 @@
-"""Transaction indexes and snapshots that Kafka 4.3 wrote: read as they are, and made again in the same bytes."""
+"""Transaction indexes and snapshots that Kafka 4.3 wrote are read, and are written again with the same bytes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_markers_equal_kafkas_byte_for_byte() -> None:
                 is_committed=found.is_committed,
                 coordinator_epoch=found.coordinator_epoch,
             )
-            # offset and leader epoch, which the CRC does not cover, are given by the log
+            # the log sets offset and leader epoch, which the CRC does not cover
             assert built[8:12] + built[16:] == data[at + 8 : at + 12] + data[at + 16 : at + header.size]
             count += 1
     assert count == 5

@@ -1,4 +1,4 @@
-"""A client's own reader of committed records sees each committed record once and no other, however it reads."""
+"""A client's own reader of committed records sees each committed record once and no other, for any size of reads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.coordinator.log.records.markers import read_marker
 from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.producers.histories import History, opened, stored
 
-assert AIOKafkaConsumer  # its module cannot be imported after the fetcher's
+assert AIOKafkaConsumer  # its module cannot be imported after that of the fetcher
 
 
 def committed(log: UnifiedLog, stable: int) -> list[int]:
-    """The offsets of records below `stable` that are of no transaction, or of one that was committed."""
+    """The offsets of records below `stable` that are outside transactions, or in a committed one."""
     found: list[int] = []
     open_ones: dict[int, list[int]] = {}
     for header, data in stored(log):
@@ -36,7 +36,7 @@ def committed(log: UnifiedLog, stable: int) -> list[int]:
 
 
 def read_by_a_client(log: UnifiedLog, stable: int, draw: random.Random) -> list[int]:
-    """What aiokafka gives its user, from the start on."""
+    """What aiokafka gives to its user, from the start on."""
     position, seen = log.start_offset, list[int]()
     while position < stable:
         data = log.read(position, draw.choice([1, 80, 300, 2000]), up_to=stable)

@@ -31,7 +31,7 @@ def append(
     at: int = 0,
     tx: bool = False,
 ) -> SeenBatch | None:
-    """What a log does with a batch that begins at offset `at`."""
+    """Do what a log does with a batch that begins at offset `at`."""
     last = (first + count - 1) & MAX_SEQUENCE
     header = BatchHeader(0, 0, 0, 2, 0, 0, count - 1, 0, 0, producer_id, epoch, first, count)
     producer = producers.get(producer_id)
@@ -155,7 +155,9 @@ def test_open_transactions_are_ordered_by_their_start() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))
 def test_duplicates_and_gaps_are_found_as_by_a_model_of_all_batches(batches: list[tuple[int, int, int]]) -> None:
-    """The model: a list of all batches taken; a batch is a duplicate when among the last five, else must follow on."""
+    """The model is a list of all accepted batches. A batch is a duplicate if it is among the last five; otherwise it
+    must be the next.
+    """
     producers, taken, epoch, offset = Producers(), list[tuple[int, int, int]](), -1, 0
     for first, count, batch_epoch in batches:
         last = first + count - 1

@@ -32,7 +32,7 @@ def started(storage: MemoryStorage) -> tuple[LogManager, UnifiedLog]:
 
 
 def opened(storage: MemoryStorage) -> tuple[LogManager, UnifiedLog]:
-    """The same when its producers are known."""
+    """The same log after its producers are known."""
     manager, log = started(storage)
     at_once(log.producers.loading())
     return manager, log
@@ -65,7 +65,7 @@ def index_of(storage: MemoryStorage, base_offset: int = 0) -> list[tuple[int, ..
 
 
 def state(log: UnifiedLog) -> list[tuple[object, ...]]:
-    """All that later appends depend on."""
+    """Everything on which later appends depend."""
     return sorted(
         (p.producer_id, p.epoch, p.last_sequence, p.coordinator_epoch, p.last_timestamp_ms, p.transaction_start)
         for p in log.producers.producers.all()
@@ -235,7 +235,7 @@ def test_producer_files_are_removed_with_their_segments(storage: MemoryStorage) 
     assert names(storage, ".snapshot") == ["00004", "00006"]
     assert names(storage, ".txnindex") == ["00004"]
     assert aborted(log, 5) == [(1, 4, 5, 6)]
-    # an open transaction below the start holds readers there, and not before it
+    # an open transaction below the start stops readers there, and not before
     send(log, 2, 0)
     send(log, 3, 0, transactional=False)
     log.delete_records_before(8)
@@ -286,7 +286,7 @@ def test_a_large_snapshot_is_written_in_a_thread_with_the_state_at_the_segments_
     log.roll(NOW)
     send(log, 2, 2)
     log.roll(NOW)
-    # the log is cut before the thread comes to it
+    # the log is cut before the thread gets to it
     log.truncate(4)
     for job, done in jobs[1:]:
         assert callable(job)
@@ -309,7 +309,7 @@ def test_producer_state_is_loaded_in_small_steps(storage: MemoryStorage, monkeyp
         steps += 1
         next(two, None)
         if steps == 2:
-            # the log goes on, and loses its first segment
+            # the log continues, and loses its first segment
             send(log, 2, 0)
             log.delete_records_before(7)
     assert steps > 4
@@ -326,7 +326,7 @@ def test_records_that_are_not_durable_are_not_stable(storage: MemoryStorage) -> 
 
 
 def test_snapshot_rows_equal_kafkas() -> None:
-    # tests/golden/transactions has whole files; here what these do not show
+    # tests/golden/transactions has whole files; these tests show the rest
     producer = Producer(7, 3)
     producer.batches = [SeenBatch(0, 1, 10, 11, 5), SeenBatch(2**31 - 1, 2, 12, 15, 9)]
     producer.last_timestamp_ms = 9

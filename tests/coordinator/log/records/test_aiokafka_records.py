@@ -1,4 +1,4 @@
-"""aiokafka's records without its client: what is left out, and that nobody else notices."""
+"""aiokafka's records without its client: the parts that are left out, which nobody else misses."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_records_and_headers_are_counted_without_decoding() -> None:
     assert parts(with_headers(0)) == 1
     assert parts(with_headers(3, 0, 700, filler=20_000)) == 3 + 703
     assert parts(batch(None, b"")) == 2
-    # a record that says so and has none of them
+    # a record whose header claims records, and has none
     claims = with_headers(1)
     claims[-3] = 126  # zigzag for 63
     assert parts(claims) == 1 + 63
@@ -291,7 +291,7 @@ def test_small_batches_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def both(data: bytearray) -> tuple[Any, Any]:
-    """What aiokafka's reader finds, and what is found without a copy: records, or that they are refused."""
+    """What aiokafka's reader finds, and what is found without a copy: records, or an error."""
     header = read_header(data)
     found: list[Any] = []
     for has_large in (False, True):

@@ -1,4 +1,4 @@
-"""Batches of records that are bytes already: byte for byte those of the general builder."""
+"""Batches of records that are already bytes: they equal those of the general builder."""
 
 from __future__ import annotations
 

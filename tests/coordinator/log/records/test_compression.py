@@ -1,4 +1,4 @@
-"""Batches that unpack to more than they should, of every codec, and those that only say so."""
+"""Batches that decompress to more than allowed, with every codec, and batches that only claim so."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PACK: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 
 def packed(codec: int, records: bytes, count: int = 1) -> bytearray:
-    """A batch with these bytes for its compressed records."""
+    """A batch whose compressed records are these bytes."""
     data = batch(b"a")[:HEADER_SIZE] + records
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">h", data, 21, codec)
@@ -157,7 +157,7 @@ print(grown if grown > 160 else "little")
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB, and RLIMIT_AS kept, on Linux")
 def test_compression_bombs_use_little_memory() -> None:
-    # in a process of its own, whose peak nobody else has raised; the bombs hold 1 GiB, 100 MiB, 256 MiB and 15 GiB
+    # in a process of its own, whose peak no other test has raised; the bombs hold 1 GiB, 100 MiB, 256 MiB and 15 GiB
     output = subprocess.run(
         [sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True, timeout=60
     ).stdout

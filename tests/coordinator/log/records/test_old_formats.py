@@ -1,5 +1,5 @@
-"""Logs of message sets (magic 0 and 1), alone and mixed with record batches: opened, checked, read, found by offset and
-by time, cut only where an append was torn, compacted into batches v2.
+"""Logs of message sets (magic 0 and 1), alone and mixed with record batches. They are opened, checked, read, searched
+by offset and by time, cut only at a torn append, and compacted into batches v2.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ EXPECTED = [
     for line in map(json.loads, (GOLDEN / "expected.jsonl").read_text().splitlines())
 ]
 BEGIN = 1_450_000_000_000
-"""The timestamp that the golden segment begins with, had it been of magic 1 from there on."""
+"""The timestamp at the beginning of the golden segment, if it were of magic 1 from there on."""
 
 
 def holding(data: bytes, *, clean: bool = False) -> MemoryStorage:
-    """A data directory that someone left with these bytes as the only segment of t-0."""
+    """A data directory with these bytes as the only segment of t-0."""
     storage = MemoryStorage()
     manager = manage(storage)
     manager.open_log("t", 0, config=SMALL)
@@ -71,7 +71,7 @@ def opened(storage: MemoryStorage, config: LogConfig = SMALL) -> UnifiedLog:
 
 
 def opening(storage: MemoryStorage) -> tuple[UnifiedLog | None, DamagedLog | None]:
-    """The log, or why it cannot be opened."""
+    """The log, or the reason why it cannot be opened."""
     try:
         return opened(storage), None
     except DamagedLog as error:
@@ -197,7 +197,7 @@ def test_indexes_of_old_formats_are_rebuilt_and_kept() -> None:
 
 
 def test_records_are_found_by_their_time_as_kafka_finds_them() -> None:
-    """What a Kafka 4.3 with this segment answered to ListOffsets."""
+    """The answers of a Kafka 4.3 with this segment to ListOffsets."""
     log = opened(holding(WHOLE))
     for wanted, offset, timestamp in [
         (0, 72, 8000),
@@ -326,7 +326,7 @@ def test_a_changed_byte_before_the_last_batch_is_reported_and_nothing_is_cut() -
             is_epoch = any(12 <= position - at < 16 for at, header in headers_in(data) if header.magic == 2)
             log, damage = opening(storage)
             if damage is not None:
-                # an offset is outside of the CRC: that it is wrong shows at the next batch
+                # the CRC does not cover an offset: only the next batch shows that it is wrong
                 assert damage.position <= position or is_offset
             if log is not None:
                 assert is_offset or is_epoch
@@ -358,7 +358,7 @@ def test_damage_is_never_cut_in_silence(
 
 
 def test_damage_that_only_replay_finds_takes_the_log_offline() -> None:
-    """After a clean stop only the end of the newest segment is looked at."""
+    """After a clean stop only the end of the newest segment is checked."""
     data = messages(1, rows_of(1, 0, 30)) + messages(1, rows_of(1, 50, 3), SNAPPY) + messages(1, rows_of(1, 60, 30))
     second = headers_in(data)[30][0]
     bent = bytearray(data)
@@ -370,7 +370,7 @@ def test_damage_that_only_replay_finds_takes_the_log_offline() -> None:
     assert log.failure is not None
 
 
-# ---- what nobody here can read
+# ---- batches that this version cannot read
 
 
 def other_magic(magic: int, base_offset: int = 0) -> bytes:
@@ -425,7 +425,7 @@ def test_a_log_with_an_unknown_codec_is_not_changed(magic: int) -> None:
         data = wrapped(magic, 3, 6, b"whatever")
     storage = holding(data)
     log = opened(storage)
-    assert log.read(0, 1 << 20) == data  # a client may know it
+    assert log.read(0, 1 << 20) == data  # a client may be able to read it
     with pytest.raises(UnsupportedCompression, match="compression type 6"):
         rows(data)
     if magic < 2:
@@ -524,7 +524,7 @@ def test_old_tombstones_without_a_time_are_removed_after_their_horizon() -> None
 
 
 def test_a_compressed_old_message_larger_than_one_read_is_compacted() -> None:
-    """Packed badly, so that it is large on the disk too."""
+    """The message is badly compressed, so that it is large on the disk too."""
     draw = random.Random(1)
     noise = [Row(number, 5, b"k%d" % number, draw.randbytes(900)) for number in range(300)]
     data = messages(1, noise, SNAPPY)
@@ -545,7 +545,7 @@ def test_a_log_that_cannot_be_read_is_not_compacted() -> None:
 
 
 def test_an_offset_index_of_a_broker_before_0_10_1_finds_the_offset() -> None:
-    """It names the first offset of a compressed message, today's the last."""
+    """The old index names the first offset of a compressed message; today's index names the last."""
     data = messages(1, rows_of(1, 0, 3)) + messages(1, rows_of(1, 10, 5), GZIP)
     storage = holding(data, clean=True)
     second = headers_in(data)[3][0]

@@ -1,4 +1,4 @@
-"""Records as they lie in a batch: found, put together again, moved in time; aiokafka's reader is the second opinion."""
+"""Records in a batch are found, put together again, and moved in time; aiokafka's reader is the reference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ some_rows = st.lists(st.tuples(usual_key, usual_value), min_size=1, max_size=70)
 
 
 def thinned(batch: bytes, gone: set[int], moved_ms: int) -> bytes:
-    """The batch as a compaction leaves it, moved in time."""
+    """The batch after a compaction, moved in time."""
     header = read_header(batch)
     base = header.base_offset
     left = [one for one in records_of(batch, base) if one.offset - base not in gone]

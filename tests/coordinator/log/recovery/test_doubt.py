@@ -1,4 +1,6 @@
-"""What one damaged byte beside the records could cost: segments that a start, retention or a compaction would drop."""
+"""The possible cost of one damaged byte outside the records: segments that a start, retention or a compaction would
+drop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ CONFIG = LogConfig(index_interval_bytes=100, retention_ms=HOUR)
 
 
 def written(*, clean: bool = True, config: LogConfig = CONFIG) -> tuple[MemoryStorage, list[bytes]]:
-    """Three segments of five records."""
+    """A log of three segments with five records each."""
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0, config=config)
@@ -60,7 +62,7 @@ def test_segments_before_the_checkpointed_log_start_are_kept(clean: bool) -> Non
     assert (log.start_offset, values(log)) == (7, content[7:])
     assert at_once(enforcing_retention(manager.logs(), NOW)) == 0
     assert f"t-0/{0:020d}.log" in storage.files
-    log.delete_records_before(8)  # now it is known
+    log.delete_records_before(8)  # now the damage is known
     assert f"t-0/{0:020d}.log" not in storage.files
     manager.close()
 
@@ -76,7 +78,7 @@ def test_a_log_start_behind_the_end_removes_no_bytes(clean: bool) -> None:
     assert aside == [f"t-0/{base:020d}.log.aside" for base in (0, 5, 10)]
     list(fill(log, 1))
     manager.close()
-    # as the line says
+    # as the log line says
     storage.remove(f"t-0/{95:020d}.log")
     storage.remove(checkpoints.START_OFFSETS)
     for name in aside:
@@ -102,7 +104,7 @@ def test_a_damaged_segment_is_not_deleted_by_its_age() -> None:
     last = 0
     while last + (size := 12 + int.from_bytes(data[last + 8 : last + 12])) < len(data):
         last += size
-    data[last + 8] = 0xFF  # the size of the batch that has the greatest timestamp
+    data[last + 8] = 0xFF  # the size of the batch with the greatest timestamp
     manager, log, _ = opened(storage)
     with capture_logs() as logged:
         assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 0
@@ -152,7 +154,7 @@ def test_a_tail_that_no_append_leaves_is_set_aside_and_reported(damage: str, who
     assert [finding.position for finding in inspection.findings if finding.severity == DAMAGE] == [cut]
     assert bytes(storage.files[f"{path}.{cut}.aside"]) == (whole[:at] + bad)[cut:]
     assert values(log) == content[: len(values(log))]
-    # what is set aside twice has two names
+    # a file that is set aside twice has two names
     storage.files[path] += bytearray(b"\xc6" * 700)
     manager.close(clean=False)
     storage.remove(checkpoints.RECOVERY_POINTS)
@@ -227,7 +229,7 @@ def test_a_damaged_offset_of_a_batch_cuts_nothing_off(byte: int, clean: bool) ->
     else:
         reported = None
     assert reported is None or reported.path.endswith(path)
-    assert reported is not None or clean  # a clean stop looks at the end only
+    assert reported is not None or clean  # after a clean stop only the end is checked
     assert bytes(storage.files[path]) == before
 
 
@@ -235,7 +237,7 @@ COMPACTED = replace(CONFIG, cleanup_policy=("compact",))
 
 
 def half_swapped(note: bytes) -> tuple[MemoryStorage, bytes]:
-    """A compaction of the first two segments that a kill broke off after it counted."""
+    """Leave a compaction of the first two segments that a kill interrupted after it counted."""
     storage, _ = written(clean=False, config=COMPACTED)
     swap = bytes(storage.files[f"t-0/{0:020d}.log"]) + bytes(storage.files[f"t-0/{5:020d}.log"])
     storage.save(f"t-0/{0:020d}.log.swap", swap)

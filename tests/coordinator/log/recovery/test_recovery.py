@@ -1,5 +1,5 @@
-"""After a stop that was not clean: tails torn at every byte are cut, damage in the middle is named, nothing whole is
-lost.
+"""After an unclean stop, tails that are torn at any byte are cut, damage in the middle is reported, and no whole batch
+is lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOG = "t-0/00000000000000000000.log"
 
 
 def killed(storage: MemoryStorage) -> LogManager:
-    """Another server on the files of one that was killed."""
+    """Another server on the files of a killed server."""
     storage.locked = False
     return manage(storage)
 
@@ -125,7 +125,9 @@ def test_damage_before_other_segments_is_not_a_torn_tail() -> None:
 
 @pytest.mark.parametrize("bytes_lost", [1, 10, 100])
 def test_a_segment_that_ends_early_before_others_is_what_a_power_cut_leaves(bytes_lost: int) -> None:
-    """The disk got what came later first: what is whole stays, for nothing of it was acknowledged as synced."""
+    """The disk got the later bytes first. Whole batches stay, because none of the lost bytes was acknowledged as
+    synced.
+    """
     storage, content = written(100)
     second = sorted(name for name in storage.files if name.endswith(".log"))[1]
     lost = int(second[4:24]) - 1
@@ -144,7 +146,7 @@ def test_a_torn_tail_before_an_empty_new_segment_is_cut() -> None:
     del storage.files[LOG][-10:]
     again = killed(storage).open_log("t", 0, config=SMALL)
     assert [value for _, value in everything(again)] == content[:2]
-    # the empty segment shows that offset 2 had been given out
+    # the empty segment shows that offset 2 was once used
     assert again.append(0, batch(b"x"), wall_ms=NOW).base_offset == 3
 
 
@@ -181,7 +183,7 @@ def files_of(folder: Path) -> list[int]:
 
 
 class TestRoomInAdvance:
-    """A log that waits for its syncs writes into room that its file has already."""
+    """A log that waits for its syncs writes into space that its file already has."""
 
     def manager(self, folder: Path) -> tuple[LogManager, PendingResult]:
         later = PendingResult()
@@ -250,7 +252,7 @@ class TestRoomInAdvance:
         with path.open("r+b") as file:
             file.seek(log.size_bytes)
             file.write(batch(b"x" * 300)[:100])
-        if rolled:  # the next segment has nothing but room yet
+        if rolled:  # the next segment has only allocated space yet
             (tmp_path / "t-0" / f"{6:020d}.log").write_bytes(bytes(1000))
         log = self.synced(*self.manager(tmp_path))
         assert [value for _, value in everything(log)] == content
@@ -296,7 +298,7 @@ def test_recovery_checks_only_batches_behind_the_recovery_point() -> None:
     log.roll(NOW)
     content += list(fill(log, 5))
     manager.checkpoint()
-    storage.files[LOG][200] ^= 1  # no recovery looks here
+    storage.files[LOG][200] ^= 1  # recovery does not look here
     again = killed(storage).open_log("t", 0, config=SMALL)
     assert again.end_offset == 65
     assert again.durability.recovery_point == 60
@@ -328,7 +330,7 @@ def test_leader_epochs_of_cut_records_are_forgotten() -> None:
         list(fill(log, 1, epoch=epoch))
     del storage.files[LOG][-5:]
     again = killed(storage).open_log("t", 0, config=SMALL)
-    # epoch 2 began where the log now ends: it is still the newest that was seen
+    # epoch 2 began where the log now ends: it is still the newest known epoch
     assert again.epochs.entries() == [(0, 0), (1, 1), (2, 2)]
     del storage.files[LOG][-5:]
     assert killed(storage).open_log("t", 0, config=SMALL).epochs.entries() == [(0, 0), (1, 1)]
@@ -347,7 +349,8 @@ def test_leftovers_of_interrupted_changes_are_cleaned_up() -> None:
     storage, content = written(100)
     names = sorted(entry.name for entry in storage.entries("t-0"))
     second = next(name for name in names if name.endswith(".log") and name != LOG[4:])
-    # a deletion that had only renamed, one that had removed the log alone, a write and a cleaning that broke off
+    # a deletion that had only renamed, a deletion that had removed only the log file, an interrupted write, and an
+    # interrupted cleaning
     storage.rename(LOG, LOG + ".deleted")
     for name in ("x.log.cleaned", "leader-epoch-checkpoint.tmp", f"{99999:020d}.index", f"{99999:020d}.timeindex"):
         storage.save(f"t-0/{name}", b"junk")
@@ -360,7 +363,7 @@ def test_leftovers_of_interrupted_changes_are_cleaned_up() -> None:
 
 
 def test_an_interrupted_swap_is_finished() -> None:
-    """Kafka's cleaner renames its result to .swap once it is whole, then removes what it replaces, then renames
+    """Kafka's cleaner renames its result to .swap when it is whole, removes the files that it replaces, and renames
     again.
     """
     storage, content = written(100)
@@ -421,7 +424,9 @@ def test_a_log_cut_short_after_a_clean_stop_is_damaged() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_damage_loses_nothing_before_it(seed: int) -> None:
-    """Whatever happens to some bytes: the log opens with a prefix of what was written, or says where it is damaged."""
+    """Some bytes are damaged at random: the log opens with a prefix of what was written, or reports where it is
+    damaged.
+    """
     draw = random.Random(seed)
     storage, content = written(30)
     whole = {name: bytes(data) for name, data in storage.files.items()}
@@ -438,7 +443,7 @@ def test_random_damage_loses_nothing_before_it(seed: int) -> None:
         try:
             log = manager.open_log("t", 0, config=SMALL)
         except DamagedLog:
-            # an offset is outside of the CRC: that it is wrong may show at the next batch only
+            # the CRC does not cover an offset: perhaps only the next batch shows that it is wrong
             assert manager.offline["t", 0].position <= at + max(manage_headers(whole[LOG]))
             continue
         found = [value for _, value in everything(log)]
@@ -446,7 +451,7 @@ def test_random_damage_loses_nothing_before_it(seed: int) -> None:
 
 
 def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
-    """The CRC is the producer's promise; records are only decoded by whoever reads them."""
+    """The producer makes the CRC; only readers decode the records."""
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0)
     bad = batch(b"abc")
@@ -469,7 +474,7 @@ def test_a_long_recovery_logs_its_progress(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def clean(count: int = 3) -> tuple[MemoryStorage, list[int]]:
-    """A log left by a clean stop, and the positions of its batches."""
+    """A log after a clean stop, and the positions of its batches."""
     storage = MemoryStorage()
     manager = manage(storage)
     list(fill(manager.open_log("t", 0, config=SMALL), count))

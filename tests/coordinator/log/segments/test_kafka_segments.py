@@ -69,7 +69,9 @@ def test_our_indexes_equal_kafkas_byte_for_byte(kafkas: LogManager) -> None:
 
 
 def test_appending_the_same_batches_makes_the_same_files(kafkas: LogManager, tmp_path: Path) -> None:
-    """Also the rolls fall where Kafka's fell, but for the newest segments, which it rolled by the broker's own time."""
+    """Segments are also rolled where Kafka rolled them, except the newest ones, which Kafka rolled by the broker's
+    clock.
+    """
     source = kafkas.open_log("mixed", 0, config=MIXED)
     manager = on_files(tmp_path / "ours")
     log = manager.open_log("mixed", 0, config=MIXED, topic_id=kafkas.folders.topic_id_on_disk("mixed", 0))
@@ -102,7 +104,7 @@ def test_after_a_kill_kafkas_segments_recover(tmp_path: Path) -> None:
 
 
 def test_kafkas_offsets_partitions_have_the_expected_records(tmp_path: Path) -> None:
-    """Only the log files were kept: no index, no checkpoint. Which records they hold is known from Kafka's own tool."""
+    """Only the log files were kept: no index, no checkpoint. Kafka's own tool has shown which records they hold."""
     shutil.copytree(OFFSETS, tmp_path / "data", ignore=shutil.ignore_patterns("*.jsonl"))
     manager = on_files(tmp_path / "data")
     found: dict[int, int] = {}

@@ -10,7 +10,9 @@ HOUR = 3_600_000
 
 
 def made(config: LogConfig, *, segments: int = 4, step_ms: int = HOUR) -> UnifiedLog:
-    """Segments of three batches each; the records of the n-th are `n * step_ms` younger than those of the first."""
+    """Segments of three batches each. The records of the n-th segment are `n * step_ms` younger than those of the
+    first.
+    """
     log = manage(MemoryStorage()).open_log("t", 0, config=FOREVER)
     for index in range(segments):
         for _ in range(3):

@@ -72,7 +72,7 @@ def test_records_without_times_are_not_found_by_a_time(log: UnifiedLog) -> None:
 
 @pytest.mark.parametrize("before", [1, 3, 5])
 def test_the_greatest_time_may_be_that_of_a_deleted_record(log: UnifiedLog, before: int) -> None:
-    # as on Kafka 4.3, which looks at the segment and not at where the log starts
+    # as on Kafka 4.3, which uses the segment and not the start of the log
     for timestamp_ms in (200, 100, 200):
         log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     log.delete_records_before(before)
@@ -99,7 +99,7 @@ def test_a_long_search_by_time_runs_in_the_thread(compression: int, records: int
 
 
 def walked(job: Job[Any]) -> tuple[list[Any], Any]:
-    """What a job asks for, step by step, and its result."""
+    """The work that a job requests, step by step, and its result."""
     steps: list[Any] = []
     value = None
     while True:

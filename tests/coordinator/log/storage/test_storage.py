@@ -1,4 +1,4 @@
-"""What every storage does, and what a log relies on; then what only files do."""
+"""Tests of every storage, on which a log relies; then tests of files only."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What of TLS a listener speaks: versions and cipher suites by the names of the standard."""
+"""The TLS of a listener: versions and cipher suites by their standard names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_suite_names_equal_those_of_openssl() -> None:
     known = {standard: ours for standard, ours in pairs if openssl_name(standard) is not None}
     assert len(known) > 30
     assert {standard: openssl_name(standard) for standard in known} == known
-    # what Java offers and OpenSSL has is not missing
+    # no suite is missing that both Java and OpenSSL have
     assert not [
         standard
         for standard, _ in pairs

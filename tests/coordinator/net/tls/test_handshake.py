@@ -1,4 +1,4 @@
-"""A listener with TLS: real sockets, a certificate that is made here, both event loops."""
+"""A listener with TLS: real sockets, a certificate of the test, both event loops."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def tls_of(certificate: Path, **changes: Any) -> ListenerTls:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Let the loop run until the condition holds."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.001)
 
 
 class Served:
-    """A TLS listener, what its connections have asked, and clients of it."""
+    """A TLS listener, the requests of its connections, and clients of it."""
 
     def __init__(self, certificate: Path, tls: dict[str, Any] | None = None, **settings: Any) -> None:
         changed = replace(NetSettings(), **settings)
@@ -75,11 +75,11 @@ class Served:
         return await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=context, server_hostname="localhost")
 
     async def plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A client that does not begin a handshake."""
+        """A client that begins no handshake."""
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
 
     async def until(self, count: int) -> None:
-        """There are so many connections."""
+        """Wait until there are so many connections."""
         await until(lambda: len(self.limits) == count)
 
     @property
@@ -135,7 +135,7 @@ def test_requests_and_answers_pass_through_tls(certificate: Path, run: Callable[
 
 
 def test_bytes_in_the_socket_are_seen_before_they_are_read(certificate: Path, run: Callable[[Any], None]) -> None:
-    """`clock.read_first`: no bytes lie between the socket and the connection while it reads."""
+    """`clock.read_first`: while the connection reads, no bytes wait between the socket and the connection."""
 
     async def main() -> None:
         async with serving(certificate) as served:
@@ -319,7 +319,7 @@ def test_closing_the_listener_at_any_moment_leaves_nothing_half_open(
 
 
 def test_a_client_gets_the_reason_of_a_failed_handshake(certificate: Path, run: Callable[[Any], None]) -> None:
-    """Otherwise it would try again and again."""
+    """Without the reason it would try again and again."""
 
     async def main() -> None:
         async with serving(certificate, tls={"ssl_client_auth": "required"}) as served:
@@ -342,7 +342,7 @@ def test_a_client_gets_the_reason_of_a_failed_handshake(certificate: Path, run: 
 def test_the_oldest_of_too_many_handshakes_is_ended(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So a crowd of clients that never finish one keeps nobody out."""
+    """So clients that never finish a handshake keep no other client out."""
     monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 3)
 
     async def main() -> None:
@@ -391,7 +391,7 @@ def test_a_bounded_number_of_handshakes_begins_in_one_iteration(run: Callable[[A
 
 
 async def held_back(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes, Any]:
-    """A client, and the last that its handshake needs, which it has not sent yet."""
+    """A client, and the last bytes of its handshake, which it has not sent yet."""
     reader, writer = await served.plain()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context(cafile=str(served.certificate))
@@ -410,7 +410,7 @@ async def held_back(served: Served) -> tuple[asyncio.StreamReader, asyncio.Strea
 def test_handshakes_that_end_together_are_spread_over_iterations(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand clients that held back their last bytes and sent them together held the loop for 0.4 s."""
+    """A thousand clients that held back their last bytes, and sent them together, once blocked the loop for 0.4 s."""
     turn, ended = 0, []
     do_handshake = ssl.SSLObject.do_handshake
 

@@ -83,7 +83,7 @@ def test_new_tls_settings_are_used(tls: ListenerTls) -> None:
 
 
 def test_changes_of_tls_settings_that_kafka_refuses_are_refused(tls: ListenerTls, path: Path) -> None:
-    """As Kafka's SslFactory."""
+    """Kafka's SslFactory refuses the same changes."""
     now = TlsSettings(ssl_keystore_type="PEM", ssl_keystore_location=str(path))
     tls.check(now)
     AUTHORITY.signed("CN=one", host="one").pem(path)

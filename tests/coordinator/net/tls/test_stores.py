@@ -1,4 +1,4 @@
-"""Key stores and trust stores in each form that Kafka takes, and each mistake in one sentence."""
+"""Key stores and trust stores in each form that Kafka accepts; each mistake is reported in one sentence."""
 # ruff: noqa: E501  # a table is read by its rows
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def test_an_encrypted_key_needs_its_password(server: Pair) -> None:
 
 
 def test_an_encrypted_key_in_openssls_old_form_is_read(server: Pair) -> None:
-    """With the headers Proc-Type and DEK-Info, as of `openssl ec -aes256`: it was said that there is no key."""
+    """The key has the headers Proc-Type and DEK-Info, as `openssl ec -aes256` writes them. The error was once that no
+    key exists.
+    """
     secret = BestAvailableEncryption(b"a secret")
     key = server.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, secret).decode()
     assert "Proc-Type: 4,ENCRYPTED" in key

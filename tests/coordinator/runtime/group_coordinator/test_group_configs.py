@@ -1,4 +1,4 @@
-"""Configs of groups (KIP-848), from the request that sets them to the answers of running groups."""
+"""Configs of groups (KIP-848), from the request that sets them to the answers of live groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEAT, INTERVAL = "consumer.heartbeat.interval.ms", "consumer.assignment.interval
 
 
 async def alter(client: Client, kind: int, name: str, **configs: str | None) -> int:
-    """Set, or unset (None), configs whose names are written with "_" here."""
+    """Set configs, or unset them (None). Their names have "_" in place of "."."""
     changes = [AlterableConfig(key.replace("_", "."), int(text is None), text) for key, text in configs.items()]
     answer = await client.ask(IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)]))
     error: int = answer.responses[0].error_code
@@ -51,7 +51,7 @@ async def test_group_configs_apply_at_once_and_after_a_restart(tmp_path: Path) -
         assert (await beat(client, "m", 2)).heartbeat_interval_ms == 7_000
         assert not await alter(client, GROUP, "g", consumer_heartbeat_interval_ms=None)
         assert (await beat(client, "m", 2)).heartbeat_interval_ms == 5_000
-    # a broker with other bounds: the nearest one counts
+    # a broker with other bounds: the nearest allowed value counts
     bounds = {"group.consumer.max.heartbeat.interval.ms": "5500"}
     async with running(bounds, data_dir=tmp_path) as server, connected(server) as client:
         assert (await beat(client, "m", 2)).heartbeat_interval_ms == 5_000

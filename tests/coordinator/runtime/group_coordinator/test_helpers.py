@@ -1,4 +1,4 @@
-"""Work for consumer groups that is done apart from the event loop: its results come to the core, or to who waits."""
+"""Work for consumer groups outside the event loop: the core, or a waiting caller, gets its results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_request_that_waits_for_offloaded_work_is_answered_when_the_shard_resi
 
 
 def searched(patterns: Sequence[str], names: Sequence[str], seen: Any = None) -> Any:
-    """The topics that are found for each pattern."""
+    """The topics that each pattern matches."""
     notices: list[Any] = []
     image = TopicsImage({name: TopicImage(number.to_bytes(16), name, 1) for number, name in enumerate(names)}, 1)
     search: Any = helpers(JobQueue(ManualClock()), notices.append).search

@@ -1,4 +1,4 @@
-"""What a shard reads from the log of its partition, also from one that Kafka wrote."""
+"""What a shard reads from the log of its partition, also from a log that Kafka wrote."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit(partition: int = 0, offset: int = 1, version: int = 4, **more: Any) -
 
 
 def log_of(*each: list[tuple[bytes, bytes | None]], **more: Any) -> bytes:
-    """One batch of each list of pairs, one behind the other."""
+    """A log with one batch for each list of pairs."""
     out, offset = b"", 0
     for pairs in each:
         out += batches.build(pairs, timestamp_ms=1, base_offset=offset, **more)
@@ -135,7 +135,7 @@ def test_the_fast_decoder_of_offsets_reads_what_the_codec_reads(rows: list[Any],
 
 
 def without_replaced(rows: list[tuple[Any, Any]], usual: list[bool]) -> list[tuple[Any, Any]]:
-    """The rows that are given: the first of each key, all unusual ones, and at the end the newest of the others."""
+    """The rows that are kept: the first of each key, all unusual rows, and at the end the newest of the others."""
     given: list[tuple[Any, Any]] = []
     newest: dict[str, tuple[Any, Any] | None] = {}
     for row, is_usual in zip(rows, usual, strict=True):
@@ -240,7 +240,7 @@ logs = st.lists(
 
 
 def state_of(chunks: list[bytes], *, leaves_out: bool) -> Any:
-    """All that a load finds. `leaves_out` False: each record is replayed."""
+    """The state that a load gives. `leaves_out` False: each record is replayed."""
     core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader()
     if leaves_out:
         sum(replay_chunks(chunks, reader, core, ManualClock(0, 0)))

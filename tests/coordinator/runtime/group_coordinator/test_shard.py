@@ -1,4 +1,4 @@
-"""The shard with a core of a few lines: what it does with outputs, failures and deadlines, whatever groups decide."""
+"""The shard with a short core: its handling of outputs, errors and deadlines, whatever groups decide."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StorageFailed(ValueError):
 
 
 class FakeCore:
-    """Keeps the offsets that are committed; joins park until `complete`; each member id is a deadline."""
+    """Keeps the committed offsets; joins are parked until `complete`; each member id has a deadline."""
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
@@ -130,7 +130,7 @@ class FakeCore:
 
 
 class GroupShardHarness:
-    """A shard, and hands on all that it is made of."""
+    """A shard, with all parts that it is made of."""
 
     def __init__(self, linger_ms: int = 0) -> None:
         self.clock = ManualClock(0)
@@ -239,7 +239,7 @@ class TestSubmit:
         assert alive.one() == HeartbeatResponse()
 
     def test_a_reply_waits_for_records_of_a_timer(self, harness: GroupShardHarness) -> None:
-        # an expiry writes, and answers nobody; what it changed must not be shown before it is durable
+        # an expiration writes a record and answers nobody; its change must not be visible before it is durable
         harness.log.sync = True
         harness.submit(JoinGroupRequest("g", session_timeout_ms=50))
         harness.core.records_at_deadline = [Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)]
@@ -261,7 +261,7 @@ class TestSubmit:
     def test_the_answers_of_a_large_group_are_spread_over_iterations(
         self, harness: GroupShardHarness, durable: bool
     ) -> None:
-        # as a thousand at once they would hold up everybody else
+        # a thousand at once would delay everybody else
         harness.log.sync = not durable
         answers = [harness.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(3 * ANSWERS_AT_ONCE + 1)]
         if not durable:
@@ -295,7 +295,7 @@ class TestSubmit:
         harness.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
         assert harness.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
         (event,) = harness.events
-        assert harness.flushed == 1  # it may show that its member was put out a moment ago
+        assert harness.flushed == 1  # the answer may show that its member was removed a moment ago
         assert (event.kind, event.group_id) == (events.REQUEST_REFUSED, "g")
         assert event.facts == {"api": "Heartbeat", "error": 25, "client_id": CLIENT.client_id, "host": CLIENT.host,
                                "member": "m", "instance": None}  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a shard gathers the records of many commands into a batch, and what becomes of it when one cannot be written."""
+"""How a shard collects the records of many commands into a batch, and what follows when a batch cannot be written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TooLarge(ValueError):
 
 @pytest.fixture
 def harness() -> GroupShardHarness:
-    """Appends at the end of a turn, which is an `advance` of the clock."""
+    """A shard that appends at the end of an iteration, which is an `advance` of the clock."""
     return GroupShardHarness(linger_ms=-1).load()
 
 
@@ -134,7 +134,7 @@ def test_a_too_large_command_fails_alone(harness: GroupShardHarness) -> None:
     harness.log.append = append  # type: ignore[method-assign]
     harness.clock.advance(0)
     assert answered(before, large) == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
-    # it was decided upon a state that never came to be: to be asked again
+    # the decision used a state that never became durable: the client must ask again
     assert code_of(after) == ErrorCode.NOT_COORDINATOR
     assert harness.core.offsets == {0: 1}
 

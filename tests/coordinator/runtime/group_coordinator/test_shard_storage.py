@@ -1,5 +1,5 @@
-"""A shard with real groups over a real log, on a disk that fails: what was acknowledged is there afterwards, what could
-not be written was never shown.
+"""A shard with real groups over a real log, on a disk that fails. Acknowledged records survive, and a failed write was
+never visible.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Disk(MemoryStorage):
-    """Files in memory on a disk that can be full, and then takes the first half of what is written; or break."""
+    """Files in memory on a disk that can break. While it is full, it takes the first half of each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class DiskFile(MemoryFile):
 
 
 class StorageHarness:
-    """An active shard; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
+    """An active shard. `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
 
     def __init__(self, *, wait_for_sync: bool = False) -> None:
         self.disk = Disk()
@@ -155,7 +155,7 @@ class StorageHarness:
         return answers
 
     def enter(self) -> str:
-        """A group of one member that has its assignment, all of it durable; the member's id."""
+        """Make a group of one member that has its assignment, all of it durable; the member's id."""
         asking = self.join()
         self.later.settle()
         member: str = asking.one().member_id
@@ -240,7 +240,7 @@ class TestAFullDisk:
         assert joining.one().error_code == ErrorCode.NOT_COORDINATOR
         harness.disk.full = False
         harness.clock.advance(0)
-        # of the rebalance that had begun nothing was written
+        # no record of the begun rebalance was written
         assert harness.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
 
     def test_groups_can_be_read_while_the_disk_is_full(self) -> None:
@@ -268,7 +268,7 @@ class TestADiskThatIsWaitedFor:
     def test_every_answer_that_shows_the_state_waits_for_the_newest_record(self, what: str) -> None:
         harness = StorageHarness(wait_for_sync=True)
         member = harness.enter()
-        committed = harness.commit(5)  # of another group, which does not matter
+        committed = harness.commit(5)  # another group's request, which does not matter
         assert harness.log.end_offset > harness.log.durable_offset
         shown = {
             "OffsetFetch": lambda: harness.fetch("members"),
@@ -298,16 +298,16 @@ class TestADiskThatIsWaitedFor:
     @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
     def test_a_member_whose_answer_waits_for_the_disk_does_not_expire(self, what: str) -> None:
         harness = StorageHarness(wait_for_sync=True)
-        member = harness.enter()  # its session is 60 s
+        member = harness.enter()  # its session timeout is 60 s
         beat = HeartbeatRequest("members", 1, member)
         harness.clock.advance(50_000)
         harness.heartbeat(beat)
         harness.clock.advance(1)
-        harness.commit(5)  # of another group
+        harness.commit(5)  # another group's request
         parked = {
             "Heartbeat": lambda: harness.heartbeat(beat),
             "OffsetCommit": lambda: harness.commit(6, "members", (1, member)),
-            # whatever else lies here of the same connection, which has one request at a time
+            # whatever else of the same connection is here, which has one request at a time
             "nothing": lambda: harness.fetch("members"),
         }[what]()
         harness.clock.advance(300_000)
@@ -336,7 +336,7 @@ class TestADiskThatIsWaitedFor:
     def test_a_dead_member_expires_also_if_syncs_never_end(self) -> None:
         harness = StorageHarness(wait_for_sync=True)
         member = harness.enter()
-        for number in range(130):  # there is always something on its way
+        for number in range(130):  # a write is always under way
             harness.commit(number)
             harness.clock.advance(500)
             harness.later.settle()
@@ -373,7 +373,7 @@ class TestADiskThatIsWaitedFor:
             while not harness.shard.active:
                 harness.clock.advance(10)
             waited_ms.append(harness.clock.now().mono_ms - began_ms)
-        assert waited_ms == [100, 600, 2400, 9600]  # each time the way back fails as well
+        assert waited_ms == [100, 600, 2400, 9600]  # each time the rollback fails as well
         harness.disk.broken = False
         committed = harness.commit(5)
         harness.later.settle()
@@ -395,7 +395,7 @@ class TestADiskThatIsWaitedFor:
         harness.clock.advance(NO_DELAY_MS)
         harness.later.settle()
         assert joining.one().error_code == ErrorCode.NONE
-        # nobody syncs, so the group loses its member at a deadline: a record, and no request that it answers
+        # no sync is requested, so the group loses its member at a deadline: a record, and no request that it answers
         before = harness.log.end_offset
         harness.clock.advance(60_100)
         assert harness.log.end_offset > before
@@ -464,7 +464,7 @@ class TestATransactionThatIsLeftOpen:
         harness = self.harness(self.LIMIT_MS, 7)
         harness.clock.advance(2 * self.LIMIT_MS)
         assert self.markers(harness) == []
-        # the id is forgotten: nobody could end it any more
+        # the id is forgotten: no producer could end the transaction any more
         harness.known.clear()
         harness.clock.advance(60_000)
         assert self.markers(harness) == [(7, 3)]
@@ -503,7 +503,7 @@ class TestATransactionThatIsLeftOpen:
 
 
 class TestRecordsOfATransaction:
-    """What the log says before the core is asked (`append_error`)."""
+    """What the log answers before the core is asked (`append_error`)."""
 
     A = Producer(7, 3)
 

@@ -1,4 +1,4 @@
-"""Topics are hashed before a group asks for them, some in each turn of the event loop."""
+"""Topics are hashed before a group needs the hashes, some in each iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def test_many_new_topics_are_hashed_and_few_are_not() -> None:
     hasher.topics_changed(many)
     assert all(one.metadata_hash == topic_hash(one) for one in many.by_name.values())
     more = image(FEW_TOPICS + 2)
-    hasher.topics_changed(more)  # one more is left to who asks for it
+    hasher.topics_changed(more)  # one topic is left to whoever needs its hash
     assert hashed(more) == 0
     hasher.topics_changed(image(0))
-    hasher.topics_changed(more)  # all are new
+    hasher.topics_changed(more)  # all topics are new
     assert hashed(more) == FEW_TOPICS + 2
 
 
 class _Steps:
-    """Takes the steps of a job by hand."""
+    """Runs the steps of a job at the test's command."""
 
     def run(self, job: Job[None], *_: object) -> None:
         self.job = job

@@ -1,4 +1,4 @@
-"""What tests of this room share: topics and shards of groups and transactions over logs in memory."""
+"""Helpers of these tests: topics and shards of groups and transactions over logs in memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class GroupShards(list[tuple[int, Producer, bool, int]]):
 
 
 class CoordinatorHarness:
-    """The transaction coordinator of a node with a topic `t` of two partitions; the same storage again is a restart."""
+    """The transaction coordinator of a node with a topic `t` of two partitions. The same storage again means a
+    restart.
+    """
 
     def __init__(self, storage: Storage | None = None, *, history: str | None = None, **settings: int) -> None:
         self.storage = storage or MemoryStorage()
@@ -73,21 +75,21 @@ class CoordinatorHarness:
         self.loads += 1
 
     def begun(self) -> CoordinatorHarness:
-        """With the topic there, and all shards active."""
+        """Start it; the topic exists, and all shards are active."""
         at_once(self.topics.ensuring(TRANSACTION_STATE_TOPIC))
         self.topics.publish()
         self.transactions.start(100)
         return self
 
     def stopped(self) -> CoordinatorHarness:
-        """This one stopped, and another one begun."""
+        """Stop this coordinator, and start another one."""
         self.transactions.stop()
         self.job_queue.stop()
         self.topics.logs.close(clean=True)
         return CoordinatorHarness(self.storage).begun()
 
     def ask(self, transactional_id: str, request: Message, version: int = 0) -> Any:
-        """The answer; None when there is none yet."""
+        """The answer; None while there is none."""
         answers: list[Any] = []
         self.transactions.decide(transactional_id, TransactionCommand(request, answers.append, CLIENT, version))
         self.clock.advance(0)
@@ -100,7 +102,7 @@ class CoordinatorHarness:
         return Producer(answer.producer_id, answer.producer_epoch)
 
     def add(self, producer: Producer, *topics: tuple[str, list[int]], transactional_id: str = "x") -> list[int]:
-        """Add partitions to a transaction: their errors."""
+        """Add partitions to a transaction; their errors."""
         rows = [AddPartitionsToTxnTopic(name, indexes) for name, indexes in topics]
         one = AddPartitionsToTxnTransaction(transactional_id, *producer, topics=rows)
         answers: list[Any] = []
@@ -111,7 +113,7 @@ class CoordinatorHarness:
         return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
 
     def end(self, producer: Producer, *, commit: bool = True, transactional_id: str = "x", version: int = 0) -> int:
-        """Commit or abort: the error."""
+        """Commit or abort; the error."""
         answer = self.ask(transactional_id, EndTxnRequest(transactional_id, *producer, commit), version)
         return int(answer.error_code)
 

@@ -1,4 +1,4 @@
-"""What the server's log says of transactions."""
+"""What the server logs of transactions."""
 
 from __future__ import annotations
 

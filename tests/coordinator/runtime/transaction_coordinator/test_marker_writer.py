@@ -1,4 +1,4 @@
-"""One marker into one partition."""
+"""How one marker is written to one partition."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_marker_for_an_offline_partition_is_refused(harness: CoordinatorHarnes
     assert partition is not None
     partition.log.go_offline("t-0", OSError("the disk is gone"))
     assert write(harness, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    harness.topics.by_name["t"].partitions[0] = None  # it could not even be opened
+    harness.topics.by_name["t"].partitions[0] = None  # the log could not even be opened
     assert write(harness, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 

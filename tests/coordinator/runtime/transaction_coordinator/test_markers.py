@@ -1,4 +1,4 @@
-"""The sender of markers."""
+"""How markers are sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.protocol.messages.write_txn_markers import (
 
 
 class Writer:
-    """Remembers what is written where; `errors`: what partitions answer; None: nothing yet."""
+    """Notes what is written to which partition. `errors`: the answers of partitions; None: no answer yet."""
 
     def __init__(self) -> None:
         self.written: list[tuple[Any, str, int]] = []

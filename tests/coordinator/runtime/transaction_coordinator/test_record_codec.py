@@ -1,4 +1,4 @@
-"""Records of __transaction_state as bytes, and bytes as records."""
+"""Records of __transaction_state are encoded and decoded."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_written_records_are_read_again(pairs: list[tuple[str, TransactionLogVal
     codec = RecordCodec(0)
     rows, size = codec.encode([record(name, value, 0 if value is None else 1) for name, value in pairs])
     assert size == sum(map(len, rows))
-    # the newest of each id is all there is to know of it
+    # the newest record of each id has everything
     newest = {name: plain(value) for name, value in pairs}
     assert dict(read(bytes(codec.build(rows, NOW, None)))) == newest
 

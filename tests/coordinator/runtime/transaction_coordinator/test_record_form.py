@@ -1,4 +1,4 @@
-"""The quick way to a record's bytes gives what the plain one gives, or raises what that raises."""
+"""The fast way to a record's bytes gives the same result, or raises the same error, as the plain one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USUAL = TransactionLogValue(
 
 
 def said(form: Any, *given: Any) -> Any:
-    """The bytes, or what is wrong."""
+    """The bytes, or the error."""
     try:
         return form(*given)
     except UnrepresentableField as error:

@@ -100,7 +100,7 @@ class TestATransaction:
         assert epoch > before
         # a second marker changes nothing
         assert set(after.markers()) == {(*producer, True)}
-        # what the coordinator before it still waited for does nothing
+        # an answer for which the coordinator before it waited does nothing
         harness.groups[0].waiting[0](ErrorCode.NONE)
 
     def test_an_open_transaction_stays_open_after_a_restart(self) -> None:
@@ -125,11 +125,11 @@ class TestATransaction:
                 raise LogOffline("__transaction_state-0", "no space")
 
             patch.setattr(shard.runtime.log, "append", fail)
-            harness.groups[0].waiting.pop()(ErrorCode.NONE)  # the record that all markers are there
+            harness.groups[0].waiting.pop()(ErrorCode.NONE)  # the record of completion
             harness.groups[0].error = ErrorCode.NONE
             before = shard.markers
             harness.clock.advance(COMPLETE_WAITS_MS)
-            assert shard.markers is not before  # it was loaded anew
+            assert shard.markers is not before  # it was loaded again
         harness.clock.advance(1_000)
         assert harness.state() == "CompleteCommit"
         assert [end[1:3] for end in harness.groups[0]] == [(producer, True)] * 2
@@ -186,7 +186,7 @@ class TestProducerIds:
 
 
 class TestKnownProducers:
-    """Which producers of transactions that lie in offsets partitions are ended from here."""
+    """The producers whose transactions in offsets partitions are ended from here."""
 
     def test_no_producers_are_known_without_transactions(self) -> None:
         harness = CoordinatorHarness()

@@ -1,5 +1,5 @@
-"""Tokens of OAUTHBEARER, good and bad, and what Kafka 4.3 makes of each (`tests/conformance/test_oauthbearer.py` asks a
-real one): the unit tests and the conformance test share them.
+"""Tokens of OAUTHBEARER, good and bad, with Kafka 4.3's answers (`tests/conformance/test_oauthbearer.py` asks a real
+Kafka). The unit tests and the conformance test share them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Keys:
         return json.dumps({"keys": [self.jwk(kid) for kid in kids]})
 
     def jwk(self, kid: str) -> dict[str, Any]:
-        """One of them."""
+        """One of the keys, as JSON."""
         key = self.private[kid]
         if isinstance(key, bytes):
             found: dict[str, Any] = {"kty": "oct", "k": encoded(key)}
@@ -62,7 +62,7 @@ class Keys:
         return bytes(self.private[kid].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def token(self, case: Case, now_s: float) -> str:
-        """The token of a case, of a client that comes at this time."""
+        """The token of a case, for a client that connects at this time."""
         claims = case.payload(now_s)
         header = {"alg": case.alg, "kid": case.kid, **case.header}
         header = {name: value for name, value in header.items() if value is not None}
@@ -76,7 +76,7 @@ class Keys:
         if case.signer == "nobody":
             return b""
         if case.signer.startswith("pem of "):
-            # the mistake that servers make: the public key, taken for a shared secret
+            # servers make this mistake: they take the public key for a shared secret
             return hmac.digest(self.pem(case.signer.removeprefix("pem of ")), signed, hashlib.sha256)
         algorithm = get_default_algorithms()[case.signed_as or case.alg or "RS256"]
         return algorithm.sign(signed, self.private[case.signer or case.kid or "rsa"])
@@ -118,18 +118,18 @@ class Case(NamedTuple):
         }
 
     def written(self, parts: list[str]) -> str:
-        """The token's text."""
+        """The text of the token."""
         return self.form.format(*parts)
 
 
 class After(NamedTuple):
-    """Seconds from now."""
+    """A time that is so many seconds from now."""
 
     seconds: int
 
 
 MISSING: Final = object()
-"""A claim that is not there."""
+"""Stands for a missing claim."""
 
 
 def bad(name: str, claims: Mapping[str, Any] | bytes = {}, **other: Any) -> Case:
@@ -226,7 +226,7 @@ TOKENS: Final = (
 
 ONLY_HERE: Final = (bad("a number among scopes", {"scope": ["a", 5]}), bad("true as a scope", {"scope": [True]}),
                     bad("a subject that is no text", {"sub": "\ud800"}))  # fmt: skip
-"""With the first two Kafka closes the connection without an answer: its code falls over them. The last one is half a
+"""Kafka closes the connection without an answer for the first two: its code raises an error. The last one is half a
 character, which no answer and no log line can show.
 """
 ANYBODY: Final = (
@@ -236,7 +236,7 @@ ANYBODY: Final = (
     bad("an audience, where none is expected"),
     bad("an empty list of audiences", {"aud": []}),
 )
-"""Where neither an audience nor an issuer is expected."""
+"""Cases in which neither an audience nor an issuer is expected."""
 
 
 class Message(NamedTuple):
@@ -284,7 +284,7 @@ MESSAGES: Final = (
 
 
 def plainly(reported: str | None, name: str, claims: Mapping[str, Any] | bytes = {}, **other: Any) -> Case:
-    """A token that nobody signed."""
+    """A token without a signature."""
     return Case(name, claims, reported=reported, **{"alg": "none", "signer": "nobody", "kid": None, **other})
 
 
@@ -322,4 +322,6 @@ UNSECURED_WITH_OPTIONS: Final = (
     plainly(None, "expired within the skew",
             {"user": "bob", "roles": ["all", "more"], "exp": After(-1), "iat": MISSING}, user="bob"),
 )  # fmt: skip
-"""With principal claim "user", scope claim "roles", required scopes all and more, and 20 s of skew."""
+"""Cases with the principal claim "user", the scope claim "roles", the required scopes "all" and "more", and 20 s of
+skew.
+"""

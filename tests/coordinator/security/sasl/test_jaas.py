@@ -1,4 +1,4 @@
-"""Values of sasl.jaas.config, in Kafka's syntax."""
+"""Values of sasl.jaas.config are read in Kafka's syntax."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_plain_refuses_wrong_tokens(token: bytes, report: str) -> None:
 
 
 class Client:
-    """The other side of SCRAM, written from the RFC."""
+    """The client's side of SCRAM, written from the RFC."""
 
     def __init__(self, name: str, user: str, password: str, nonce: str = "abc", extension: str = "") -> None:
         self.mechanism = MECHANISMS[name]
@@ -198,7 +198,7 @@ def test_random_messages_are_refused_without_other_errors(tokens: list[bytes]) -
 
 @pytest.mark.parametrize("head", [b"n,,n=", b"n,,n=ann,r="])
 def test_too_long_scram_messages_are_refused(head: bytes) -> None:
-    """Of 512 KB, a user's name was read for 68 ms."""
+    """A user name of 512 KB once took 68 ms."""
     rest = b",r=abc" if head.endswith(b"n=") else b""
     name = b"a" * (MAX_MESSAGE_BYTES - len(head) - len(rest))
     assert exchange("SCRAM-SHA-256", {}).evaluate(head + name + rest)

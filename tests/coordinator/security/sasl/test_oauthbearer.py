@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the exchange, and which tokens are good. What Kafka says to the same is asked by conformance."""
+"""OAUTHBEARER: the exchange, and which tokens are accepted. The conformance tests ask Kafka the same."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Check = Callable[[str], BearerToken]
 
 
 class Source:
-    """Keys that do not change."""
+    """A source whose keys do not change."""
 
     def __init__(self, text: str) -> None:
         self.keys = JwkSet(text)
@@ -218,7 +218,7 @@ def test_any_bytes_are_refused_or_challenged(message: bytes) -> None:
 @given(st.data())
 def test_a_token_with_any_changed_bit_is_refused(data: st.DataObject) -> None:
     token = KEYS.token(Case("good"), NOW_S)
-    # but in the last letter: some of its bits belong to no byte
+    # except the last letter: some of its bits belong to no byte
     at = data.draw(st.integers(0, len(token) - 2))
     other = data.draw(st.sampled_from([letter for letter in "Ab0_-." if letter != token[at]]))
     with pytest.raises(InvalidToken):

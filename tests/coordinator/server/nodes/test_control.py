@@ -55,6 +55,6 @@ async def test_the_nodes_command_says_that_no_server_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(data_dir=tmp_path):
-        # one broker has no such socket
+        # a single broker has no such socket
         assert await asyncio.to_thread(main, ["nodes", "stop", "1", "--data-dir", str(tmp_path)]) == 1
     assert "no server of several brokers answers" in capsys.readouterr().err

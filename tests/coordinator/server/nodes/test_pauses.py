@@ -1,4 +1,4 @@
-"""A broker of three that stands still, as by SIGSTOP, and goes on."""
+"""One of three brokers stands still, as after SIGSTOP, and continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOR_EVER = "3600000"
 
 
 async def answers(task: asyncio.Task[object]) -> bool:
-    """Whether an answer comes in many turns of the loop."""
+    """Whether an answer comes within many iterations of the loop."""
     for _ in range(100):
         await asyncio.sleep(0)
     return task.done()
@@ -39,7 +39,7 @@ async def test_other_brokers_lead_a_paused_brokers_partitions_until_it_continues
         server.cluster.pause_node(2)
         waiting = client.send(HeartbeatRequest(group, member[1], member[0]))
         answer = asyncio.create_task(client.receive(waiting))
-        # for some time nobody knows
+        # for some time nobody notices
         assert await cluster.leaders() == before
         await comes_true(lambda: all(one.broker_id != 2 for one in server.topics.open.leaders["t"]))
         await comes_true(lambda: all(one.broker_id != 2 for one in server.topics.open.leaders[GROUP_OFFSETS_TOPIC]))
@@ -70,7 +70,7 @@ async def test_a_short_pause_affects_only_waiting_clients() -> None:
         leaders, old = await cluster.leaders(), cluster.clients[3]
         cluster.server.cluster.pause_node(3)
         bound = cluster.server.cluster.nodes[3].bound[0]
-        # a new connection is made by the system; its request waits with the others
+        # the system makes a new connection; its request waits with the others
         new = Client(*await asyncio.open_connection("127.0.0.1", bound.port), "new")
         sent = [(one, one.send(HeartbeatRequest(group, member[1], member[0]))) for one in (old, new)]
         waiting = [asyncio.create_task(one.receive(asked)) for one, asked in sent]
@@ -98,7 +98,7 @@ async def test_a_paused_broker_can_be_stopped_killed_and_continued() -> None:
         await nodes.return_node(1)
         await cluster.connect(1)
         assert len((await cluster.ask(1, DescribeClusterRequest())).brokers) == 3
-        # and the server ends while one stands still
+        # and the server stops while a broker stands still
         nodes.pause_node(2)
 
 
@@ -122,7 +122,7 @@ def test_timers_of_a_paused_broker_fire_after_it_continues() -> None:
     assert rung == []
     clock.resume()
     later = clock.call_at(350, lambda: rung.append((350, clock.mono_ms())))
-    # as long again as it lasted: what clients have sent is read first
+    # for as long again as the pause lasted, the clients' bytes are read first
     process.advance(299)
     assert rung == []
     process.advance(1)

@@ -1,4 +1,4 @@
-"""Three brokers in one process: what clients see of them, also when one stops, dies and returns."""
+"""Three brokers in one process: what clients see of them, also when a broker stops, dies and returns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         self.clients: dict[int, Client] = {}
 
     async def ask(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """Ask a node; its connection is made again when it was closed."""
+        """Ask a node; a closed connection to it is opened again."""
         client = self.clients.get(node_id)
         if client is None or client.reader.at_eof():
             client = await self.connect(node_id)
@@ -88,7 +88,7 @@ class Cluster:
         return found
 
     def group_of(self, node_id: int) -> str:
-        """A group that a node coordinates."""
+        """The id of a group that a node coordinates."""
         leaders = self.server.topics.open.leaders[GROUP_OFFSETS_TOPIC]
         partition = self.server.routing.partition
         return next(name for n in range(200) if leaders[partition(name := f"g{n}")].broker_id == node_id)
@@ -114,12 +114,12 @@ async def three(data_dir: Path | None = None, **more: str) -> AsyncIterator[Clus
 
 
 async def comes_true(is_so: Callable[[], bool]) -> None:
-    """It waits for a timer, of 100 ms at most."""
+    """Wait for a timer, of 100 ms at most, until the condition holds."""
     await until(is_so, turns=2_000_000)
 
 
 async def join(cluster: Cluster, node_id: int, group: str) -> tuple[str, int]:
-    """A member alone in its group: its id and generation."""
+    """Let a member join that is alone in its group: its id and generation."""
     protocols = [JoinGroupRequestProtocol("range", b"m")]
     asked = JoinGroupRequest(group, 30_000, 30_000, protocol_type="consumer", protocols=protocols)
     asked.member_id = (await cluster.ask(node_id, asked)).member_id
@@ -157,7 +157,7 @@ async def test_every_node_describes_the_same_cluster() -> None:
             assert answer.controller_id == 1
         leaders = [await cluster.leaders(node_id=node_id) for node_id in (1, 2, 3)]
         assert leaders[0] == leaders[1] == leaders[2]
-        # two each, of the partitions of topics and of coordinators
+        # each node leads two of the partitions of topics and of coordinators
         for topic in ("t", GROUP_OFFSETS_TOPIC):
             led = [leader for leader, _ in (await cluster.leaders(topic)).values()]
             assert sorted(led) == [1, 1, 2, 2, 3, 3]
@@ -217,7 +217,8 @@ async def test_a_stopped_broker_hands_over_at_once_and_members_continue() -> Non
         assert await commit(cluster, there, group, member, 42) == 0
         with pytest.raises(WrongNode, match="node 2 is stopped"):
             cluster.server.cluster.kill_node(2)
-        # it comes back at its port, leads nothing yet, and gets its own back when that is asked for
+        # it returns at its port, leads nothing at first, and gets its partitions back at the request of an
+        # administrator
         port = cluster.server.cluster.nodes[2].bound[0].port
         await cluster.server.cluster.return_node(2)
         assert cluster.server.cluster.nodes[2].bound[0].port == port
@@ -253,7 +254,7 @@ async def test_a_killed_broker_is_replaced_after_its_session_without_loss(tmp_pa
         server.cluster.kill_node(3)
         assert await cluster.clients[3].closed()
         assert held.closed
-        # others do not know yet
+        # other nodes do not know it yet
         assert await cluster.leaders() == before
         await comes_true(lambda: server.topics.open.leaders["t"][mine].broker_id != 3)
         await comes_true(lambda: all(one.broker_id != 3 for one in server.topics.open.leaders["t"]))
@@ -274,7 +275,9 @@ async def test_a_killed_broker_is_replaced_after_its_session_without_loss(tmp_pa
 
 
 async def test_metadata_names_no_leader_that_is_not_among_the_brokers() -> None:
-    """Found dead, and not yet followed by another one: kafka-python's producer would wait for it and ask nobody."""
+    """A node is dead, and no other node follows it yet. kafka-python's producer would wait for it and ask no other
+    node.
+    """
     async with three() as cluster:
         before = await cluster.leaders()
         cluster.server.cluster._changes.fence(3)
@@ -323,7 +326,7 @@ async def test_replicas_are_placed_in_different_racks() -> None:
         await cluster.ask(1, CreateTopicsRequest([CreatableTopic("r", 6, 2)], 5_000))
         rows = (await cluster.ask(1, MetadataRequest([MetadataRequestTopic(name="r")]))).topics[0].partitions
         assert all(2 in row.replica_nodes for row in rows)
-        # a group's topics have the same hash wherever it is
+        # the hash of a group's topics is the same on every node
         racks = {node.routing.shards[0]._make_core().state.settings.broker_rack for node in cluster.server.nodes}
         assert len(racks) == 1
 
@@ -388,7 +391,7 @@ async def test_the_quorum_is_described_and_a_broker_can_be_unregistered() -> Non
         row = (await cluster.ask(2, asked)).topics[0].partitions[0]
         assert (row.leader_id, [one.replica_id for one in row.observers]) == (2, [3])
         assert not any(leader == 1 for leader, _ in (await cluster.leaders(node_id=2)).values())
-        # one that lives is taken out as well; it comes back with a stop and a return
+        # a live node is removed as well; it returns with a stop and a start
         assert (await cluster.ask(2, UnregisterBrokerRequest(3))).error_code == 0
         assert {leader for leader, _ in (await cluster.leaders(node_id=2)).values()} == {2}
         await cluster.server.cluster.stop_node(3)

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, readable on a terminal, never broken by what a client says."""
+"""Log lines: JSON for machines, readable on a terminal, and never broken by text of a client."""
 
 import io
 import json
@@ -178,7 +178,7 @@ def test_dropped_log_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     structlog.get_logger("a").info("first")
     assert began.wait(60)
     for number in range(10):
-        structlog.get_logger("a").info(f"line {number}")  # of ten kinds: the limit is another matter
+        structlog.get_logger("a").info(f"line {number}")  # of ten kinds: this test is not about the limit
     gate.set()
     assert log.close(60)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]

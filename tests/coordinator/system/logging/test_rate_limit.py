@@ -68,7 +68,7 @@ def test_the_first_lines_of_a_cause_are_logged_and_the_others_counted(harness: R
 
 def test_a_line_of_another_cause_is_logged_during_a_flood(harness: RateLimitHarness) -> None:
     harness.say_often(100, why="frame of 17 bytes")
-    assert not harness.say(why="frame of 18 bytes")  # a number makes no other cause
+    assert not harness.say(why="frame of 18 bytes")  # another number does not make another cause
     assert harness.say(why="not UTF-8")
     assert harness.say("another line")
     assert harness.say(logger="api")
@@ -91,7 +91,7 @@ def test_lines_with_ever_new_causes_are_bounded_too(harness: RateLimitHarness) -
     lines = harness.due()
     assert len(lines) == MAX_CAUSES + 1
     assert sum(more for _, more in lines) == 3 * 600 - MAX_OF_A_KIND
-    assert lines[-1][0] == ""  # of many causes
+    assert lines[-1][0] == ""  # lines of many causes
 
 
 @pytest.mark.parametrize("name", ["path", "partition"])

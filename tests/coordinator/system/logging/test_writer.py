@@ -1,4 +1,4 @@
-"""Lines leave by a thread: in order, bounded, and nobody waits for whoever does not read."""
+"""A thread writes the lines: in order, bounded, and nobody waits for a reader that does not read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pipe:
         return b"".join(parts)
 
     def end(self) -> None:
-        """Nothing more is written."""
+        """Write nothing more."""
         if self.write_end >= 0:
             os.close(self.write_end)
             self.write_end = -1
@@ -89,7 +89,7 @@ def test_an_unread_pipe_blocks_nobody_and_lost_lines_are_counted(pipe: Pipe) -> 
         out.put(f"line {number}")
     for number in range(100):
         out.put(f"{number}" * 20_000)
-    assert not out.close(0)  # and the end of the process does not wait for ever, either
+    assert not out.close(0)  # and the end of the process does not wait for ever
     assert reported == []
     reading = Reading(pipe)
     thread = out._thread
@@ -108,7 +108,7 @@ def test_waiting_lines_are_bounded_in_bytes(pipe: Pipe) -> None:
         out.put("x" * (MAX_BYTES // 4))
     assert out._bytes <= MAX_BYTES
     assert not out.close(0)
-    # else its thread would write on, into whatever has the number of the file next
+    # otherwise its thread would continue to write to the next file with the same number
     pipe.hang_up()
     thread = out._thread
     assert thread is not None
