@@ -136,7 +136,7 @@ def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[Finding]:
     data = _read(path)
     if data is None:
         if has_logs and obstacle(path) is None:
-            problem = "it is not there, although there are logs: the next start writes it anew, with a new cluster.id"
+            problem = "the file is missing, although logs exist: the next start writes it, with a new cluster.id"
             yield Finding(NOTE, str(path), None, problem)
         return
     try:

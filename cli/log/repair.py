@@ -65,7 +65,7 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
     for loss in done.losses:
         yield _line(loss)
     for kept in done.kept_beside:
-        yield f"the damaged file is kept as {kept}; remove it when you need it no more"
+        yield f"the damaged file is kept as {kept}; remove it when you no longer need it"
     for index in done.indexes:
         yield f"{index} was removed: the next start makes it anew"
     for gone in done.gone:

@@ -149,7 +149,7 @@ class DecodedRequests:
         del self._waiting[host]
         decoded = queue.popleft()
         if queue:
-            self._waiting[host] = queue  # behind the other addresses
+            self._waiting[host] = queue  # the address goes behind the other addresses
         self._bytes += decoded.bytes
         decoded.begin()
         return True

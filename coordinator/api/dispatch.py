@@ -128,7 +128,7 @@ class ConnectionRequests:
 
     def __init__(self, dispatcher: Dispatcher, channel: Channel, sink: Sink) -> None:
         self.current: Any = None
-        """What answers the present request: an `Exchange` or a cached request."""
+        """The object that answers the present request: an `Exchange` or a cached request."""
         self.is_reading = False
         self.sink: Any = sink
         """The sink of the answers; None when the connection has ended."""
@@ -245,7 +245,7 @@ class ConnectionRequests:
         return exchange
 
     def not_awaited(self, route: Route) -> None:
-        """Ignore an answer that no client waits for: the connection has ended, or the request was answered before."""
+        """Ignore an answer that no client waits for. A second answer on an open connection is a logged bug."""
         if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 

@@ -72,7 +72,7 @@ class RequestingConnection(Protocol):
     """The connection whose request is being answered (`dispatch.ConnectionRequests`)."""
 
     current: Any
-    """What answers the present request: an `Exchange` or a cached request."""
+    """The object that answers the present request: an `Exchange` or a cached request."""
     sink: Any
     """The `Sink` of the connection's answers."""
     job_queue: JobQueue

@@ -209,7 +209,7 @@ class Unsent:
             queue = self._waiting.pop(host)
             _, go_on = queue.popleft()
             if queue:
-                self._waiting[host] = queue  # behind the other addresses
+                self._waiting[host] = queue  # the address goes behind the other addresses
             if go_on() or not self._waiting:
                 break
         if self.growing is None:

@@ -162,7 +162,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
         text, origin, where = raw[name]
         prop = find_property(name, texts)
         if prop is None:
-            why = f"Kafka 4.3 has none of that name{name_hint(name)}"
+            why = f"Kafka 4.3 has no property of that name{name_hint(name)}"
             if strict or origin == "override":
                 raise ConfigError(f"unknown property {name} ({where}): {why}")
             if origin == "environment":  # such variables may be many: Kubernetes sets some for a service named kafka
@@ -257,7 +257,7 @@ def _data_dir(given: Mapping[str, Given]) -> Path:
 def _notes(ignored: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:
     useless = [name for name in (SUPER_USERS, ALLOW_EVERYONE) if name in given]
     if useless and not (AUTHORIZER in given and given[AUTHORIZER].text.strip()):
-        yield f"{' and '.join(useless)} mean nothing without {AUTHORIZER}: who is connected may do everything"
+        yield f"{' and '.join(useless)} have no effect without {AUTHORIZER}: every connected client may do everything"
     yield from ignored
     if skipped:
         yield f"these listeners are the controller's and are not opened: {', '.join(skipped)}"

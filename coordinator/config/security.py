@@ -195,7 +195,9 @@ def _find(find: Callable[[str, int], ScramCredential | None], kind: int, user: s
 
 
 _CLASSES = ("principal.builder.class", "ssl.engine.factory.class")
-"""These classes would decide who clients are and who may connect. A server that ignored these classes might be open."""
+"""These classes would decide who clients are and who may connect. A server that ignored these classes might admit
+anybody.
+"""
 CLIENT_AUTH = "ssl.client.auth"
 
 

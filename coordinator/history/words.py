@@ -91,14 +91,14 @@ CAUSES: Final[dict[str, str]] = {
     "session_expired": "{who} sent no heartbeat for {how long}",
     "subscription_changed": "{who} changed its subscription",
     "metadata_changed": "{who} joined again with other metadata",
-    "partitions_changed": "{who} leads and saw that a topic has other partitions",
-    "leader_rejoined": "{who} leads and joined again",
+    "partitions_changed": "{who} (the leader) saw that partition counts had changed",
+    "leader_rejoined": "{who} (the leader) joined again",
     "static_member_returned": "{who} came back",
     "join_timeout": "{who} did not join again in time",
     "sync_timeout": "{who} did not sync in time",
     "revocation_timeout": "{who} did not give up its partitions in time",
     "topics_changed": "topics have changed",
-    "pattern_resolved": "a regular expression stands for other topics",
+    "pattern_resolved": "a regular expression matches other topics",
     "group_full": "{who} found the group full",
     "assignment_too_large": "the assignment of {who} is larger than max.message.bytes of __consumer_offsets",
     "group_over_capacity": "the group was loaded with more members than group.max.size",
@@ -144,11 +144,11 @@ def _epochs(value: Value) -> str:
 def _handed(value: Value) -> str:
     revoked, assigned = value["revoked"], value["assigned"]
     if not revoked and not assigned:
-        return "no partition changed hands"
+        return "no partition moved"
     rest = value["members"] - value["changed"]
-    kept = f"; {rest} of {value['members']} kept working untouched" if rest > 0 else ""
+    kept = f"; {rest} of {value['members']} kept all partitions" if rest > 0 else ""
     mean_ms = value["paused_partition_ms"] // assigned if assigned else 0
-    after = f" after {seconds(mean_ms)} in the mean" if mean_ms >= NOT_WORTH_A_WORD_MS else ""
+    after = f" after {seconds(mean_ms)} on average" if mean_ms >= NOT_WORTH_A_WORD_MS else ""
     if not revoked:
         return f"{plural(assigned, 'partition')} taken{after}{kept}"
     return f"{plural(revoked, 'partition')} given up, {assigned} taken{after}{kept}"
@@ -175,7 +175,7 @@ def _target(value: Value) -> str:
     changed = plural(value["changed"], "member")
     waited = f", {seconds(value['since_epoch_ms'])} after it began" if value["since_epoch_ms"] else ""
     return (
-        f"targets of epoch {value['epoch']} are there{waited} ({value['assignor']}, computed in "
+        f"epoch {value['epoch']} has its targets{waited} ({value['assignor']}, computed in "
         f"{seconds(value['took_ms'])}): {changed} of {value['members']} "
         f"{'has' if value['changed'] == 1 else 'have'} another; partitions: {', '.join(moved) or 'none moves'}"
     )
@@ -195,7 +195,7 @@ def _member(value: Value) -> str:
         holders = ", ".join(map(short, value["waited_for"]))
         parts.append(f"waited {seconds(value['waited_ms'])} for {holders or 'others'}")
     text = "; ".join(parts) or "has what it had"
-    return f"{who(value['member'])} came to epoch {value['epoch']} in {seconds(value['took_ms'])}: {text}"
+    return f"{who(value['member'])} reached epoch {value['epoch']} in {seconds(value['took_ms'])}: {text}"
 
 
 def _names(gave_up: Sequence[Value]) -> str:

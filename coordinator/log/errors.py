@@ -149,7 +149,7 @@ class SegmentAbsent(LogError):
     error_code = 56
 
     def __init__(self, path: str, base_offset: int) -> None:
-        super().__init__(f"{path} is not here")
+        super().__init__(f"{path} is not on this machine now")
         self.base_offset = base_offset
 
 
@@ -191,8 +191,8 @@ class UnreadableLog(DamagedLog):
         """The advice for an operator."""
         folder = self.path.rpartition("/")[0] or "."
         return (
-            f"nothing of it was changed: stop, move {folder} to a server that can read it (the one that wrote it, or a "
-            "newer version of this one), or away"
+            f"nothing was changed: stop, and move {folder} away, or to a server that can read it (its writer, "
+            "or a newer Muster)"
         )
 
 

@@ -43,7 +43,7 @@ def identify(
         if has_logs:
             _report(
                 path,
-                "it is not there, although there are logs: it is written anew, with a new cluster.id if none is set",
+                "the file is missing, although logs exist: a new file is written, if necessary with a new id",
             )
         return _write(storage, cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
     properties = checkpoints.decode_properties(path, data)
@@ -60,7 +60,7 @@ def identify(
     if fault:
         # no log depends on the directory id, but a Kafka controller would have to know the new id
         storage.save(checkpoints.META_PROPERTIES + DAMAGED_SUFFIX, data, sync=True)
-        _report(path, f"{fault}; the old file is kept beside as {checkpoints.META_PROPERTIES}{DAMAGED_SUFFIX}")
+        _report(path, f"{fault}; the old file is kept as {checkpoints.META_PROPERTIES}{DAMAGED_SUFFIX}")
     return _write(storage, found or cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
 
 
@@ -82,7 +82,7 @@ def _fault_of(cluster_id: str, directory_id: str | None) -> str:
             checkpoints.decode_uuid(directory_id)
         except ValueError:
             return f"directory.id is {directory_id[:60]!r}, and not the base64 of 16 bytes: a new one is drawn"
-    return "" if cluster_id else "it names no cluster.id: a new one is drawn if none is set"
+    return "" if cluster_id else "it has no cluster.id: a new id is drawn unless the property is set"
 
 
 def _check(path: str, properties: dict[str, str]) -> None:

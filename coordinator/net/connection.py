@@ -44,8 +44,8 @@ REQUESTS_AT_ONCE: Final = 100
 REQUESTS_EACH: Final = 10
 """The clock is asked after the first request, and then after each of this many requests."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
-_SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
-_STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
+_SPEAKS_TLS: Final = "the client speaks TLS, but this listener does not: the client needs another security.protocol"
+_STALLED: Final = "other connections need its memory: its request does not arrive, or its answer is not read"
 
 
 class Shared(NamedTuple):

@@ -1,5 +1,5 @@
 """One listener: a port, and the connections that it accepts. A listener knows sockets, but not the bytes on them. A
-listener accepts many connections in one iteration of the event loop; a server of uvloop accepts one connection. So a
+listener accepts many connections in one iteration of the event loop; uvloop's own server accepts one connection. So a
 thousand members that connect together join together.
 """
 
@@ -317,4 +317,4 @@ def _bind(host: str, port: int) -> socket.socket:
     return socket.create_server(address[:2], family=family)
 
 
-_NO_IPV6 = frozenset({97, 99})  # EAFNOSUPPORT, EADDRNOTAVAIL: the kernel has the module but no address
+_NO_IPV6 = frozenset({97, 99})  # EAFNOSUPPORT, EADDRNOTAVAIL: no IPv6, or no IPv6 address

@@ -95,7 +95,7 @@ class RequestMemory:
         self._oldest: _Account | None = None
         """The account that has waited longest. The request of this account is being finished."""
         self._missing = 0
-        """The missing bytes of the requests that are finished beside the oldest request."""
+        """The missing bytes of all requests that are being finished, without the oldest request."""
         self._accounts: dict[Holder, _Account] = {}
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[_Account, None] = {}
@@ -191,7 +191,7 @@ class RequestMemory:
     def _has_share(self, account: _Account) -> bool:
         left = self._max - self._held - self._max_finishing
         if self._oldest is not None:
-            left += self._oldest.received  # this request may exceed the memory
+            left += self._oldest.received  # the oldest request may exceed the memory
         return account.whole + account.received <= left and account.address.held <= 2 * left
 
     # ---- waiting requests, and those that are being finished
@@ -298,7 +298,7 @@ class RequestMemory:
                 elif silent_ms >= BEHIND_MS and self._whole > self._max:
                     yield account
             elif account.number or not core.reads_on:
-                # the client is not at fault when no bytes arrive
+                # the node does not read, so the client is not at fault
                 account.moved, account.since_ms = 0, now_ms
                 self._stop_finishing(account)
             elif 0 < account.deadline_ms <= now_ms:

@@ -26,12 +26,12 @@ from typing import Any, Final
 from muster.coordinator.properties.definition import Property
 
 ABOUT = {
-    "muster.cluster.id": "The id of the cluster that this node belongs to; without it the one in the data directory, "
-    "else a new one.",
-    "muster.cluster.cache.bytes": "With --cluster: how many bytes of older segments of topics a node keeps on disk: "
-    "others are read from the database. Those of compacted topics and of the coordinators are kept beside these.",
-    "muster.cluster.segment.bytes": "With --cluster: how large a segment of a topic becomes at most, if segment.bytes "
-    "does not say less. Whoever comes to lead a partition reads its newest segment; an older one is read as a whole.",
+    "muster.cluster.id": "The id of the cluster that this node belongs to. Default: the id in the data directory, or "
+    "else a new id.",
+    "muster.cluster.cache.bytes": "With --cluster: how many bytes of older segments of topics a node keeps on disk. "
+    "Segments of compacted topics and of the coordinators do not count. Other segments are in the database.",
+    "muster.cluster.segment.bytes": "With --cluster: the largest segment of a topic, unless segment.bytes is less. A "
+    "new leader of a partition reads the newest segment. Older segments are fetched whole.",
     "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
     "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
     "is created.",
@@ -41,15 +41,15 @@ ABOUT = {
     "when the topic is created.",
     "muster.transaction.events.retention.ms": "How long __transaction_events keeps events; read when the topic is "
     "created.",
-    "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory: "
-    "a Fetch takes at most a quarter of what is left. -1: no limit.",
-    "muster.nodes": "How many brokers the process is, each with its own ports and id, on the same logs.",
-    "muster.nodes.racks": "The racks of these brokers, in order, if they do not all stand in that of broker.rack.",
-    "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
+    "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory. "
+    "A Fetch takes at most a quarter of the remaining bytes. -1: no limit.",
+    "muster.nodes": "The number of brokers in the process. Each has its own ports and id; all share the logs.",
+    "muster.nodes.racks": "The racks of these brokers, in order. Default: all brokers have broker.rack.",
+    "muster.offsets.durability": 'With "commit", an acknowledged commit is on the disk; with "os", the commit is in '
     "the page cache, as on Kafka.",
-    "muster.sasl.jaas.file": "A file in the syntax of Java's login configuration, with the section KafkaServer or, for "
-    "one listener, name.KafkaServer: the users of PLAIN and what other mechanisms have there. What is given by "
-    "sasl.jaas.config comes before it. It is read anew when it changes.",
+    "muster.sasl.jaas.file": "A file in the syntax of Java's login configuration. The section KafkaServer, or "
+    "name.KafkaServer for one listener, has the users of PLAIN and the options of other mechanisms. The property "
+    "sasl.jaas.config precedes the file. A changed file is read again.",
 }
 """The purpose of each property, for DescribeConfigs."""
 

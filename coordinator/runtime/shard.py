@@ -301,7 +301,7 @@ class CoordinatorShard(Generic[S]):
             delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
             self._failures += 1
             reason = what, str(error)
-            if self._failures == 1 or reason != self._logged:  # each retry would log the same line
+            if self._failures == 1 or reason != self._logged:  # a retry does not log the same line again
                 self._logged = reason
                 log.error(f"{what}; the {self._what} of this partition are built anew from their log",
                           partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
@@ -385,7 +385,7 @@ class CoordinatorShard(Generic[S]):
             if error is not None:
                 self._failed("a sync failed", error)
                 return
-            self._failures = 0  # without a sync, a write proves nothing about the disk
+            self._failures = 0  # a sync has ended well; a write alone proves nothing
             self.replies.release(self.log.durable_offset)
 
         return callback

@@ -94,7 +94,7 @@ class MetricsServer:
 
     async def _answer(self, request: Request) -> Response:
         if request.target.partition("?")[0] != "/metrics":
-            return _plain(404, "there is /metrics, and nothing else\n")
+            return _plain(404, "only /metrics is served\n")
         if request.method not in ("GET", "HEAD"):
             return _plain(405, "GET it\n")
         try:

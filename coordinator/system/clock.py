@@ -94,7 +94,7 @@ class LateTimers:
         """Whether no timer may run now, not even a punctual timer."""
         self._loop = loop
         self._has_unread: Callable[[], bool] = getattr(loop, "has_unread", lambda: False)
-        """Whether one iteration of this loop did not serve all ready sockets."""
+        """Whether the last iteration of the loop left ready sockets unserved."""
         self._timers: dict[LoopTimer, None] = {}
         self._ready: deque[LoopTimer] = deque()
         """The timers that waited long enough."""
@@ -127,7 +127,7 @@ class LateTimers:
             self._turns = 0
         if not self._has_unread():
             self._turns += 1
-        # however long the loop was held up, it gets these iterations
+        # the loop gets its iterations, however long it was held up
         self._spent_ms += min(took_ms, HELD_UP_MS)
         held_up = self._late_ms > HELD_UP_MS
         if self._spent_ms < MAX_READ_MS:

@@ -29,7 +29,7 @@ _M_MMAP_THRESHOLD: Final = -3
 def give_large_blocks_back() -> bool:
     """Let the C library take large blocks from the system one by one, and keep some free memory. False when the system
     cannot. By itself, glibc raises its limit of 128 KiB to the size of each freed block. Then a request of 20 MB leaves
-    a hole.
+    a hole in the heap.
     """
     import ctypes  # imported here: ctypes costs 5 ms and 0.3 MB, and a start does not need it
 

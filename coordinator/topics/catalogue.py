@@ -180,7 +180,7 @@ class Catalogue:
         )
 
     def see_brokers(self) -> None:
-        """Place new partitions on the brokers that are registered now."""
+        """Let new partitions be placed on the brokers that are registered now."""
         home, brokers = self.home, self.state.brokers
         home.racks = {broker_id: brokers[broker_id].rack for broker_id in sorted(brokers)}
         home.fenced = frozenset(broker_id for broker_id, broker in brokers.items() if broker.fenced)
@@ -188,7 +188,7 @@ class Catalogue:
     # -- changing
 
     def append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
-        """Write records; no log is opened or closed. `encoded`: the same records. Raises `ApiError`."""
+        """Write records; no log is opened or closed. `encoded`: the same records as bytes. Raises `ApiError`."""
         try:
             self.metadata_log.write(records, self.clock.now(), encoded)
         except LogOffline as error:

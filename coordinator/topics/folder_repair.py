@@ -54,9 +54,9 @@ def misfits(storage: Storage) -> list[Misfit]:
         other, partition = read_other_name(folder), checkpoints.partition_of(folder)
         if other is not None and other.suffix == STRAY_SUFFIX:
             what_to_do = (
-                f"{_repair_command(storage, folder)} makes its topic again; or remove it when you need it no more"
+                f"{_repair_command(storage, folder)} makes its topic again; or remove it when you no longer need it"
             )
-            found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
+            found.append(Misfit(folder, "it belongs to no topic and was set aside: no client can read it", what_to_do))
         elif partition is not None and partition[0] != METADATA_TOPIC and state.topics:
             misfit = _partition(storage, folder, partition, state)
             # partitions of coordinators may be copied from another broker, and are then adopted
@@ -81,10 +81,10 @@ def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[
         for index in range(len(topic.partitions)):
             folder = f"{topic.name}-{index}"
             if folder not in folders:
-                what = "a file is in the place of its folder" if folder in others else "its folder is not there"
+                what = "a file is in the place of its folder" if folder in others else "its folder is missing"
                 what_to_do = (
-                    "stop the server, put the folder back from a backup and start again; without one, the next start "
-                    f"makes the partition anew, empty{', once the file is moved away' if folder in others else ''}"
+                    "stop the server, put the folder back from a backup and start again; without a backup, the next "
+                    f"start makes an empty partition{', once the file is moved away' if folder in others else ''}"
                 )
                 found.append(Misfit(folder, f"the metadata log knows the partition, and {what}", what_to_do))
     return found
@@ -99,16 +99,16 @@ def _metadata_log(storage: Storage, folders: list[str], state: MetadataState) ->
     entries = storage.entries(_FOLDER) if _FOLDER in folders else []
     is_there = any(entry.name.endswith(LOG_SUFFIX) and entry.size for entry in entries)
     if is_there and not (state.topics or state.deleted or state.features):
-        problem = "the metadata log holds no records that tell of topics: it may be another partition's"
+        problem = "the metadata log holds no records of topics: the folder may be another partition's"
         what_to_do = f"put {_FOLDER} back from a backup before the server starts"
         return [Misfit(_FOLDER, problem, what_to_do)]
     if is_there or not was_here or state.topics:
         return []
     what_to_do = (
-        f"put {_FOLDER} back from a backup before the server starts; without one, the server makes the topics again "
-        "from their folders: they keep all records, and their configs are lost"
+        f"put {_FOLDER} back from a backup before the server starts; without a backup, the server makes the topics "
+        "again from their folders: they keep all records, and their configs are lost"
     )
-    return [Misfit(_FOLDER, "the metadata log, which says what topics there are, is gone", what_to_do)]
+    return [Misfit(_FOLDER, "the metadata log, which names all topics, is missing", what_to_do)]
 
 
 def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, state: MetadataState) -> list[Misfit]:
@@ -121,7 +121,7 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
         return []  # the next start removes the folder
     if topic is None or index >= len(topic.partitions):
         problem = "the metadata log knows no such partition: the next start sets the folder aside"
-        return [Misfit(folder, problem, f"{_repair_command(storage, folder)} makes it one; or move the folder away")]
+        return [Misfit(folder, problem, f"{_repair_command(storage, folder)} adds it; or move the folder away")]
     if topic_id is None or topic_id == topic.topic_id:
         return []
     found, wanted = checkpoints.encode_uuid(topic_id), checkpoints.encode_uuid(topic.topic_id)
@@ -132,9 +132,7 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
         what_to_do = f"stop the server, and give the folders of {other.name} and {name} their names back"
         return [Misfit(folder, problem, what_to_do)]
     return [
-        Misfit(
-            folder, problem, f"{_repair_command(storage, folder)} writes it anew; so does the next start, and says so"
-        )
+        Misfit(folder, problem, f"{_repair_command(storage, folder)} writes the id again; the next start does so too")
     ]
 
 

@@ -190,7 +190,7 @@ def read_state(storage: Storage) -> MetadataState:
     state = MetadataState()
     folder = f"{METADATA_TOPIC}-0"
     if storage.is_directory(folder):
-        with contextlib.suppress(LogError):  # the records before the damage count
+        with contextlib.suppress(LogError):  # the records before the damage are used
             for entry in storage.entries(folder):
                 if entry.name.endswith(".log"):
                     _replay(state, storage.load(f"{folder}/{entry.name}") or b"")

@@ -78,9 +78,9 @@ class Strays:
                 self._adopt(name, index, topic_id, topic.topic_id)
                 return
         if name in PARTITIONS_PROPERTIES:
-            self._report("a partition that its topic has no room for is left alone", topic=name, partition=index,
+            self._report("a folder is left alone: its topic has fewer partitions", topic=name, partition=index,
                        what_to_do=f"start with a larger {PARTITIONS_PROPERTIES[name]} in a data directory of its own, "
-                       "or remove it when you need it no more")  # fmt: skip
+                       "or remove it when you no longer need it")  # fmt: skip
             return
         self._clear(name, index)
 
@@ -104,10 +104,10 @@ class Strays:
             logs.remove([folder])
         elif self._lost:
             self._report("a deleted topic's folder is kept: the metadata log has lost records", folder=folder,
-                       what_to_do="remove it when you need it no more")  # fmt: skip
+                       what_to_do="remove it when you no longer need it")  # fmt: skip
         else:
             aside = logs.folders.rename(folder, (name, index), STRAY_SUFFIX)
-            self._report_stray(name, index, aside, "it is called deleted, and the metadata log does not say so")
+            self._report_stray(name, index, aside, "its name says deleted, but the metadata log does not")
 
     def _read_id(self, name: str, index: int) -> tuple[bytes | None, bool]:
         """Return the topic id in a folder (None: it has no id), and whether the id can be read."""
@@ -128,15 +128,15 @@ class Strays:
             return
         self._report("the id of a topic was written again", path=f"{storage.root}/{path}", topic=name, partition=index,
                    found=checkpoints.encode_uuid(found), topic_id=checkpoints.encode_uuid(topic_id),
-                   reason="no topic of that id was ever here: the folder is served as that of the topic whose name it "
-                   "has; the old file is kept beside as partition.metadata.damaged")  # fmt: skip
+                   reason="no topic ever had that id: the folder is served as a partition of the topic in its name; "
+                   "the old file is kept as partition.metadata.damaged")  # fmt: skip
 
     def _report_missing(self) -> None:
         there = set(self._logs.folders.on_disk())
         for topic in self._state.topics.values():
             for index in range(len(topic.partitions)):
                 if (topic.name, index) not in there:
-                    self._report("the folder of a partition is not there: it is made anew, empty", topic=topic.name,
+                    self._report("the folder of a partition is missing: an empty folder is made", topic=topic.name,
                                partition=index, what_to_do="if it held records, stop, put the folder back from a "
                                "backup and start again")  # fmt: skip
 
@@ -157,14 +157,14 @@ class Strays:
             logs.remove(logs.delete(name, index))
             return
         if not readable:
-            reason = "nobody can read whose it is (partition.metadata)"
+            reason = "partition.metadata cannot be read, so the topic is unknown"
         elif topic_id is None:
-            reason = "there is no such partition, and it does not say whose it is (partition.metadata)"
+            reason = "the metadata log has no such partition, and the folder has no topic id (partition.metadata)"
         elif self._state.deleted.get(topic_id) == name:
             reason = "its topic was deleted, but the metadata log has lost records"
         else:
             text = checkpoints.encode_uuid(topic_id)
-            reason = f"the metadata log knows no topic {name} of the id {text}, or not so many partitions of it"
+            reason = f"the metadata log knows no topic {name} with the id {text}, or fewer partitions of this topic"
         try:
             aside = logs.set_aside(name, index)
         except OSError as error:
@@ -187,7 +187,7 @@ class Strays:
         root = self._logs.storage.root
         self._report("a folder that belongs to no topic was set aside", topic=name, partition=index, folder=aside,
                    reason=reason, what_to_do=f"stop, then `muster log repair {root} --partition {aside}` makes its "
-                   "topic again; or remove the folder when you need it no more")  # fmt: skip
+                   "topic again; or remove the folder when you no longer need it")  # fmt: skip
 
     def _report(self, event: str, **facts: Any) -> None:
         self._reported[event] += 1

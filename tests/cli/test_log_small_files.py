@@ -172,8 +172,8 @@ def test_log_check_names_each_damaged_file(kind: str, data: Path, capsys: CAPS) 
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda data: (data / "meta.properties").unlink(), "it is not there, although there are logs"),
-        (text("meta.properties", "version=1\nnode.id=1\n"), "it names no cluster.id"),
+        (lambda data: (data / "meta.properties").unlink(), "the file is missing, although logs exist"),
+        (text("meta.properties", "version=1\nnode.id=1\n"), "it has no cluster.id"),
         (text("a-0/leader-epoch-checkpoint", "x"), "the next start makes it anew"),
     ],
 )

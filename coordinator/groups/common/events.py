@@ -140,7 +140,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         SYNC_TIMEOUT: "a member did not sync within the rebalance timeout",
         REVOCATION_TIMEOUT: "a member did not give up its partitions within the rebalance timeout",
         TOPICS_CHANGED: "topics were created, deleted or got more partitions",
-        PATTERN_RESOLVED: "a regular expression stands for other topics",
+        PATTERN_RESOLVED: "a regular expression matches other topics",
         GROUP_FULL: "the group is full",
         OVER_CAPACITY: "the group was loaded with more members than group.max.size",
         ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",

@@ -2,8 +2,8 @@
 
 The latest record of each key is kept. The first compaction that keeps a tombstone gives its batch a delete horizon. The
 tombstone is removed `delete.retention.ms` later. Records without a key and records of aborted transactions are removed.
-The marker of a transaction without records is removed too. The last batch of a producer is kept, even if it is empty.
-Offsets never change.
+The marker of a transaction without records is removed as late as a tombstone. The last batch of a producer is kept,
+even if it is empty. Offsets never change.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Inspection:
         sizes = _with_suffix(entries, LOG_SUFFIX)
         if not any(_is_leftover(entry) for entry in entries):
             for base in sorted(_with_suffix(entries, INDEX_SUFFIX).keys() - sizes.keys()):
-                self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, "it is not there, and its index is")
+                self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, "the segment is missing, but not its index")
         next_offset = 0
         bases = sorted(sizes)
         for base, follower in zip_longest(bases, bases[1:]):
@@ -173,7 +173,7 @@ class Inspection:
     def _check_names(self, entries: list[Entry]) -> None:
         for entry in entries:
             if _is_leftover(entry):
-                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start repairs it")
             elif entry.is_directory and (
                 base_offset_of(entry.name) is not None or entry.name == checkpoints.LEADER_EPOCHS
             ):
@@ -203,7 +203,7 @@ class Inspection:
             if self.has_bad_topic_id:
                 self._find(DAMAGE, name, None, folders.UNREADABLE_TOPIC_ID)
             else:
-                self._find(NOTE, name, None, "it was not on the disk yet; the next start writes it anew")
+                self._find(NOTE, name, None, "the id was not on the disk yet; the next start writes it again")
 
     def _is_damaged_tail(self, stretch: Stretch, next_offset: int) -> str:
         """Return why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""
@@ -214,7 +214,7 @@ class Inspection:
         if stretch.problem and not stretch.is_torn:
             size = stretch.end - stretch.position
             return (
-                f"{stretch.problem}; no append that a crash cut short leaves such bytes: the next start sets the "
+                f"{stretch.problem}; a crash during an append does not leave such bytes: the next start sets the "
                 f"{size} bytes up to the end aside"
             )
         return ""
@@ -251,7 +251,7 @@ class Inspection:
                 problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
                 self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, problem)
         for suffix, problem in index.unreadable.items():
-            self._find(NOTE, segment_name(base) + suffix, None, f"{problem}; the server makes it anew when it needs it")
+            self._find(NOTE, segment_name(base) + suffix, None, f"{problem}; the server makes a new file when needed")
         for suffix, problem in index.problems():
             self._find(DAMAGE, segment_name(base) + suffix, None, problem)
         has_bad_index = bool(index.unreadable or index.problems())

@@ -43,7 +43,7 @@ def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> Non
     if not leftovers.exist():
         for name in leftovers.remove_unmatched_indexes():
             _logger.error("a segment is missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
-                          what="its index is there, and it is not: its records are gone unless a backup has the file",
+                          what="its index exists: the records are lost unless a backup has the file",
                           what_to_do="stop, put the file back and start again")  # fmt: skip
         return
     leftovers.remove_unfinished()

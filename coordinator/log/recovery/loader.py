@@ -164,8 +164,8 @@ class LogLoader:
                 "the start of a log is in doubt",
                 **self._facts,
                 noted=noted,
-                what=f"{checkpoints.START_OFFSETS} says that the log begins at offset {noted}, and there are segments "
-                "before it: they are kept, and not read",
+                what=f"{checkpoints.START_OFFSETS} says that the log begins at offset {noted}, but earlier segments "
+                "exist: they are kept, and not read",
                 what_to_do="if no records were deleted, stop, take the line of the partition out of that file, start "
                 "again",
             )
@@ -183,9 +183,9 @@ class LogLoader:
             "segments were set aside",
             **self._facts,
             start_offset=start_offset,
-            what=f"the log ends before its start, as {checkpoints.START_OFFSETS} says it: it goes on at "
+            what=f"the log ends before its start in {checkpoints.START_OFFSETS}: the log continues at "
             f"{start_offset}, and the older segments are kept as *{LOG_SUFFIX}{ASIDE_SUFFIX}",
-            what_to_do="remove them when you need them no more; if no records were deleted, stop, take that ending "
+            what_to_do="remove them when you no longer need them; if no records were deleted, stop, take that ending "
             "off their names, remove the new segment and the line of the partition in that file, and start again",
         )
         self._segments = [self._segment(start_offset, newest.created_ms)]
@@ -288,10 +288,10 @@ class LogLoader:
                 bytes=checked.left,
                 end_offset=checked.next_offset,
                 kept=kept,
-                what="no append that a crash cut short leaves such bytes: the log goes on before them, and they are "
-                "kept",
-                what_to_do="restore the file from a backup if it held records; remove what is kept when you need it no "
-                "more",
+                what="a crash during an append does not leave such bytes: they are kept, and the log continues "
+                "before them",
+                what_to_do="restore the file from a backup if it held records; remove what is kept when you no longer "
+                "need it",
             )
         elif later:
             # A power cut: later segments reached the disk before this end did. So no record of this end or later was

@@ -141,9 +141,7 @@ def build(settings: TlsSettings) -> TlsContext:
         _trust(context, found)
     elif context.verify_mode != ssl.CERT_NONE:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        notes.append(
-            "without ssl.truststore clients are trusted whose certificates come from an authority of the system"
-        )
+        notes.append("without ssl.truststore, clients with a certificate of any authority of the system are trusted")
     try:
         mapper = SslPrincipalMapper(settings.ssl_principal_mapping_rules)
     except InvalidRules as error:
@@ -184,7 +182,7 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[st
         raise TlsError(f"ssl.enabled.protocols={','.join(wanted)} names only versions that are not safe; add TLSv1.2")
     old = [name for name in wanted if name in OLD]
     if old:
-        yield f"ssl.enabled.protocols: {', '.join(old)} is not spoken, as by Java"
+        yield f"ssl.enabled.protocols: {', '.join(old)} is not supported, as in Java"
     context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 

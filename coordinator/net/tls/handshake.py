@@ -55,7 +55,7 @@ class Handshakes:
         if len(self._in_progress) >= MAX_HANDSHAKES:
             oldest = next(iter(self._in_progress))
             del self._in_progress[oldest]
-            oldest.give_up(f"there are {MAX_HANDSHAKES} handshakes under way, and it is the oldest")
+            oldest.give_up(f"there are {MAX_HANDSHAKES} handshakes in progress, and this is the oldest")
         self._in_progress[plain] = None
 
     def leave(self, plain: PlainSocket) -> None:
@@ -196,7 +196,7 @@ class PlainSocket:
             timer.cancel()
             loop.remove_reader(self.socket)
         if first and first != _TLS_RECORD and self._why is None:
-            self._why = "the client speaks no TLS, and this listener nothing else: its security.protocol is another one"
+            self._why = "the client speaks no TLS, but this listener does: the client needs another security.protocol"
         return first == _TLS_RECORD and self._why is None
 
 

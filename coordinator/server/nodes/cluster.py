@@ -237,7 +237,7 @@ class Cluster:
 
     def _elect_preferred_leaders(self) -> None:
         self._job_queue.run(
-            self._changes.electing_preferred_leaders(), _nothing, NoClient("preferred leaders cannot be brought back")
+            self._changes.electing_preferred_leaders(), _nothing, NoClient("preferred leaders cannot be elected")
         )
         self._start_balance_timer()
 

@@ -15,7 +15,7 @@ from muster.coordinator.system.jobs.jobs import Job, OffloadedWork
 MAX_STEPS: Final = 2_000_000_000
 """The most steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and usually a hundredth of that."""
 A_STEP: Final = 50_000
-"""The steps of matches between two steps of a job: at worst 0.2 ms."""
+"""How many steps of matches are made in one step of a job: at worst 0.2 ms."""
 DEAR: Final = 250_000
 """A match of more steps, 1 ms at worst, runs in the thread."""
 DEAR_AT_ONCE: Final = 2_500_000

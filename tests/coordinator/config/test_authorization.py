@@ -16,7 +16,7 @@ def test_there_is_no_authorizer_unless_a_class_is_named() -> None:
     config = load(overrides=["super.users=User:ann"], in_memory=True)
     assert config.authorization is None
     (note,) = config.notes
-    assert note == "super.users mean nothing without authorizer.class.name: who is connected may do everything"
+    assert note == "super.users have no effect without authorizer.class.name: every connected client may do everything"
 
 
 def test_the_authorizer_gets_its_properties() -> None:

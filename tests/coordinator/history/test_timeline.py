@@ -164,11 +164,11 @@ def test_every_kind_of_event_has_a_line() -> None:
         "rebalance to generation 4 did not complete, 1 min 1 s: another began, since a member did not sync in time"
     )
     assert words["target_assigned"] == (
-        "targets of epoch 4 are there, 1.2 s after it began (range, computed in 7 ms): 2 members of 3 have another; "
+        "epoch 4 has its targets, 1.2 s after it began (range, computed in 7 ms): 2 members of 3 have another; "
         "partitions: 1 to move"
     )
     assert words["member_reconciled"] == (
-        "member m (client c, h) came to epoch 4 in 5 s: gave up 1 partition in 300 ms (t: 1)"
+        "member m (client c, h) reached epoch 4 in 5 s: gave up 1 partition in 300 ms (t: 1)"
     )
     assert words["target_failed"].startswith("the assignor mine failed after 7 ms: epoch 4 has no targets")
     assert words["group_upgraded"] == (

@@ -131,7 +131,7 @@ def test_a_lost_metadata_log_is_named(root: Path, damage: str, capsys: pytest.Ca
         segment.write_bytes(b"")
     assert check(root, as_json=False) == 1
     output = capsys.readouterr().out
-    assert f"{METADATA_TOPIC}-0: damage: the metadata log, which says what topics there are, is gone" in output
+    assert f"{METADATA_TOPIC}-0: damage: the metadata log, which names all topics, is missing" in output
     assert "from a backup before the server starts" in output
 
 

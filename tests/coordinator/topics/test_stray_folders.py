@@ -198,7 +198,7 @@ def test_a_partition_without_its_folder_is_logged() -> None:
     storage.remove_tree("t-1")
     (missing,) = misfits(storage)
     assert missing.folder == "t-1"
-    assert "its folder is not there" in missing.problem
+    assert "its folder is missing" in missing.problem
     storage.save("t-1", b"a file")
     assert "a file is in the place of its folder" in misfits(storage)[0].problem
     storage.remove("t-1")

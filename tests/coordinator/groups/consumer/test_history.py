@@ -57,7 +57,7 @@ def test_the_line_of_a_rebalance_says_its_cause_its_time_and_the_slowest_member(
     assert harness.lines() == [
         "the group was created",
         f"epoch 1 → 2, 0 ms: member A {C} joined; 8 partitions taken; 1 member, uniform",
-        f"epoch 2 → 3, 1.1 s: member B {C} joined; 4 partitions given up, 4 taken after 300 ms in the mean; "
+        f"epoch 2 → 3, 1.1 s: member B {C} joined; 4 partitions given up, 4 taken after 300 ms on average; "
         f"waited 1 s for 4 partitions of "
         f"member A {C}; 2 members, uniform",
     ]
@@ -76,9 +76,9 @@ def test_all_events_have_lines_if_everything_is_asked_for() -> None:
     assert harness.lines(everything=True)[:5] == [
         f"member B {C} joined",
         f"epoch 3 begins in Stable: member B {C} joined",
-        "targets of epoch 3 are there (uniform, computed in 0 ms): 2 members of 2 have another; partitions: 4 to move",
-        f"member A {C} came to epoch 3 in 700 ms: gave up 4 partitions in 200 ms (t: 4 5 6 7)",
-        f"member B {C} came to epoch 3 in 700 ms: got 4 partitions; waited 700 ms for A",
+        "epoch 3 has its targets (uniform, computed in 0 ms): 2 members of 2 have another; partitions: 4 to move",
+        f"member A {C} reached epoch 3 in 700 ms: gave up 4 partitions in 200 ms (t: 4 5 6 7)",
+        f"member B {C} reached epoch 3 in 700 ms: got 4 partitions; waited 700 ms for A",
     ]
 
 
@@ -150,7 +150,7 @@ def test_the_history_reports_a_member_that_does_not_revoke_in_time() -> None:
     harness.heartbeat("B", owned={})
     assert harness.lines() == [
         f"member A {C} did not give up its partitions in time and was removed",
-        f"epoch 2 → 4, 3 s: member B {C} joined; 1 more went; 8 partitions taken after 1.5 s in the mean; "
+        f"epoch 2 → 4, 3 s: member B {C} joined; 1 more went; 8 partitions taken after 1.5 s on average; "
         f"waited 3 s for 4 partitions of "
         f"member A {C}; 1 member, uniform",
     ]
@@ -182,7 +182,7 @@ def test_the_history_does_not_count_waits_for_an_absent_static_member() -> None:
     harness.advance(10)
     harness.heartbeat("B")
     assert harness.lines() == [
-        f"epoch 4 → 5, 10 ms: member C {C} left; 1 partition taken; 1 of 2 kept working untouched; 2 members, uniform"
+        f"epoch 4 → 5, 10 ms: member C {C} left; 1 partition taken; 1 of 2 kept all partitions; 2 members, uniform"
     ]
 
 

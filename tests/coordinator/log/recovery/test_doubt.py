@@ -121,7 +121,7 @@ def test_a_missing_segment_with_an_index_is_reported(clean: bool) -> None:
     inspection = Inspection(storage, "t-0")
     inspection.run()
     assert [(one.severity, one.problem) for one in inspection.findings] == [
-        (DAMAGE, "it is not there, and its index is")
+        (DAMAGE, "the segment is missing, but not its index")
     ]
     _, log, warnings = opened(storage)
     assert warnings[0] == "a segment is missing"

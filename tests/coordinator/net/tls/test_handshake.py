@@ -354,7 +354,7 @@ def test_the_oldest_of_too_many_handshakes_is_ended(
                 writer.write(frame(b"hello"))
                 assert await reader.readexactly(9) == frame(b"hello")
                 assert await asyncio.wait_for(silent[0][0].read(), 10) == b""
-            assert [line["why"] for line in logs] == ["there are 3 handshakes under way, and it is the oldest"]
+            assert [line["why"] for line in logs] == ["there are 3 handshakes in progress, and this is the oldest"]
             await served.until(3)
             writer.close()
             for _, one in silent:
