@@ -97,7 +97,7 @@ def _nothing(_: object) -> None:
 
 
 def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[], bytes]) -> Job[None]:
-    """Create the topics of the coordinators and of `--topic`, and write the users of `--user`. Raises `ApiError`."""
+    """Create __consumer_offsets, the histories, and the topics and users of the options. Raises `ApiError`."""
     histories = config.settings(HistorySettings)
     yield from topics.ensuring(GROUP_OFFSETS_TOPIC)
     if histories.muster_group_events_enable:

@@ -93,7 +93,7 @@ class Server:
         self.nodes: list[RunningNode] = []
         self._membership = membership
         self.cluster: Cluster
-        """The nodes of this process. With a `membership`, the database decides about leaders instead."""
+        """The nodes of this process. Not set with a `membership`: then the database decides about leaders."""
         self._controller: Cluster | Membership | None = None
         self._loader: Loader
         self._histories: Histories | None = None

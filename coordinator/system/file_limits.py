@@ -32,7 +32,7 @@ def allowed_files() -> int | None:
 
 
 class FileShares(NamedTuple):
-    """Divides the files of a process. Logs may have half of the unreserved files; connections get the rest."""
+    """Divides the files of a process. Logs may have half of all, less the reserved files; connections get the rest."""
 
     allowed: int
 

@@ -200,7 +200,7 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and open and close logs as these say. `made`: partitions that are open. Raises `ApiError`."""
+        """Write records, and open the logs of new partitions. `made`: partitions that are open. Raises `ApiError`."""
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}

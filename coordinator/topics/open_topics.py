@@ -92,7 +92,7 @@ class OpenTopics:
         """Names of topics that `failed_logs` has still to check, the next name last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
-        """Open and close logs of a topic as its state says. `made`: partitions of the topic that are open already."""
+        """Configure a topic's logs, and open the logs of new partitions. `made`: partitions that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(

@@ -107,7 +107,7 @@ class Topics:
 
     @property
     def metadata_log(self) -> MetadataLog:
-        """The metadata log; None before `load`."""
+        """The metadata log, after `load`."""
         return self._catalogue.metadata_log
 
     def _waits_for_sync(self, name: str) -> bool:

@@ -765,7 +765,7 @@ class TestBackPressure:
         with capture_logs() as logs:
             harness.clock.advance(STALLED_MS + 2 * CHECK_EVERY_MS)
         assert harness.closed()
-        assert "holds memory" in logs[0]["why"]
+        assert "need its memory" in logs[0]["why"]
         harness.connection.connection_lost(None)
         harness.clock.advance(1)
         assert reads(transport)

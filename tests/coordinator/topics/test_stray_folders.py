@@ -204,9 +204,7 @@ def test_a_partition_without_its_folder_is_logged() -> None:
     storage.remove("t-1")
     topics, warnings = start(storage)
     assert topics.by_name["t"].is_online(1)
-    assert [(line["topic"], line["partition"]) for line in warnings if "is not there" in str(line["event"])] == [
-        ("t", 1)
-    ]
+    assert [(line["topic"], line["partition"]) for line in warnings if "is missing" in str(line["event"])] == [("t", 1)]
 
 
 def test_thousands_of_stray_folders_need_few_log_lines() -> None:
