@@ -141,7 +141,7 @@ def pattern_error(text: str) -> str | None:
 
 
 def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-    """Distinct names, in the iteration order of a Java HashSet to which the names were added one by one."""
+    """Distinct names, in the order of a Java HashSet that gets them one by one. Many names keep their order."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) > MAX_ORDERED_NAMES or sum(map(len, distinct)) > MAX_ORDERED_CHARACTERS:
         return distinct

@@ -126,7 +126,7 @@ class EventWriter:
                 for row in rows:
                     self.append([row], now)
             else:
-                log.error("an event is lost: it is too large", **self._place, why=str(error))
+                log.error("an event cannot be written, and is lost", **self._place, why=str(error))
         except (LogError, OSError) as error:
             self._log = None
             self._closed_until_ms = now.mono_ms + REOPEN_MS
@@ -135,7 +135,7 @@ class EventWriter:
             else:
                 self._keep(rows)
             if not (isinstance(error, LogOffline) and error.is_reported):
-                log.error("events cannot be written and are lost until their log can be opened again",
+                log.error("events cannot be written until their log is open again, and may be lost",
                           **self._place, error=str(error))  # fmt: skip
 
     def _keep(self, rows: Sequence[Row]) -> None:

@@ -158,7 +158,7 @@ class Journal:
         clock: Clock,
         on_unstable: Callable[[Event], object] = lambda _: None,
     ) -> None:
-        """`open_log`: see `EventWriter`. `on_unstable` is called when members begin to leave and join in a loop."""
+        """`open_log`: see `EventWriter`. `on_unstable` is called when members leave and join again and again."""
         self.partition = partition
         self._clock = clock
         self.writer = EventWriter(partition, open_log, clock)
@@ -210,7 +210,7 @@ class Journal:
 
     def _log_lost(self, event: Event, why: str) -> None:
         # So large an event is possible, because a group may have any number of members.
-        log.error("an event is lost: it is too large", partition=self.partition, kind=event.kind,
+        log.error("an event cannot be written, and is lost", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
@@ -223,7 +223,7 @@ class Journal:
         return self.writer.hand_over(self.close)
 
     def close(self) -> None:
-        """Write the remaining events and the counted refusals."""
+        """Write the remaining events and all counts."""
         self._pending.finish()
         self.flush()
         self._write_refused()

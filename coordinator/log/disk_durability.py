@@ -126,7 +126,7 @@ class DiskDurability:
         with self._availability.failing(old.file.path):
             self._give_back_room(old)
         self._unsynced.append(old.file)
-        # then recovery after a kill checks the new segment and not the whole log
+        # after this sync, a recovery after a kill checks only the new segment
         self._start_sync()
 
     def removed(self, removed: Sequence[Segment]) -> None:

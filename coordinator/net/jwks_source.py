@@ -180,7 +180,7 @@ class JwksUrl:
 
     def _failed(self, error: Exception, until_ms: int, wait_ms: int) -> None:
         log.warning("the keys for tokens cannot be fetched", url=self._url, why=_why(error),
-                    instead="tokens are refused" if self._keys is None else "the keys from before count")  # fmt: skip
+                    instead="tokens are refused" if self._keys is None else "the previous keys are used")  # fmt: skip
         left_ms = until_ms - self._clock.mono_ms()
         if left_ms > 0 and wait_ms > 0:
             self._call_in(min(wait_ms, left_ms), lambda: self._try(until_ms, 2 * wait_ms))

@@ -63,7 +63,7 @@ class Segment:
         self.has_full_index = False
         """The last value of `is_index_full`: an append need not compute it."""
         self.is_held = False
-        """Whether file and indexes must stay in memory, because a compaction is renaming the files."""
+        """Whether the file must stay open, and the indexes in memory, because a compaction is renaming the files."""
         self.is_absent = False
         self.is_replaced = False
         """Whether a compacted segment has replaced this segment, which is not read any more."""

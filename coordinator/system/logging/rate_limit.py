@@ -21,7 +21,7 @@ MAX_OF_A_KIND: Final = 200
 MAX_CAUSES: Final = 10
 """The most causes of a kind that get a line each at the end of the window. Further causes share one line."""
 ALIKE: Final = 200
-"""How many characters of a reason are compared."""
+"""How many characters of a subject or a reason are compared."""
 MAX_KINDS: Final = 1_000
 """The most kinds of lines that are counted separately: libraries may log any number of kinds."""
 CAUSE: Final = ("group", "partition", "path", "topic", "api")

@@ -96,7 +96,7 @@ def test_an_event_that_is_too_large_loses_no_other_event(harness: JournalHarness
         harness.report(CREATED, large, CREATED)
         harness.report(CREATED)
     assert harness.written() == [(b"g", "group_created")] * 3
-    assert [line["event"] for line in logs] == ["an event is lost: it is too large"]
+    assert [line["event"] for line in logs] == ["an event cannot be written, and is lost"]
     assert harness.opened == 1
 
 
@@ -137,7 +137,7 @@ def test_events_that_cannot_be_encoded_are_lost_with_a_log_line(harness: Journal
     assert len(harness.written()) == 2
     (line,) = logs
     assert (line["event"], line["kind"], line["group"]) == (
-        "an event is lost: it is too large", "rebalance_failed", "g"
+        "an event cannot be written, and is lost", "rebalance_failed", "g"
     )  # fmt: skip
 
 

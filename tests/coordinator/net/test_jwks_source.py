@@ -106,7 +106,7 @@ def test_after_a_failed_fetch_the_old_keys_stay_valid() -> None:
             clock.advance(ms)
             assert endpoint.asked == asked
     assert kids(source) == ["a"]
-    assert {(line["why"], line["instead"]) for line in lines} == {("no route", "the keys from before count")}
+    assert {(line["why"], line["instead"]) for line in lines} == {("no route", "the previous keys are used")}
     endpoint.answers = [document("b")]
     clock.advance(1)
     assert kids(source) == ["b"]
