@@ -2,7 +2,7 @@
 connections. Writes bench/growth.md.
 
 Instructions of Python and the memory at its highest are counted, in virtual time. They are the same on every machine.
-`tests/budget/test_growth.py` holds the exponents at smaller sizes.
+`tests/budget/test_growth.py` checks the exponents at smaller sizes.
 """
 
 from __future__ import annotations

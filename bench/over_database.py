@@ -1,4 +1,4 @@
-"""Measures nodes that share one PostgreSQL, beside a node with the embedded log: `make bench-cluster` writes
+"""Measures nodes that share one PostgreSQL, beside a node without a database: `make bench-cluster` writes
 over_database.md. The figures are CPU time, which a busy machine changes little, and the minimum of several runs.
 Figures in another unit name it.
 """
@@ -75,7 +75,7 @@ class _Fixed(MusterServer):
 
 @contextmanager
 def running(workdir: Path, postgres: str, count: int) -> Iterator[list[MusterServer]]:
-    """Run `count` nodes over a database. 0: one node with the embedded log."""
+    """Run `count` nodes over a database. 0: one node without a database."""
     with ExitStack() as ends:
         arguments: list[str] = []
         if count:

@@ -170,7 +170,7 @@ class PostgresStore(PostgresConnection):
     async def shorten_metadata(self, kept_ms: int) -> bool:
         return bool(await self._value(sql.SHORTEN, kept_ms))
 
-    # -- mail
+    # -- messages between nodes
 
     async def send(self, to: Sequence[tuple[int, store.Mail]]) -> None:
         async def ask(connection: Any) -> None:

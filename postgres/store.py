@@ -216,7 +216,7 @@ class Store(Protocol):
 
     @property
     def hears(self) -> bool:
-        """Whether this node has heard a hint. A hint is missing only when the writer died just then."""
+        """Whether this node has received a hint. A hint is missing only when the writer died just then."""
 
     # -- registrations
 
@@ -295,7 +295,7 @@ class Store(Protocol):
         snapshot that is current since `kept_ms`. Returns whether no such row or part is left.
         """
 
-    # -- mail
+    # -- messages between nodes
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
         """Send messages to nodes."""

@@ -74,7 +74,9 @@ class Actor:
             self.world.send(self, what)
 
     def take(self, turn: int, response: object) -> None:
-        """Continue with the response for `turn`, as soon as the process runs. One for an earlier turn is ignored."""
+        """Continue with the response for `turn`, as soon as the process runs. A response for an earlier turn is
+        ignored.
+        """
         if turn == self.turn:
             if self.paused_until_ms > self.world.ms:
                 wait_ms = self.paused_until_ms - self.world.ms

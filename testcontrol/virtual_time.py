@@ -5,7 +5,7 @@ that the effects of a deadline happen before the next deadline. Repeated work is
 checkpoints, and expiry of ids. Repeated work is done once between two of these deadlines, at the last of its times. So
 to advance by a year costs only the deadlines of that year, and not a million checkpoints.
 
-Clients live in the machine's time: their requests count when they arrive. So a live client that sends nothing meanwhile
+Clients follow the machine's time: their requests count when they arrive. So a live client that sends nothing meanwhile
 is as silent as a dead client.
 """
 

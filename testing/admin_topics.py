@@ -30,7 +30,7 @@ EARLIEST: Final = -2
 FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 PATIENCE_S: Final = 15.0
-"""How long a call waits for leaders. Brokers learn of a new topic one by one; a dead leader is replaced."""
+"""How long a call waits for leaders. Brokers get a new topic one by one; a dead leader is replaced."""
 LOOK_S: Final = 0.02
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -39,7 +39,7 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         # by default, a group would wait three seconds for more members
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
-        # members of the consumer protocol learn of changes only from the answer to their next heartbeat
+        # members of the consumer protocol see changes only in the answer to their next heartbeat
         "group.consumer.heartbeat.interval.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "100",
         # the log of each partition makes the start slower
@@ -48,8 +48,8 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "broker.session.timeout.ms": "1000",
     }
 )
-"""The properties that tests need otherwise than production. A test may override them. All other properties have Kafka's
-defaults.
+"""Properties whose values for tests differ from Kafka's defaults. A test may override them. All other properties have
+Kafka's defaults.
 """
 
 

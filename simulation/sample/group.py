@@ -200,7 +200,7 @@ class Group:
     # ---- heartbeats
 
     def rebalance_began(self) -> None:
-        """Let the members learn of the rebalance by their next heartbeats."""
+        """Let the members see the rebalance with their next heartbeats."""
         for consumer in self.living:
             if consumer.state == STABLE:
                 consumer.expect_beat()

@@ -90,7 +90,7 @@ async def rebalance_storm(scenario: Scenario) -> None:
 
 @dataclass(frozen=True)
 class _AllIsWell(Action):
-    """A heartbeat is answered as if the member were in order; the coordinator does not receive it."""
+    """A heartbeat is answered as if the member were still in its group; the coordinator does not receive it."""
 
     name: ClassVar[str] = "all-is-well"
 

@@ -1,4 +1,4 @@
-"""A cluster in PostgreSQL, or in the simulation's tables: the same tests hold for both."""
+"""A cluster in PostgreSQL, or in the simulation's tables: both pass the same tests."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _names = itertools.count()
 
 
 def new_name() -> str:
-    """Of a cluster that no other test has."""
+    """The name of a cluster that no other test has."""
     return f"cluster-{secrets.token_hex(4)}-{next(_names)}"
 
 
 async def new_cluster(url: str) -> str:
-    """Make one; its name."""
+    """Make a cluster; its name."""
     name = new_name()
     await administration.init(url, name, Identity(f"id-of-{name}", "AAAAAAAAAAAAAAAAAAAAAQ"))
     return name
 
 
 async def postgres_store(url: str) -> PostgresStore:
-    """A new cluster."""
+    """A new cluster in PostgreSQL."""
     return PostgresStore(url, await new_cluster(url), timeout_ms=30_000)
 
 
 class TableStore:
-    """The simulation's tables, at once."""
+    """The simulation's tables, which answer at once."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -151,12 +151,12 @@ class TableStore:
 
 
 def table_store(world: World) -> TableStore:
-    """An empty cluster."""
+    """An empty cluster in the simulation's tables."""
     return TableStore(Tables(world))
 
 
 class Passing(ReadBarrier):
-    """All that is read lasts."""
+    """A barrier that treats everything that was read as durable."""
 
     def __init__(self) -> None:
         world = World(Random(1))
@@ -167,5 +167,5 @@ class Passing(ReadBarrier):
 
 
 def passing() -> Passing:
-    """A barrier for those that read what stays as it is."""
+    """A barrier for readers of data that does not change."""
     return Passing()

@@ -19,7 +19,7 @@ from tests.support.postgres import own_database
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[str]:
-    """One without tables."""
+    """A database without tables."""
     with own_database(postgres) as url:
         yield url
 

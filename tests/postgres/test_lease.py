@@ -1,4 +1,4 @@
-"""What the holder of a seat decides."""
+"""What the holder of a node registration decides."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from muster.postgres.store import NodeRegistration
     ("epoch", "write_no", "barrier", "expected"),
     [
         (3, 7, 5, Outcome.SEEN),
-        (3, 8, 5, Outcome.SEEN),  # an empty one behind it
+        (3, 8, 5, Outcome.SEEN),  # an empty write behind it
         (3, 6, 5, Outcome.AGAIN),
         (3, 6, 6, Outcome.AGAIN),
-        (3, 6, 4, Outcome.LOST),  # what this node has read is gone
+        (3, 6, 4, Outcome.LOST),  # the rows that this node has read are gone
         (3, 7, 4, Outcome.LOST),
         (4, 0, 5, Outcome.LOST),
         (4, 7, 5, Outcome.LOST),
         (2, 7, 5, Outcome.LOST),
         (0, 6, 5, Outcome.LOST),
         (3, 9, 5, Outcome.LOST),
-        (3, 5, 5, Outcome.LOST),  # what was answered is gone
+        (3, 5, 5, Outcome.LOST),  # the answered write is gone
     ],
 )
 def test_the_fate_of_an_unanswered_write_is_found(epoch: int, write_no: int, barrier: int, expected: Outcome) -> None:

@@ -16,7 +16,7 @@ from tests.postgres.stores import table_store
 
 
 class Sent:
-    """A transport that notes what is written."""
+    """A transport that notes the written bytes."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -51,7 +51,7 @@ async def test_another_node_gets_no_answer_after_the_lease() -> None:
     await store.send([(1, question)])
     is_over = True
     await messages.check()
-    assert store.tables.boxes[1] == [question]  # it is its successor's
+    assert store.tables.boxes[1] == [question]  # the registration belongs to its successor
     messages._out.append((2, Mail("m", 1, ANSWER, b"[]")))
     await messages._sending()
     assert 2 not in store.tables.boxes

@@ -1,4 +1,4 @@
-"""Logs that are fetched when leadership comes."""
+"""Logs that are fetched when leadership begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.postgres.test_node_session import ORDERS, append, seated, until
 
 
 class Forgetful(MemoryStorage):
-    """Its files keep nothing: what is written to them is only counted."""
+    """A storage whose files keep nothing: written bytes are only counted."""
 
     def file(self, path: str) -> Any:
         return SimpleNamespace(
@@ -48,7 +48,7 @@ async def test_a_registration_lost_during_a_fetch_of_logs_ends_the_session() -> 
         1, store, MemoryStorage(), writer, clock, topics, lambda *what: arrived.append(what), follow, JobQueue(clock)
     )
     held.check()
-    await until(lambda: bool(clock._timers))  # a part was written, and others have their turn
+    await until(lambda: bool(clock._timers))  # a part was written, and other jobs run
     await held.stop()
     clock.advance(0)
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_large_logs_do_not_delay_others() -> None:
     is_over = asyncio.Event()
 
     class Endless:
-        """Each log has one segment, which has no end until `is_over`."""
+        """Each log has one segment, which does not end until `is_over`."""
 
         async def log(self, topic_id: bytes, partition: int) -> LogRow:
             asked.append(topic_id)
@@ -154,7 +154,7 @@ async def test_large_logs_do_not_delay_others() -> None:
 
     held = LedPartitions(1, store, storage, writer, clock, topics, lambda *_: None, follow, JobQueue(clock))
     held.check()
-    # each of those that may be long gives way to the next one; the last one waits
+    # each log that may be long lets the next one start; the last one waits
     await until(lambda: len(asked) == AT_ONCE + MAX_LONG)
     writer.has_ended = True
     is_over.set()

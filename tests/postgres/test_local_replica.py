@@ -1,4 +1,4 @@
-"""The copy of a log on this machine: what opening it finds."""
+"""The local replica of a log: what is found when it is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.postgres.test_node_session import ORDERS, append, nothing, seated
 
 
 async def test_a_local_replica_has_the_indexes_of_its_segments() -> None:
-    """Without them opening it reads each file as a whole: 0.8 s of one turn of the loop for 100 MB of small batches."""
+    """Without them each file would be read as a whole: 0.8 s of one iteration for 100 MB of small batches."""
     store = table_store(World(Random(1)))
     async with seated(store) as node:
         log = node.open(config=LogConfig(segment_bytes=40_000, retention_ms=-1))
@@ -30,7 +30,7 @@ async def test_a_local_replica_has_the_indexes_of_its_segments() -> None:
     entries = {entry.name: entry.size for entry in storage.entries("orders-0")}
     bases = sorted(base_offset_of(name) or 0 for name in entries if name.endswith(LOG_SUFFIX))
     assert len(bases) > 3
-    for base_offset in bases[:-1]:  # the newest has nothing
+    for base_offset in bases[:-1]:  # the newest segment is empty
         name = f"orders-0/{base_offset:020d}"
         stored = [storage.load(name + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         assert all(stored)

@@ -1,4 +1,4 @@
-"""What nodes ask each other by way of the database."""
+"""Questions that nodes ask each other through the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEADERS = {"orders": (Leader(1, 5), Leader(2, 5), Leader(-1, 5)), "__transaction
 
 
 class Writer:
-    """In the place of `MarkerWriter`: takes them down, and says `code`."""
+    """Replaces `MarkerWriter`: it notes the markers, and answers `code`."""
 
     code = 0
 
@@ -80,7 +80,7 @@ def writers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(holds: Callable[[], bool], *sides: Side) -> None:
-    """As many looks as it takes."""
+    """Check as often as needed until the condition holds."""
     while not holds():
         for side in sides:
             await side.box.check()
@@ -164,7 +164,7 @@ async def test_a_node_that_does_not_answer_is_given_up(store: TableStore, monkey
     assert set(answers[0].errors.values()) == {ErrorCode.NETWORK_EXCEPTION}
     assert ended == [ErrorCode.NETWORK_EXCEPTION]
     await until(lambda: 1 in store.tables.boxes, two)
-    await one.box.check()  # too late
+    await one.box.check()  # the answer comes too late
     assert (len(answers), len(ended)) == (1, 1)
 
 
@@ -198,4 +198,4 @@ async def test_events_that_are_not_written_go_to_the_next_leader(
     assert len(store.tables.boxes[2]) == 2
     await two.box.check()
     assert taken == [("__group_events", 7, rows[:2]), ("__group_events", 7, rows[2:])]
-    await one.box.sent()  # there is nothing more, and it is not waited for
+    await one.box.sent()  # no message is left, and nobody waits for one

@@ -1,4 +1,6 @@
-"""Terms of a node over tables that do not fail: what is brought, what is found by the next one, and the copy."""
+"""Sessions of a node over tables that do not fail: what is written, what the next session finds, and the local
+replica.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def store() -> TableStore:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """As many turns of the event loop as it takes."""
+    """Run as many iterations of the event loop as needed."""
     while not holds():  # noqa: ASYNC110 - nobody tells of what is looked at here
         await asyncio.sleep(0)
 
@@ -62,7 +64,7 @@ class Node:
         assert await done is None
 
     async def settled(self) -> None:
-        """Until nothing is left to be brought."""
+        """Wait until nothing is left to write."""
         await until(lambda: self.writer._is_idle and not self.writer.pending.has_work and not self.writer._purge)
 
 
@@ -73,7 +75,7 @@ async def seated(
     known: Callable[[], int] = lambda: 0,
     cache_bytes: int | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that leads all that there is. `cache_bytes`: it need not have all of it; None: it has."""
+    """A node that leads all existing logs. `cache_bytes`: it may lack segments; None: it has all of them."""
     clock = LoopClock(asyncio.get_running_loop())
     registration = await store.register_node("a", "a", 1, LEASE_MS)
     assert registration is not None
@@ -147,7 +149,7 @@ async def test_the_next_session_finds_the_log_unchanged(store: TableStore) -> No
         append(log, b"more", epoch=3)
     assert len(store.tables.logs) == 1
     async with seated(store) as node:
-        assert content(node.open())[-1] == (20, b"more")  # what nobody waited for was brought by the stop
+        assert content(node.open())[-1] == (20, b"more")  # the stop wrote the records for which nobody waited
 
 
 async def test_removed_segments_are_removed_from_the_database_too(store: TableStore) -> None:
@@ -302,7 +304,7 @@ async def test_damage_in_the_database_keeps_one_partition_offline(store: TableSt
     assert not reasons
 
 
-# ---- the directory of the copy
+# ---- the directory of the local replica
 
 
 def test_a_directory_with_other_files_is_not_touched() -> None:

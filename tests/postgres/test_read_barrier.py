@@ -1,5 +1,5 @@
-"""What can be read in the database need not last: a session that waits for a synchronous standby may end, and then the
-standby is promoted. Nothing is acknowledged, and nothing is served, before it is known to last.
+"""Visible rows need not be durable: a session that waits for a synchronous standby may end, and then the standby is
+promoted. Nothing is acknowledged or served before it is known to be durable.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tests.postgres.test_node_session import append, content, seated, until
 
 
 class EndingStore(TableStore):
-    """`ended`: the outcomes of the next writes: True, and its session ends when it is done; None, and it is answered;
-    False, and it never happens.
+    """A store with given outcomes (`ended`) of the next writes. True: it is done, and its session ends. None: it is
+    answered. False: it never happens.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class EndingStore(TableStore):
         self.ended: list[bool | None] = []
         self.sessions = 1
         self.sent: list[int] = []
-        """The numbers of turns."""
+        """The numbers of the database writes."""
 
     @property
     def session(self) -> int:
@@ -70,7 +70,7 @@ async def test_a_write_that_is_seen_is_acknowledged_by_the_answer_to_a_later_wri
         first = store.sent[-1]
         append(log, b"second")
         log.when_durable(2, answers.append)
-        # it is done, and so is the empty one that is to prove it; the next one never is
+        # the write is done, and so is the empty write that should prove it; the next one never happens
         store.ended = [True, True, False]
         await until(lambda: not store.ended)
         assert not answers
@@ -101,7 +101,7 @@ async def test_a_write_lost_by_a_promotion_is_sent_again() -> None:
         await until(lambda: bool(answers))
         assert answers == [None]
         assert store.sent[-1] == first + 1
-        # what was to prove it comes late to the new primary: it has nothing, and the node goes on behind it
+        # the proof comes late to the new primary, which has nothing: the node continues after it
         assert await TableStore.commit(store, 1, tables.rows[1].epoch, first + 2, 0, Changes(), 60_000)
         append(log, b"third")
         await node.durable(log)
@@ -126,7 +126,7 @@ async def test_a_database_that_lost_an_acknowledged_write_ends_the_session() -> 
 
 
 async def test_a_database_that_lost_read_rows_ends_the_session_at_the_next_write() -> None:
-    """An asynchronous standby was promoted: this node has a copy of what others had written, and wrote nothing."""
+    """An asynchronous standby was promoted. This node has a replica of what others had written, and wrote nothing."""
     store, reasons = EndingStore(), list[str]()
     async with seated(store, reasons.append) as node:
         assert await node.writer.barrier.passed(store.session)
@@ -182,11 +182,11 @@ async def test_callers_that_wait_for_a_barrier_share_the_next_one() -> None:
     store = EndingStore()
     barrier = await _barrier(store)
     assert await asyncio.gather(*[barrier.passed(store.session) for _ in range(10)]) == [True] * 10
-    assert store.tables.rows[1].barrier == 2  # the first had begun before the others had asked
+    assert store.tables.rows[1].barrier == 2  # the first pass had begun before the others asked
 
 
 class _Topics:
-    """Counts what it takes in, as `Topics` does."""
+    """Counts the applied rows, as `Topics` does."""
 
     def __init__(self) -> None:
         self.state: Any = MetadataState()
@@ -221,7 +221,7 @@ async def test_a_row_of_the_metadata_log_is_used_only_when_it_is_durable(monkeyp
     with pytest.raises(StoreAway):
         await shared_log.follow()
     assert not topics.taken
-    # a standby is promoted that never got it: another one stands in its place
+    # a standby without the row is promoted: another row is in its place
     store.tables.log[0] = MetadataRow(0, 1, "another", b"other row")
     await shared_log.follow()
     assert topics.taken == [b"other row"]
@@ -240,7 +240,7 @@ async def test_each_reconnect_checks_for_lost_rows(monkeypatch: pytest.MonkeyPat
 async def test_a_row_with_a_lost_answer_counts_when_it_is_durable(
     monkeypatch: pytest.MonkeyPatch, outcomes: Sequence[bool | None]
 ) -> None:
-    """By turns the writes of the row, and of what proves it."""
+    """The outcomes are, in turn, those of the row's write and of the write that proves it."""
     store = EndingStore()
     shared_log, topics = await _metadata_log(store, monkeypatch)
     store.ended = list(outcomes)

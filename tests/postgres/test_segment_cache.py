@@ -1,5 +1,5 @@
-"""A log that is taken over without being read: only what is behind its checkpoint is, and the rest when it is asked
-for.
+"""A log is taken over without being read completely: only the part behind its checkpoint is read, the rest on
+demand.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Counting:
         return await self.below.batches(segment_no, since)
 
     async def segments_read(self) -> int:
-        """How many different ones since the last call."""
+        """How many different segments were read since the last call."""
         read, self.read = self.read, []
         assert len(read) == len(set(read))
         return len(read)
@@ -70,7 +70,7 @@ def tables() -> Counting:
 
 
 def loaded(log: Any) -> Any:
-    """As a node does it when it comes to lead the log."""
+    """Load the log as a node does when it becomes the leader."""
     for _ in log.producers.loading():
         pass
     return log
@@ -83,7 +83,7 @@ async def brought(log: Any, base_offset: int) -> Exception | None:
 
 
 async def read_all(log: Any) -> list[tuple[int, bytes | None]]:
-    """All records, as one reads them who has what is absent brought."""
+    """All records, as read by a reader that fetches absent segments."""
     found: list[tuple[int, bytes | None]] = []
     offset = log.start_offset
     while offset < log.end_offset:
@@ -130,7 +130,7 @@ def value(number: int) -> bytes:
 
 
 async def filled(store: Any, count: int = 40, config: LogConfig = SMALL, keys: int = 1) -> list[tuple[int, Any]]:
-    """A first term writes so many records: all of them, and how they are read."""
+    """A first session writes so many records: all of them, and how they are read."""
     async with seated(store, cache_bytes=PLENTY) as node:
         log = loaded(node.open(config=config))
         for number in range(count):
@@ -204,7 +204,7 @@ async def test_retention_removes_segments_that_were_never_loaded(store: Counting
 
 
 async def cleaned(node: Node) -> None:
-    """The log cleaner does all that is to be done."""
+    """Let the log cleaner do all its due work."""
     workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
     cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
     cleaner.check_logs()
@@ -238,7 +238,7 @@ async def test_a_moved_log_is_not_compacted_again(store: Counting) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
 
     async def clean(node: Node) -> Any:
-        """The position of the log cleaner, and the segments, when it has done what is to be done."""
+        """The position of the log cleaner, and the segments, after all its due work."""
         log = loaded(node.open(config=compacted))
         await cleaned(node)
         (row,) = await store.logs()
@@ -252,7 +252,7 @@ async def test_a_moved_log_is_not_compacted_again(store: Counting) -> None:
     await store.segments_read()
     async with seated(store, cache_bytes=PLENTY) as node:
         assert await clean(node) == (clean_offset, segments)
-        assert await store.segments_read() == 1  # nor was anything brought for it
+        assert await store.segments_read() == 1  # nor was anything fetched for it
         log = node.open(config=compacted)
         for number in range(40, 60):
             append(log, value(number), epoch=2)
@@ -276,7 +276,7 @@ async def test_producers_and_aborted_transactions_move_with_a_log(store: Countin
             log.append_marker(0, EndMarker(2, 0, number % 3 != 0, 0, 0), wall_ms=5)
         log.append(0, send(log, 3, 0, transactional=True), wall_ms=5)  # stays open
         await node.durable(log)
-        await until(lambda: log.producers._files._pending is None)  # two at a time: one does without
+        await until(lambda: log.producers._files._pending is None)  # two at a time: one must wait
         log.roll(5)
         await until(lambda: log.durability._checkpoint == log.segments.active.base_offset)
         await node.settled()
@@ -312,7 +312,7 @@ async def test_segments_beyond_the_cache_size_are_removed_and_loaded_again(store
             assert await read_all(log) == before
         here = [segment for segment in log.segments[:-1] if not segment.is_absent]
         assert sum(segment.size for segment in here) <= 900
-        for number in range(40, 80):  # what is written here goes as well
+        for number in range(40, 80):  # segments that were written here are removed as well
             append(log, value(number), epoch=2)
         await node.durable(log)
         await node.settled()
@@ -322,7 +322,7 @@ async def test_segments_beyond_the_cache_size_are_removed_and_loaded_again(store
 
 
 async def test_logs_without_known_state_are_loaded_completely(tables: Counting) -> None:
-    async with seated(tables) as node:  # as before there were checkpoints
+    async with seated(tables) as node:  # as before checkpoints existed
         log = node.open()
         for number in range(20):
             append(log, value(number))

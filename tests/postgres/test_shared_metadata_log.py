@@ -1,4 +1,4 @@
-"""What becomes of a change that cannot be written, and what is known before it is decided."""
+"""What happens to a change that cannot be written, and what a node knows before it decides."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ async def test_changes_of_other_nodes_are_known_before_a_request_is_handled(
     while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
         await asyncio.sleep(0)
     with pytest.raises(StopIteration):
-        job.send(later.value)  # it goes on in any case: what cannot be written says so
+        job.send(later.value)  # the caller continues in any case: a failed write is reported
     assert asked == ["the others"]
 
 
 def of_rows(*offsets: tuple[int, int]) -> Any:
-    """A store with rows of the metadata log from one offset to another."""
+    """A store with the rows of the metadata log between two offsets."""
     store: Any = table_store(World(Random(1)))
     store.tables.log = {base: MetadataRow(base, after, "w", b"%d" % base) for base, after in offsets}
     return store
@@ -80,7 +80,7 @@ async def test_a_starting_node_refuses_a_metadata_log_with_a_gap() -> None:
     ]
     with pytest.raises(StoreRefused, match="a gap at offset 3"):
         await SharedMetadataLog(torn, clock, lambda: "w", passing()).read()
-    torn.tables.snapshot = Snapshot(1, 2, 0)  # it begins behind the snapshot, and that is no part of it
+    torn.tables.snapshot = Snapshot(1, 2, 0)  # it begins behind the snapshot, which is not part of it
     with pytest.raises(StoreRefused, match="a gap at offset 2"):
         await SharedMetadataLog(torn, clock, lambda: "w", passing()).read()
 
@@ -94,7 +94,7 @@ async def test_rows_deleted_during_a_read_are_read_from_the_snapshot(
     async def shortened(since: int) -> Any:
         rows = await read(since)
         if store.tables.snapshot == NO_SNAPSHOT:
-            # another node writes a snapshot, and the rows go that it stands for: also some that come next
+            # another node writes a snapshot, and the rows before its end are removed: also some that come next
             store.tables.snapshot = Snapshot(1, 9, 1)
             store.tables.snapshot_parts[1, 0] = b"the first nine"
             store.tables.log = {base: row for base, row in store.tables.log.items() if base >= 8}

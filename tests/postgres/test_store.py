@@ -1,4 +1,4 @@
-"""What nodes rely on, of PostgreSQL and of the tables of the simulation alike."""
+"""Rules on which nodes rely, for PostgreSQL and for the tables of the simulation."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_only_registered_nodes_write_snapshots_and_only_newer_ones_count(s
     assert not await store.put_snapshot_part(1, other.epoch, first.number, 1, b"c")
     assert not await store.commit_snapshot(1, other.epoch, first)
     assert await store.commit_snapshot(1, registration.epoch, first)
-    assert not await store.commit_snapshot(2, other.epoch, second)  # it says less
+    assert not await store.commit_snapshot(2, other.epoch, second)  # this snapshot has less
     third, fourth = await a_snapshot(store, registration, 6, b"c"), await a_snapshot(store, other, 6, b"d")
     assert await store.commit_snapshot(2, other.epoch, fourth)
     assert not await store.commit_snapshot(1, registration.epoch, third._replace(end_offset=8))  # it was begun before
@@ -225,7 +225,7 @@ async def test_rows_covered_by_a_snapshot_are_deleted_when_old_enough(store: Sto
         store.tables._world.us += 1_000
     while not await store.shorten_metadata(0):
         pass
-    # who knows less finds the row that ends where the snapshot does
+    # a node that knows less finds the row that ends where the snapshot does
     assert [one.base_offset for one in await store.metadata(0)][:2] == [1_998, 2_000]
     assert await store.snapshot_part(old.number, 0) is None
     assert await store.snapshot_part(begun.number, 0) is None
@@ -291,7 +291,7 @@ async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
     assert list(await store.logs()) == [LOG._replace(start_offset=4)]
     assert await store.purge(1)
     assert await store.purge(2)
-    assert await store.purge(3)  # which lives
+    assert await store.purge(3)  # which is alive
     assert [row.segment_no for row in await store.segments(1)] == [3]
     assert await batches(store, 3) == staged.batches
     assert await store.commit(1, epoch, 4, 0, Changes(dropped=[1], dead=[3]), LEASE_MS)
@@ -332,7 +332,7 @@ async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
 
 
 async def test_a_row_that_moves_partitions_waits_for_a_running_write(postgres: str) -> None:
-    """Or else the next leader would not see what that turn brings."""
+    """Otherwise the next leader would miss the records of that write."""
     store = await postgres_store(postgres)
     await register(store)
     other = await asyncpg.connect(postgres)
@@ -376,7 +376,9 @@ async def test_a_node_paused_during_a_write_blocks_nobody(postgres: str, monkeyp
 async def test_the_statements_of_a_write_are_known_before_it_begins(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that stands still between the parts of an unknown one has a session that no limit of idleness ends."""
+    """Otherwise a node that stands still between the parts of an unknown statement has a session that no idle limit
+    ends.
+    """
     store = await postgres_store(postgres)
     epoch = (await register(store)).epoch
     change = store._change
@@ -426,7 +428,7 @@ async def test_a_waiting_node_is_notified_of_other_nodes_writes(postgres: str) -
     hints: asyncio.Queue[None] = asyncio.Queue()
     store.when_hinted(2, lambda: hints.put_nowait(None))
     assert not await store.mail(2)
-    await hints.get()  # at what there was before
+    await hints.get()  # at the rows that existed before
     await other.send([(3, Mail("x", 1, 2, b"for another node"))])
     await other.send([(2, QUESTION)])
     await hints.get()
@@ -447,7 +449,7 @@ async def test_a_store_knows_whether_notifications_arrive(postgres: str, monkeyp
     await store.registrations()
     await hints.get()
     assert store.hears
-    # what was written between two connections is looked for at once
+    # rows that were written between two connections are searched at once
     await store.close()
     assert not store.hears
     await store.registrations()
@@ -456,7 +458,7 @@ async def test_a_store_knows_whether_notifications_arrive(postgres: str, monkeyp
     await store.close()
 
     async def nothing(*_: Any) -> None:
-        """Of a database that takes LISTEN and does nothing."""
+        """A database that accepts LISTEN and does nothing."""
 
     monkeypatch.setattr(asyncpg.Connection, "add_listener", nothing)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What the URL of a database leaves open is said where it is used."""
+"""Warnings about what the URL of a database leaves open."""
 
 from __future__ import annotations
 

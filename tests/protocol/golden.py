@@ -55,7 +55,7 @@ def logged_records() -> Iterator[LoggedRecord]:
 
 
 def expected_records() -> dict[tuple[int, int], dict[str, Any]]:
-    """What Kafka's own tool says of each record: (partition, offset) -> key and value."""
+    """Kafka's own tool's output for each record: (partition, offset) -> key and value."""
     with (GOLDEN / "offsets-log" / "expected.jsonl").open() as lines:
         rows = [json.loads(line) for line in lines]
     return {(row["partition"], row["offset"]): row for row in rows if "marker" not in row}

@@ -1,4 +1,4 @@
-"""Random messages of any layout and version, drawn along the layout text of the generated modules."""
+"""Random messages of any layout and version, made from the layout text of the generated modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
 
     @property
     def message(self) -> Any:
-        """The class."""
+        """The class of the message."""
         return getattr(self.module, self.name)
 
     def is_flexible(self, version: int) -> bool:
@@ -59,7 +59,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def layouts() -> dict[str, Layout]:
-    """Every message by name."""
+    """Every message by its name."""
     found = {}
     for module in modules():
         for name, text in module.LAYOUTS.items():
@@ -72,7 +72,7 @@ def layouts() -> dict[str, Layout]:
 
 
 def draw(rng: random.Random, layout: Layout, version: int) -> Any:
-    """A random message that this version can say; the rest stays at its default."""
+    """A random message that this version can encode; all other fields have their defaults."""
     return _struct(rng, layout.module, layout.message, layout.fields, version)
 
 
@@ -105,7 +105,7 @@ def _one(rng: random.Random, module: ModuleType, f: LayoutField, version: int) -
     if "error_code" in f.name:
         return rng.choice(ERROR_CODES)
     if f.name.endswith("_ms") or "time" in f.name:
-        return rng.randrange(0, 2_000_000_000)  # a span or a time that other libraries can hold
+        return rng.randrange(0, 2_000_000_000)  # a duration or a time that other libraries can hold
     high = 1 << RANGES[f.kind]
     low = 0 if f.kind.startswith("u") else -high
     return rng.choice((0, low, high - 1, rng.randrange(low, high), rng.randrange(0, 100)))

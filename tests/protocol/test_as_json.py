@@ -1,4 +1,4 @@
-"""Messages in Kafka's JSON form; what Kafka's own tool prints of real records is compared in tests/test_cli_log.py."""
+"""Messages in Kafka's JSON form. tests/test_cli_log.py compares the output of Kafka's own tool for real records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connect's embedded protocol against bytes written by Kafka 4.3's own classes (connect-runtime)."""
+"""Connect's embedded protocol, compared with bytes of Kafka 4.3's own classes (connect-runtime)."""
 
 from __future__ import annotations
 

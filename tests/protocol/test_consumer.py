@@ -1,4 +1,4 @@
-"""The consumer protocol; bytes of real consumers are read in test_golden_offsets_log."""
+"""The consumer protocol. test_golden_offsets_log reads bytes of real consumers."""
 
 from __future__ import annotations
 

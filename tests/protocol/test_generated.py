@@ -1,4 +1,4 @@
-"""The generated modules are what the generator makes of the definitions, and the generator notices what is stale."""
+"""The generated modules are what the generator makes of the definitions, and the generator finds stale modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAYOUTS = layouts()
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    """What the generator makes, once."""
+    """The output of the generator, made once."""
     return generate.generated()
 
 

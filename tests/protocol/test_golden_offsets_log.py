@@ -1,4 +1,6 @@
-"""Keys and values of real __consumer_offsets segments: same bytes again, and the facts of Kafka's own dump tool."""
+"""Keys and values of real __consumer_offsets segments: encoded again they have the same bytes, and they say what
+Kafka's dump tool says.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,9 @@ def camel(name: str) -> str:
 
 
 def assert_says(ours: Any, kafkas: Any, where: str) -> None:
-    """Every fact of Kafka's JSON, which leaves out tagged fields at their default, is in ours."""
+    """Check that our JSON has every value of Kafka's JSON, which leaves out tagged fields at their default."""
     if isinstance(kafkas, dict):
-        if isinstance(ours, str):  # the dump tool reads what consumers embed
+        if isinstance(ours, str):  # the dump tool reads the bytes that consumers embed
             embedded = decode_assignment if where.endswith("assignment") else decode_subscription
             ours = as_kafka_json(embedded(base64.b64decode(ours))[1])
         for name, value in kafkas.items():

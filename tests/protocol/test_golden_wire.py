@@ -25,7 +25,7 @@ def test_each_recorded_frame_is_unchanged_after_decoding_and_encoding(recording:
             assert again[4:] == data, served
             hub.decode_request(header, data, body, len(data))
         else:
-            # A newer ApiVersions than the broker knows is answered in version 0.
+            # A version of ApiVersions that the broker does not know is answered in version 0.
             correlation_id, body = frames.decode_response_header(served, frame.version, data, 0, len(data))
             response = served.decode_response(frame.version, data, body)
             parts = frames.response_frame(served, frame.version, correlation_id, response)

@@ -1,4 +1,4 @@
-"""Hashes against pairs that Java gave."""
+"""Hashes are those that Java computed."""
 
 from __future__ import annotations
 

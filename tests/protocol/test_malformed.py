@@ -1,4 +1,4 @@
-"""Whatever the bytes: a message or MalformedMessage with a path, never another exception."""
+"""Any bytes give a message or a MalformedMessage with a path, never another exception."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ JOIN = JoinGroupRequest(
 
 
 def join(version: int, at: bytes, instead: bytes) -> str:
-    """What is said of a JoinGroup in which some bytes were replaced: "path: reason"."""
+    """The error for a JoinGroup in which some bytes were replaced: "path: reason"."""
     served = api_named("JoinGroup")
     data = served.encode_request(version, JOIN)
     assert data.count(at) == 1
@@ -138,7 +138,7 @@ def test_giant_counts_are_refused_without_allocation() -> None:
 
 
 def test_a_request_with_too_many_elements_is_refused() -> None:
-    """They would fit; to make objects of them would take seconds."""
+    """The bytes would be accepted, but to make the objects would take seconds."""
     served = api_named("Metadata")
     most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MAX_ELEMENTS)
     data = served.encode_request(1, most)
@@ -148,7 +148,7 @@ def test_a_request_with_too_many_elements_is_refused() -> None:
 
 
 def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
-    """Structs in structs, texts, numbers and tagged fields."""
+    """Structs in structs, texts, numbers and tagged fields all count."""
     served = api_named("OffsetFetch")
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[*range(48)])] * 10
     groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)] * 3
@@ -185,7 +185,7 @@ def test_a_struct_with_too_many_tagged_fields_is_refused() -> None:
         served.decode_request(4, with_tags(MAX_TAGS + 1))
 
 
-# As Kafka 4.3 was seen to do (its RequestContext.parseRequest, fed with these bytes).
+# As Kafka 4.3 did with these bytes (its RequestContext.parseRequest).
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
 ACCEPTED = {
     "bytes after the message": b"\x00\x01\x02\x03",

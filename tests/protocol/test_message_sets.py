@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 as record batches v2: the same records as Kafka and as aiokafka's reader find."""
+"""Messages of magic 0 and 1 become record batches v2: their records are those that Kafka and aiokafka's reader find."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_message_sets_are_read_as_by_aiokafka(made: tuple[bytes, list[Row]]) -> 
     while at < len(data):
         head = head_of(data, at)
         assert head is not None
-        if (head.magic, head.codec) != (0, LZ4):  # which aiokafka does not read
+        if (head.magic, head.codec) != (0, LZ4):  # aiokafka does not read this
             whole = data[at : at + head.size]
             other = LegacyRecordBatch(whole, head.magic)
             assert other.validate_crc() == is_crc_right(whole, 0, head.size, head.crc)
@@ -87,7 +87,7 @@ def test_message_sets_are_read_as_by_aiokafka(made: tuple[bytes, list[Row]]) -> 
 
 @given(sets(), st.data())
 def test_a_changed_byte_in_a_message_set_is_detected(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
-    """Only the offset in front is outside of the CRC, as in every format."""
+    """As in every format, the CRC covers everything except the offset in front."""
     data = made[0]
     head = head_of(data, 0)
     assert head is not None
@@ -142,7 +142,7 @@ PLAIN = messages(1, rows_of(1, 0, 3))
         (wrapped(0, 1, GZIP, gzip_encode(messages(0, rows_of(0, 9, 3)[::-1]))), "holds messages from offset 11 on"),
         (PLAIN[:10], "10 bytes are no message"),
     ],
-    # not by the data: gzip writes the time into it, and processes that share the tests must name them alike
+    # not named by the data: gzip writes the time into it, and processes that share the tests must use the same names
     ids=["no-value", "nested", "cut", "cut-short", "other-bytes", "before-zero", "out-of-order", "no-message"],
 )
 def test_impossible_message_sets_are_refused(data: bytes, why: str) -> None:
@@ -151,7 +151,7 @@ def test_impossible_message_sets_are_refused(data: bytes, why: str) -> None:
 
 
 def test_inner_messages_of_the_older_format_are_read() -> None:
-    """A cleaner of Kafka 0.10 left such (KAFKA-4298)."""
+    """A cleaner of Kafka 0.10 left such messages (KAFKA-4298)."""
     inside = messages(0, [Row(0, -1, b"a", b"1"), Row(2, -1, b"b", b"2")])
     assert rows_in(wrapped(1, 12, GZIP, gzip_encode(inside), timestamp=5)) == [
         (10, -1, b"a", b"1"),

@@ -1,4 +1,4 @@
-"""aiokafka's own schemas read what we write and write the same bytes: every request and response they describe."""
+"""aiokafka's own schemas read our bytes and write the same bytes: every request and response that they describe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from muster.protocol.api import UnknownApi, api
 from tests.protocol.random_messages import Layout, draw, layouts
 
-# Schemas of aiokafka that are not Kafka's; kio agrees with us on these messages.
+# Schemas of aiokafka that differ from Kafka; kio agrees with us on these messages.
 WRONG = {
     "OffsetRequest_v4": "has a leader epoch of 8 bytes",
     "OffsetRequest_v5": "has a leader epoch of 8 bytes",

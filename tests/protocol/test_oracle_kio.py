@@ -1,4 +1,4 @@
-"""kio reads what we write and writes the same bytes: every version of every message that kio has."""
+"""kio reads our bytes and writes the same bytes: every version of every message that kio has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.protocol.random_messages import Layout, draw, layouts
 
 
 def kio_class(layout: Layout, version: int) -> Any:
-    """kio's class for a message, None when it has none."""
+    """kio's class for a message; None when it has none."""
     api = layout.module.__name__.rpartition(".")[2]
     for kind in ("Request", "Response"):
         if layout.name.endswith(kind):

@@ -1,4 +1,4 @@
-"""Keys and values of the internal logs; the golden segments are read in test_golden_offsets_log."""
+"""Keys and values of the internal logs. test_golden_offsets_log reads the golden segments."""
 
 from __future__ import annotations
 

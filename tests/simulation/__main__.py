@@ -1,11 +1,10 @@
-"""Simulate as many histories as you like: `make simulate ARGS='--seeds 20000 --start 0 --events 1000'`.
+"""Simulate many histories: `make simulate ARGS='--seeds 20000 --start 0 --events 1000'`.
 
-A history is one of many groups on the core, thousands of them in a minute; with --consumers one of groups of KIP-848
-with classic members among theirs; with --transactions one of many transactional ids on theirs; with --nodes one of a
-whole node: its connections, handlers, shards, log and cleaner, over a network, a disk and a clock that fail; with
---cluster one of the nodes of a cluster over a database that fails. Without
---seeds it goes on until it is stopped. Prints each failure with its seed and the last events; the exit code is 1 when
-there was one.
+By default a history has many groups on the core; thousands run in a minute. With --consumers it has groups of KIP-848,
+some with classic members. With --transactions it has many transactional ids. With --nodes it is a whole node:
+connections, handlers, shards, log and cleaner, with a network, a disk and a clock that fail. With --cluster it has the
+nodes of a cluster over a database that fails. Without --seeds the program runs until it is stopped. It prints each
+failure with its seed and the last events; the exit code is 1 when there was one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tests.torture.node.seeds import CHUNK as NODES
 from tests.torture.node.seeds import play_brokers, play_nodes
 
 CHUNK = 100
-"""Seeds that are played in one go."""
+"""Seeds that are played in one task."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -24,18 +24,20 @@ from tests.simulation.world import World
 
 
 def check_parked(world: World) -> None:
-    """Nobody has waited longer for an answer than a round and a session take. Raises Violation (AnswersInTime)."""
+    """Check that no request has waited longer for an answer than a round and a session take. Raises Violation
+    (AnswersInTime).
+    """
     for call in world.parked.values():
         waited_ms = world.ms - call.sent_ms - call.actor.latency_ms
         if waited_ms > NO_ANSWER_FOR_MS:
             request: Any = call.request
             what = f"{type(request).__name__} {call.number} of {call.actor.name} has waited for {waited_ms} ms"
             raise Violation("AnswersInTime", request.group_id, what)
-        break  # the others were sent later, but for those of slow clients
+        break  # the others were sent later, except those of slow clients
 
 
 def unsettled(world: World, living: list[UnrulyConsumer]) -> tuple[str, str] | None:
-    """A group that is not what its living members make it, and how; None when all are settled."""
+    """A group that differs from what its living members make it, and how; None when all groups are settled."""
     listed = _ask(world.core, world, ListGroupsRequest()).groups
     for name in dict.fromkeys([*(one.group_id for one in listed), *(one.group_id for one in living)]):
         wrong = unrest(_ask(world.core, world, DescribeGroupsRequest([name])).groups[0], living)
@@ -57,8 +59,8 @@ def unrest(described: Any, living: list[UnrulyConsumer]) -> str:
 
 
 def settle(world: World, living: Any, events: int) -> None:
-    """Faults have stopped: every group must be stable with all its living members before long. Raises Violation
-    (NobodyStuck). `living` is asked anew each time.
+    """Faults have stopped: every group must soon be stable with all its living members. Raises Violation (NobodyStuck).
+    `living` is called each time.
     """
     end_ms = world.ms + SETTLED_WITHIN_MS
     while True:
@@ -71,8 +73,8 @@ def settle(world: World, living: Any, events: int) -> None:
 
 
 def check_replay(world: World) -> None:
-    """Another core that reads the log shows what the records say, and what this one shows of groups that are at rest.
-    Raises Violation (ReplayTheSame).
+    """Another core that reads the log must show what the records say. For settled groups it must show what this core
+    shows. Raises Violation (ReplayTheSame).
     """
     if world.core is None:
         return
@@ -101,7 +103,7 @@ def check_replay(world: World) -> None:
 
 
 def written(records: list[Record]) -> tuple[dict[str, GroupMetadataValue], dict[str, dict[int, int]]]:
-    """What a log says: the last value of each group, and its offsets by partition."""
+    """The content of a log: the last value of each group, and its offsets by partition."""
     values: dict[str, Any] = {}
     offsets: dict[str, dict[int, int]] = {}
     for record in records:
@@ -117,7 +119,7 @@ def written(records: list[Record]) -> tuple[dict[str, GroupMetadataValue], dict[
 
 
 def said(value: GroupMetadataValue) -> tuple[object, ...]:
-    """A record in the shape of `shown`."""
+    """A record in the form of `shown`."""
     members = sorted(
         (one.member_id, one.group_instance_id or "", one.client_id, one.client_host, one.subscription, one.assignment)
         for one in value.members

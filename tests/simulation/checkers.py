@@ -1,4 +1,6 @@
-"""The rules of the classic protocol, each as an outsider can check it. `checkers` makes a fresh set for one history."""
+"""The rules of the classic protocol, each as an outside observer can check it. `checkers` makes new checkers for one
+history.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,10 @@ class OneLeader(Checker):
 
 
 class OneOwner(Checker):
-    """Everybody gets the share that the leader gave to it, and no partition has two owners in a generation."""
+    """All members get the share that the leader gave to them, and no partition has two owners in a generation."""
 
     def synced(self, view: GroupView, call: Call, identity: str, response: SyncGroupResponse) -> None:
-        """Compare with what the leader said, and with what was acknowledged so far."""
+        """Compare with the leader's assignment, and with the shares that were acknowledged so far."""
         known = view.round
         if known is None:
             return
@@ -72,10 +74,12 @@ class OneOwner(Checker):
 
 
 class OneProtocol(Checker):
-    """All members of a generation use one protocol, which all of them offer, and the leader has their metadata."""
+    """All members of a generation use one protocol, which all of them offer, and the leader gets their metadata."""
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
-        """One protocol, offered by everyone that joined, and one list with the metadata of each."""
+        """Check that there is one protocol, which every joined member offers, and one list with the metadata of
+        each.
+        """
         chosen = {(row.protocol_type, row.protocol_name): None for _, _, row in reported}
         if len(chosen) != 1:
             self.fail(view.group_id, f"generation {number} has {len(chosen)} protocols: {list(chosen)}")
@@ -93,11 +97,11 @@ class OneProtocol(Checker):
                 self.fail(view.group_id, f"the leader was told {listed.get(row.member_id)!r} of {identity!r}")
 
     def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
-        """The same protocol as the others'."""
+        """Check that the protocol is that of the others."""
         self._compare(view, identity, response)
 
     def synced(self, view: GroupView, call: Call, identity: str, response: SyncGroupResponse) -> None:
-        """The same protocol as was joined with."""
+        """Check that the protocol is that of the JoinGroup."""
         self._compare(view, identity, response)
 
     def _compare(self, view: GroupView, identity: str, response: JoinGroupResponse | SyncGroupResponse) -> None:
@@ -112,21 +116,21 @@ class GenerationsGrow(Checker):
     """Each round makes one generation more, also when no member is left; no member is ever answered an older one."""
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
-        """One more than the last."""
+        """Check that the number is one more than the last."""
         if number != view.generation + 1:
             self.fail(view.group_id, f"generation {number} came after {view.generation}")
 
     def group_written(self, view: GroupView, value: GroupMetadataValue, writer: Message | None) -> None:
-        """The present one is written, or, when nobody is left, one more."""
+        """The present generation is written, or, when no member is left, the next one."""
         if value.generation != view.generation + (not value.members and value.generation > 0):
             self.fail(view.group_id, f"generation {value.generation} was written in {view.generation}")
 
 
 class Barrier(Checker):
-    """A round ends when all who are known have joined, or have been silent, or the rebalance timeout has passed."""
+    """A round ends when all known members have joined, or have been silent, or the rebalance timeout has passed."""
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
-        """Is everyone there, or has there been time enough?"""
+        """Check whether all members are there, or enough time has passed."""
         present = {identity for _, identity, _ in reported}
         missing = [one for identity, one in view.members.items() if identity not in present]
         late = [one.identity for one in missing if not view.excused(one, ms)]
@@ -143,10 +147,12 @@ class Barrier(Checker):
 
 
 class RoundsEnd(Checker):
-    """A round ends with the last member that joins, unless an id that was handed out is still to come."""
+    """A round ends with the last member that joins, unless a member id that was handed out is still unused."""
 
     def parked(self, view: GroupView, call: Call, ms: int) -> None:
-        """Is there anybody to wait for? (The first round of an Empty group, which has a delay, has no members yet.)"""
+        """Check whether the round must wait for a member. (The first round of an Empty group, which has a delay, has no
+        members yet.)
+        """
         if type(call.request) is SyncGroupRequest or not view.members:
             return
         if any(until_ms + LATE_MS > ms for until_ms in view.pending.values()):
@@ -161,20 +167,20 @@ class RebalanceTold(Checker):
     """
 
     def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
-        """Does anybody wait for this member?"""
+        """Check whether a JoinGroup waits for this member."""
         if view.joining and what in ("Heartbeat", "SyncGroup"):
             self.fail(view.group_id, f"{what} of {member_id!r} told of no rebalance, {list(view.joining)} wait for it")
 
 
 class NobodyPutOut(Checker):
-    """Who heartbeats, rejoins and syncs in time stays a member.
+    """A member that sends heartbeats, rejoins and syncs in time stays a member.
 
-    A rebalance may pass its timeout and put members out without an answer to anybody: when only static members are left
-    that have not joined either, it waits on for those.
+    A rebalance may exceed its timeout and remove members without an answer to any client. When only static members are
+    left that have not joined either, it continues to wait for them.
     """
 
     def unknown(self, view: GroupView, call: Call, ms: int, *, leaving: bool) -> None:
-        """Was there a reason to forget this member?"""
+        """Check whether there was a reason to remove this member."""
         request: Any = call.request
         member = view.member(request.member_id)
         if member is None or leaving or view.excused(member, ms):
@@ -185,10 +191,10 @@ class NobodyPutOut(Checker):
 
 
 class FencedStayOut(Checker):
-    """An id that was fenced, put out, replaced, or has left, never succeeds again."""
+    """An id that was fenced, removed, or replaced, or has left, never succeeds again."""
 
     def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
-        """Is this id a living one?"""
+        """Check whether this id is that of a living member."""
         if member_id in view.dead:
             self.fail(view.group_id, f"{what} of {member_id!r} succeeded, which is no member any more")
 
@@ -197,15 +203,15 @@ class AnsweredOnce(Checker):
     """No request is answered twice."""
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
-        """Is this the first answer?"""
+        """Check whether this is the first answer."""
         if call.reply is not None:
             group_id = getattr(call.request, "group_id", "")
             self.fail(group_id, f"{type(call.request).__name__} {call.number} was answered twice")
 
 
 class AnswersInTime(Checker):
-    """A SyncGroup is answered when the round's longest rebalance timeout is over; after a session more if it was sent
-    twice. (That nobody waits for ever is looked after by `standing` and `Watch.resigned`.)
+    """A SyncGroup is answered when the round's longest rebalance timeout is over, or a session later if it was sent
+    twice. (`at_rest` and `Watch.resigned` check that no request waits for ever.)
     """
 
     of: Final = (SyncGroupRequest,)
@@ -214,12 +220,12 @@ class AnswersInTime(Checker):
         self._due_ms: dict[Call, int] = {}
 
     def parked(self, view: GroupView, call: Call, ms: int) -> None:
-        """Until when is there an answer?"""
+        """Compute until when an answer must come."""
         if type(call.request) is SyncGroupRequest:
             self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1] + 2 * LATE_MS
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
-        """Was it in time?"""
+        """Check that the answer was in time."""
         due_ms = self._due_ms.pop(call, ms)
         if ms > due_ms:
             request: Any = call.request
@@ -233,12 +239,12 @@ class CommitsShown(Checker):
 
     def __init__(self) -> None:
         self._now: dict[str, dict[int, tuple[int, str]]] = {}
-        """Group id -> partition -> (offset, metadata), as the core must show it."""
+        """Group id -> partition -> (offset, metadata), which the core must show."""
         self._acknowledged: list[tuple[int, str, int, tuple[int, str] | None]] = []
-        """When an answer was let go, and what it acknowledged (None: gone)."""
+        """When an answer was sent, and what it acknowledged (None: deleted)."""
 
     def answered(self, call: Call, response: Any, ms: int, release_ms: int) -> None:
-        """Note what was committed and deleted; compare what was fetched."""
+        """Note commits and deletions; compare fetched offsets."""
         request: Any = call.request
         if type(request) is OffsetCommitRequest:
             for asked, reported in zip(request.topics, response.topics, strict=True):
@@ -261,7 +267,7 @@ class CommitsShown(Checker):
                         self._note(release_ms, result.group_id, partition, None)
 
     def reloaded(self, records: list[Record], released_ms: int) -> None:
-        """What had been acknowledged before is in the log."""
+        """Check that everything that was acknowledged before is in the log."""
         written: dict[str, dict[int, tuple[int, str]]] = {}
         for key, value, _ in records:
             if type(key) is OffsetCommitKey:

@@ -1,7 +1,7 @@
-"""Consumers of unruly times: slow, careless, and of many kinds.
+"""Consumers with faults: slow, careless, and of many kinds.
 
-A careless one forgets what it ought to do from time to time, as processes that hang or are badly written do, until the
-world is calm.
+A careless consumer sometimes omits what it ought to do, as hanging or badly written processes do, until the world is
+calm.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ OFFERS: Final = (
     (("range", b"other"), ("sticky", b"s")),
     (("sticky", b"s"),),
 )
-"""What a consumer may offer; only the last does not go with most others."""
+"""Protocols that a consumer may offer; only the last does not fit most others."""
 
 
 class UnrulyConsumer(Consumer):
-    """One consumer of one group; its share is one byte for each partition."""
+    """One consumer of one group; its share has one byte for each partition."""
 
     def __init__(self, world: World, name: str, group_id: str, instance: str | None) -> None:
         random = world.random
-        # an instance keeps its timeouts, whichever process it is
+        # an instance keeps its timeouts in all its processes
         choice = random() if instance is None else hash_of(instance) % 10 / 10
         session_ms = SESSIONS_MS[int(choice * len(SESSIONS_MS))]
         rebalance_ms = REBALANCES_MS[int(choice * 97 % 1 * len(REBALANCES_MS))]
@@ -46,26 +46,26 @@ class UnrulyConsumer(Consumer):
         self.busy_until_ms = 0
 
     def chance(self, of: float) -> bool:
-        """Whether something that only happens in unruly times happens now."""
+        """Whether a fault of this chance happens now; never when the world is calm."""
         return not self.world.calm and self.world.random() < of
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
         return self.offered
 
     def forget(self) -> None:
-        """It goes on to say its old generation."""
+        """Forget the last answer: the consumer continues to send its old generation."""
         self.member_id = ""
 
     # ---- the script
 
     def zombie(self) -> Script:
-        """Go on as a member that does not know yet that it may be none any more."""
+        """Continue as a member that does not know that it may have been removed."""
         if not (yield from self.work()):
             yield from self.live()
 
     def join(self) -> Joining:
         if self.careless and self.chance(0.1):
-            yield self.rebalance_ms + 1_000  # it does not come back in time
+            yield self.rebalance_ms + 1_000  # it does not return in time
         return (yield from super().join())
 
     def reported_id(self) -> Script:
@@ -78,14 +78,14 @@ class UnrulyConsumer(Consumer):
         return (yield from super().sync(joined))
 
     def hang(self, ms: int) -> Script:
-        """Heartbeat for so long, and do nothing else."""
+        """Send heartbeats for so long, and do nothing else."""
         end_ms = self.world.ms + ms
         while self.world.ms < end_ms and not self.world.calm:
             yield self.beat_ms
             yield self.heartbeat()
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """Every partition to one member; a careless leader forgets somebody, or names one who is none."""
+        """Give every partition to one member. A careless leader forgets a member, or names an unknown one."""
         ids = [one.member_id for one in joined.members]
         shares = {one: bytes(range(number, PARTITIONS, len(ids))) for number, one in enumerate(ids)}
         if self.careless and self.chance(0.2):
@@ -94,7 +94,7 @@ class UnrulyConsumer(Consumer):
         return shares
 
     def work(self) -> Step:
-        """Heartbeat, commit, fetch, until the group rebalances or it leaves."""
+        """Send heartbeats, commit and fetch, until the group rebalances or the consumer leaves."""
         world, random = self.world, self.world.random
         while True:
             yield int(self.beat_ms * (0.7 + 0.5 * random()))
@@ -116,14 +116,14 @@ class UnrulyConsumer(Consumer):
                 elif chance < 0.48:
                     if random() < 0.5:
                         self.offered = offered(int(random() * 4))
-                    return False  # it subscribes to something else, or has a reason of its own
+                    return False  # it changes its subscription, or has a reason of its own
                 elif chance < 0.5:
                     if self.instance is None:
                         yield self.leave("done")
-                    return True  # a static member just goes, to be back
+                    return True  # a static member just stops, and will return
             if error == ErrorCode.REBALANCE_IN_PROGRESS:
                 if world.ms < self.busy_until_ms and not world.calm:
-                    continue  # still at work on what it polled
+                    continue  # still working on the records that it polled
                 if self.chance(0.3):
                     yield from self.commit()
                 return False
@@ -134,7 +134,7 @@ class UnrulyConsumer(Consumer):
                 yield self.retry_ms
 
     def commit(self) -> Generator[Any, Any, int]:
-        """Commit some offset of each partition it has; the first row's error."""
+        """Commit some offset of each own partition; the first row's error."""
         offsets = {one: int(self.world.random() * 1_000) for one in self.assigned or b""}
         if not offsets:
             return 0
@@ -149,5 +149,5 @@ def offered(number: int) -> list[JoinGroupRequestProtocol]:
 
 
 def hash_of(text: str) -> int:
-    """A number for a name that is the same in every process."""
+    """A number for a name, which is the same in every process."""
     return sum((at + 1) * ord(letter) for at, letter in enumerate(text))

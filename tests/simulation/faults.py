@@ -1,6 +1,6 @@
-"""What goes wrong: processes that die, hang, come back, come twice; strangers with others' ids; the server's own end.
+"""Faults: processes that die, hang, return, or run twice; foreign clients with others' ids; the end of the server.
 
-Losing messages is the network's part (see world). All this stops when the world is calm.
+The network loses messages (see world). All faults stop when the world is calm.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from muster.protocol.message import Message
 
 INSTANCES: Final = 5
-"""So many instance ids a group's static members share: few, so that some have the same."""
+"""A group's static members share so many instance ids, so that some have the same."""
 
 
 class Chaos:
-    """Lets something happen now and then."""
+    """Causes faults at random times."""
 
     def __init__(self, world: World, scenario: Any, end_server: Callable[[], object] | None = None) -> None:
-        """`scenario` has `consumers`, `groups`, `probers`, `tick_ms` and `crashes`, which is how often `end_server` is
-        called: it lets the server die or resign.
+        """`scenario` has `consumers`, `groups`, `probers`, `tick_ms` and `crashes`. `crashes` is how often `end_server`
+        is called, which lets the server die or resign.
         """
         self.world = world
         self.scenario = scenario
@@ -46,7 +46,7 @@ class Chaos:
         self._named = 0
 
     def begin(self) -> None:
-        """Everybody starts, and trouble too."""
+        """Start all clients and the faults."""
         scenario, world = self.scenario, self.world
         for number in range(scenario.consumers):
             world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)
@@ -57,7 +57,7 @@ class Chaos:
         self._again()
 
     def calm(self) -> None:
-        """All of that is over: strangers are gone, whoever hangs goes on, one process is left of each instance."""
+        """End all faults: foreign clients stop, hanging clients continue, and one process of each instance is left."""
         world = self.world
         world.calm = True
         for prober in self.probers:
@@ -74,15 +74,15 @@ class Chaos:
             if one.instance is not None and instances[one.group_id, one.instance] is not one:
                 one.kill()
             elif one.member_id and members.setdefault(one.member_id, one) is not one:
-                one.kill()  # a zombie: the other has the same id
+                one.kill()  # a zombie: another process has the same id
 
     def living(self) -> list[UnrulyConsumer]:
-        """Consumers that run; those that ended are forgotten."""
+        """The running consumers; ended ones are forgotten."""
         self.consumers = [one for one in self.consumers if one.script is not None]
         return self.consumers
 
     def go_on(self) -> None:
-        """When nobody lives any more somebody else begins, so that the history goes on."""
+        """If no consumer lives any more, start another one, so that the history continues."""
         if not self.living():
             self._begin(0)
 
@@ -146,7 +146,7 @@ class Chaos:
 
 
 class Prober(Consumer):
-    """A stranger that asks anything, with ids of others, old and new, and none."""
+    """A foreign client that sends any request, with ids of others, old and new, and without."""
 
     def __init__(self, world: World, chaos: Chaos) -> None:
         super().__init__(world, "prober", "", session_ms=SESSIONS_MS[0], rebalance_ms=REBALANCES_MS[0])
@@ -156,7 +156,7 @@ class Prober(Consumer):
         self.seen: list[tuple[str, str, str | None, int]] = []
 
     def live(self) -> Script:
-        """Ask, wait a little, ask again. Its own long waits it does not wait for."""
+        """Send a request, wait a little, send again. It does not wait for its own long waits."""
         random = self.world.random
         while True:
             yield int(random() * 2 * self.chaos.scenario.tick_ms) + 100
@@ -168,7 +168,7 @@ class Prober(Consumer):
     def _look_around(self) -> None:
         living = self.chaos.living()
         if living:
-            new = [one for one in living if one.member_id and one.generation < 0]  # with an id and not yet in
+            new = [one for one in living if one.member_id and one.generation < 0]  # it has an id and has not joined yet
             choice = new if new and self.world.random() < 0.5 else living
             one = choice[int(self.world.random() * len(choice))]
             self.seen.append((one.group_id, one.member_id, one.instance, one.generation))
@@ -190,7 +190,7 @@ class Prober(Consumer):
         return offered(int(self.world.random() * 5))
 
     def joins_as_another(self) -> Message:
-        """Its timeouts may be anything."""
+        """Join with the id of another member and any timeouts."""
         random = self.world.random
         self.session_ms = SESSIONS_MS[int(random() * len(SESSIONS_MS))] if random() < 0.9 else 1
         self.rebalance_ms = REBALANCES_MS[int(random() * len(REBALANCES_MS))]
@@ -198,28 +198,28 @@ class Prober(Consumer):
         return self.join_request()
 
     def assigns_all_to_itself(self) -> Message:
-        """As if it led."""
+        """Sync as if it were the leader."""
         return self.sync_request(None, None, {self.member_id: bytes(range(PARTITIONS))})
 
     def makes_another_leave(self) -> Message:
-        """By id, or as an administrator by instance."""
+        """Let another member leave by its id, or as an administrator by its instance."""
         by_instance = self.instance is not None and self.world.random() < 0.5
         return leave_of(self.group_id, "" if by_instance else self.member_id, self.instance, "out")
 
     def commits(self) -> Message:
-        """As another one, or as nobody."""
+        """Commit as another member, or without a member."""
         if self.world.random() < 0.3:
             self.member_id, self.names_instance, self.generation = "", None, -1
         partition = int(self.world.random() * PARTITIONS)
         return self.commit_of(rows_of({TOPIC: {partition: int(self.world.random() * 1_000)}}, 1, "p"))
 
     def deletes_an_offset(self) -> Message:
-        """Of any partition."""
+        """Delete an offset of any partition."""
         rows = [OffsetDeleteRequestPartition(int(self.world.random() * PARTITIONS))]
         return OffsetDeleteRequest(self.group_id, [OffsetDeleteRequestTopic(TOPIC, rows)])
 
     def administers(self) -> Message:
-        """It looks, or deletes the group."""
+        """Describe the group, or delete it."""
         what = self.world.random()
         if what < 0.4:
             return DeleteGroupsRequest([self.group_id, self.group_id])

@@ -1,4 +1,4 @@
-"""Cores that are broken on purpose, one rule each: what proves that each checker can fail.
+"""Cores with a deliberate fault, one rule each: they prove that each checker can fail.
 
 `MUTANTS`: name -> (the checker that finds it, how to break the core).
 """
@@ -37,7 +37,7 @@ def everybody_leads(patch: pytest.MonkeyPatch) -> None:
 
 
 def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
-    """The first SyncGroup is taken for the leader's."""
+    """The first SyncGroup counts as the leader's."""
     handle = rebalance.sync_group
 
     def first(step: Any, command: Any, request: Any, group: Any) -> None:
@@ -53,7 +53,7 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
-    """Everybody gets the share of the first one that the leader named."""
+    """All members get the share of the first member that the leader named."""
     _assign = rebalance._assign
 
     def alike(step: Any, group: Any, command: Any, assignments: dict[str, bytes]) -> None:
@@ -76,12 +76,12 @@ def everybody_its_own_protocol(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_for_what_not_all_offer(patch: pytest.MonkeyPatch) -> None:
-    """The first member's favourite wins, whoever offers it."""
+    """The protocol that the first member prefers wins, whoever offers it."""
     patch.setattr(_Group, "vote", lambda group: next(iter(group.members.values())).protocols[0][0])
 
 
 def generations_go_back(patch: pytest.MonkeyPatch) -> None:
-    """Now and then a round makes a generation that was before."""
+    """Sometimes a round makes an earlier generation."""
     begin = _Group.begin_generation
 
     def back(group: Any) -> None:
@@ -92,7 +92,7 @@ def generations_go_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def generations_jump_when_deserted(patch: pytest.MonkeyPatch) -> None:
-    """A group that becomes Empty counts two."""
+    """The generation of a group that becomes Empty grows by two."""
     begin = _Group.begin_generation
 
     def jump(group: Any) -> None:
@@ -103,23 +103,23 @@ def generations_jump_when_deserted(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_barrier(patch: pytest.MonkeyPatch) -> None:
-    """A round ends with the first who joins."""
+    """A round ends with the first member that joins."""
     patch.setattr(_Group, "has_everyone", property(lambda group: group.parked_joins > 0))
 
 
 def pending_ids_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    """An id that was handed out holds up nothing."""
+    """No round waits for an id that was handed out."""
     patch.setattr(_Group, "has_everyone", property(lambda group: group.parked_joins == len(group.members)))
 
 
 def the_quickest_members_timeout(patch: pytest.MonkeyPatch) -> None:
-    """A round waits for the quickest member's rebalance timeout, not for the slowest's."""
+    """A round waits for the shortest rebalance timeout of its members, not for the longest."""
     least = property(lambda group: min((one.rebalance_timeout_ms for one in group.members.values()), default=0))
     patch.setattr(_Group, "rebalance_timeout_ms", least)
 
 
 def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
-    """Sessions last a quarter as long as they should after an answer."""
+    """After an answer a session lasts a quarter of its time."""
 
     def restart(step: Any, member: Any) -> None:
         step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms // 4)
@@ -129,7 +129,7 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
-    """A heartbeat by a replaced static member is answered as if it were one."""
+    """A heartbeat of a replaced static member is answered as if it were a member."""
     _heartbeats_ignore(patch, ErrorCode.FENCED_INSTANCE_ID)
 
 
@@ -154,7 +154,7 @@ def leavers_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def answered_twice(patch: pytest.MonkeyPatch) -> None:
-    """The token of a parked SyncGroup is not forgotten when it is answered."""
+    """The token of a parked SyncGroup is kept when it is answered."""
     answer = rebalance.answer_syncs
 
     def again(step: Any, group: Any, error: int) -> None:
@@ -168,7 +168,7 @@ def answered_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
-    """A commit of an offset before the last one is acknowledged, and not kept."""
+    """A commit of a lesser offset is acknowledged, and not kept."""
     put = offsets.Offsets.put
 
     def keep(own: Any, group_id: str, topic: str, partition: int, packed: Any) -> None:
@@ -180,7 +180,7 @@ def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
-    """Every other commit changes the state, and is in no record."""
+    """Every other commit changes the state, and has no record."""
     record_all = commit.Step.record_all
 
     def forget(step: Any, made: Any) -> None:
@@ -191,7 +191,7 @@ def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
-    """A reload forgets who has which share."""
+    """A load forgets the members' assignments."""
     restore = records._restore
 
     def forget(group: Any, value: Any, shared: Any) -> None:
@@ -213,37 +213,37 @@ def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def join_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
-    """A round waits for those who do not come, unless they are removed otherwise."""
+    """A round waits for members that do not join, unless they are removed otherwise."""
     _deadlines_are_missed(patch, classic.JOIN_PHASE)
 
 
 def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
-    """A leader that does not sync is waited for."""
+    """The group waits for a leader that does not sync."""
     _deadlines_are_missed(patch, classic.SYNC_PHASE)
 
 
 def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A JoinGroup that another one of the same member replaced is never answered."""
+    """A JoinGroup that another JoinGroup of the same member replaced is never answered."""
     patch.setattr(rebalance, "_abandon", lambda step, member, respond, response: None)
 
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is answered when the core is given up."""
+    """No parked request is answered when the core is given up."""
     patch.setitem(core.UNLOADED, _Group, lambda group, error: [])  # type: ignore[arg-type]  # a dict
 
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """An id that was never used is waited for in every round."""
+    """Every round waits for an id that was never used."""
     _deadlines_are_missed(patch, rebalance.PENDING)
 
 
 def rounds_take_their_time(patch: pytest.MonkeyPatch) -> None:
-    """A round that is on ends with its timeout, never before."""
+    """A running round ends with its timeout, never before."""
     patch.setattr(rebalance, "complete_if_joined", lambda step, group, cut_delay=False: None)
 
 
 def trips(patch: pytest.MonkeyPatch) -> None:
-    """The table lacks a decision that is needed."""
+    """A needed decision is missing in the table."""
     patch.setattr(
         join, "DECISIONS", {pair: what for pair, what in join.DECISIONS.items() if pair != (join.CHANGED, "Stable")}
     )

@@ -1,5 +1,5 @@
-"""One seed is one history. What histories of every kind have in common: a failure says all that is needed to see it
-again, and the first line of its text what was broken.
+"""One seed is one history. The common part of all histories: a failure has all that is needed to see it again, and its
+first line says which rule was broken.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from tests.simulation import seeds
 
 EVENTS: Final = 1_000
-"""How long a history is at least."""
+"""The least number of events of a history."""
 
 
 class Failure(AssertionError):
@@ -30,11 +30,11 @@ class History(Protocol):
     """One history."""
 
     def play(self) -> None:
-        """All of it. Raises what is wrong."""
+        """Play the whole history. Raises the error of a broken rule."""
         ...
 
     def now(self) -> str:
-        """How far it is."""
+        """The present time of the history."""
         ...
 
     def described(self, error: Exception | None = None) -> list[str]:
@@ -42,7 +42,7 @@ class History(Protocol):
         ...
 
     def counted(self) -> Counter[str]:
-        """What has happened in it, how often."""
+        """How often each kind of event has happened."""
         ...
 
 
@@ -50,7 +50,9 @@ H = TypeVar("H", bound=History)
 
 
 class Histories(Generic[H]):
-    """Those of one kind. `begin`: makes one of its seed and the number of its events; `option`: of `make simulate`."""
+    """Histories of one kind. `begin` makes a history of its seed and its number of events; `option` is that of `make
+    simulate`.
+    """
 
     def __init__(self, begin: Callable[[int, int], H], option: str = "") -> None:
         self._begin, self._option = begin, option
@@ -67,7 +69,7 @@ class Histories(Generic[H]):
         return history
 
     def first_failure(self, numbers: Iterable[int], words: str, events: int = EVENTS) -> Failure | None:
-        """Play these histories until one fails with these words; None when none does."""
+        """Play these histories until one fails with these words; None when none fails so."""
         for seed in numbers:
             try:
                 self.simulate(seed, events)
@@ -77,7 +79,7 @@ class Histories(Generic[H]):
         return None
 
     def chunk(self, events: int, start: int, count: int) -> seeds.Played:
-        """Play some seeds: what happened in those that went well, and what failed."""
+        """Play some seeds: the events of the successful ones, and the failures."""
         counts: Counter[str] = Counter(histories=count)
         failures: list[str] = []
         for seed in range(start, start + count):

@@ -1,4 +1,4 @@
-"""Histories of groups of the classic protocol: chaos, then calm, and every checker looking on."""
+"""Histories of groups of the classic protocol: faults, then a calm time, with every checker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.simulation.world import World
 SHOWN: Final = 40
 """How many of the last events of its group a failure shows."""
 _CHAOTIC: Final = 0.7
-"""How much of a history is chaos; the rest is for coming to rest."""
+"""The share of a history with faults; the rest is for settling."""
 _LOOK: Final = 150
-"""After how many events it is looked whether somebody waits too long."""
+"""After so many events a check looks for requests that wait too long."""
 
 
 class History:
@@ -34,7 +34,7 @@ class History:
         self.world = World(self.scenario, rng, Watch(checkers()))
 
     def play(self) -> None:
-        """All of it. Raises what is wrong."""
+        """Play the whole history. Raises the error of a broken rule."""
         world, events = self.world, self.events
         chaos = Chaos(world, self.scenario, world.end)
         chaos.begin()
@@ -54,7 +54,7 @@ class History:
         world.resign(1)
 
     def now(self) -> str:
-        """How far it is."""
+        """The present time of the history."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
     def described(self, error: Exception | None = None) -> list[str]:
@@ -70,17 +70,17 @@ class History:
         return [f"the last events of group {group_id!r}:", *rows[-SHOWN:]]
 
     def counted(self) -> Counter[str]:
-        """How many events there were."""
+        """The number of events."""
         return Counter(events=self.world.events)
 
 
 def brief(message: object) -> str:
-    """A message without the fields that say nothing."""
+    """A message without its empty fields."""
     if not isinstance(message, Message):
         return "" if message is None else str(message)
     name = type(message).__name__
     if not name.endswith(("Request", "Response")):
-        name = ""  # a part of one
+        name = ""  # a part of a message
     fields = []
     for field in message.__slots__:
         value = getattr(message, field)

@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: the settings of the core, how bad the weather is, who takes part."""
+"""The choices of a seed before anything happens: the settings of the core, the faults, and the clients."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ DELAYS_MS: Final = (0, 0, 500, 3_000)
 MAX_SIZES: Final = (3, 6, 1_000, 1_000)
 LATE_MS: Final = 150
 NO_ANSWER_FOR_MS: Final = SESSIONS_MS[-1] + REBALANCES_MS[-1] + DELAYS_MS[-1] + 4 * LATE_MS
-"""No request may stay parked longer: a round takes a rebalance timeout (or the initial delay), and a request that
-nobody waits for a session more."""
+"""The longest time for which a request may be parked. A round takes a rebalance timeout (or the initial delay), and an
+abandoned request a session more.
+"""
 SETTLED_WITHIN_MS: Final = 300_000
-"""How long after the last fault all groups must be stable: requests that were lost are given up after 30 s, dead
-members after a session or a rebalance timeout, and each of these may begin a round more."""
+"""Within this time after the last fault all groups must be stable. Lost requests are given up after 30 s, dead members
+after a session or a rebalance timeout. Each of these may begin another round.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One seed's circumstances. Probabilities are per message or per tick of the chaos (see faults)."""
+    """The parameters of one seed. Probabilities are per message or per tick of the faults."""
 
     settings: GroupSettings
     groups: int
@@ -36,15 +38,15 @@ class Scenario:
     sync_ms: int
     """A record is durable after up to so many ms; 0: at once."""
     late_ms: int
-    """How late the shell lets the core know of the time: a busy event loop."""
+    """How late the shell gives the time to the core: a busy event loop."""
     tick_ms: int
-    """How often something goes wrong, or somebody comes or goes: on average."""
+    """The average time between two faults, or two arrivals or departures."""
     crashes: float
-    """How much of that is the server's own end."""
+    """The share of them that end the server."""
 
 
 def draw(rng: Random) -> Scenario:
-    """A seed's scenario: fair weather as well as foul, few members as well as many."""
+    """The scenario of a seed: with few faults or many, few members or many."""
     settings = GroupSettings(
         group_min_session_timeout_ms=SESSIONS_MS[0],
         group_max_session_timeout_ms=60_000,

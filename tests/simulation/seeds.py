@@ -1,4 +1,4 @@
-"""Plays many seeds on all cores: what `make simulate`, `make torture` and `make torture-log` have in common."""
+"""Plays many seeds on all cores, for `make simulate`, `make torture` and `make torture-log`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ROUND = 5
 
 
 class Played(NamedTuple):
-    """What came of some seeds: `counts` of what happened, and the texts of the failures."""
+    """The result of some seeds: `counts` of events, and the texts of the failures."""
 
     counts: Counter[str]
     failures: list[str]
 
 
 def play(chunk: Callable[[int, int], Played], each: int, start: int, seeds: int | None, processes: int = 0) -> bool:
-    """Call `chunk(first seed, how many)` for `each` seeds at a time, print what comes of it; whether any failed.
+    """Call `chunk(first seed, how many)` for `each` seeds at a time, and print the results; whether any failed.
 
-    `seeds` None: until it is stopped. `processes` 0: one for each core.
+    `seeds` None: until the program is stopped. `processes` 0: one process for each core.
     """
     counts: Counter[str] = Counter()
     failed, began = 0, time.monotonic()

@@ -1,4 +1,4 @@
-"""A thousand histories, each of a thousand events and more; and what one may rely on when one fails."""
+"""A thousand histories of a thousand events or more, and what the report of a failure contains."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an outsider knows of a group who has read every request, reply and record. Judges nothing.
+"""What an outside observer knows of a group from every request, reply and record. It judges nothing.
 
-A member is known by its identity: the instance id of a static one, the member id of any other. What is not sure from
-outside is kept so that a checker rather excuses than accuses.
+A static member is identified by its instance id, any other by its member id. If something is uncertain from outside,
+the view keeps the value that lets a checker excuse rather than accuse.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NEVER: Final = 2**62
 class MemberView:
     """One member of the present generation.
 
-    `sign_ms`: its last sign of life for certain; the timeouts are the least it may have; `synced`: it has had an answer
-    to SyncGroup in this generation; `contested`: another process has asked for its instance since.
+    `sign_ms`: its last certain sign of life. The timeouts are the least possible. `synced`: it has had an answer to
+    SyncGroup in this generation. `contested`: another process has asked for its instance since.
     """
 
     __slots__ = ("contested", "identity", "member_id", "rebalance_ms", "session_ms", "sign_ms", "synced")
@@ -52,9 +52,9 @@ class Round:
 
 
 class GroupView:
-    """One group since it was created. `rounds` by generation; `dead`: member ids that must never succeed again;
-    `pending`: ids handed out and until when they hold up a round; `began_ms`: the earliest moment at which a
-    rebalance may have begun since the last round, NEVER when none has.
+    """One group since it was created. `rounds` by generation. `dead`: member ids that must never succeed again.
+    `pending`: ids that were handed out, and until when they delay a round. `began_ms`: the earliest time at which a
+    rebalance may have begun since the last round; NEVER when none has.
     """
 
     __slots__ = (
@@ -80,11 +80,11 @@ class GroupView:
         self.dead: dict[str, None] = {}
         self.pending: dict[str, int] = {}
         self.joining: dict[str, object] = {}
-        """Parked JoinGroups, the last of each member: by identity, or by number where the identity is not known yet."""
+        """The last parked JoinGroup of each member: by identity, or by number where the identity is not known yet."""
         self.began_ms = NEVER
         self.ended_ms = 0
         self.longest_ms = 0
-        """Greatest rebalance timeout of the round's members, which is what its SyncGroups have."""
+        """The greatest rebalance timeout of the round's members, which limits the round's SyncGroups."""
 
     @property
     def round(self) -> Round | None:
@@ -92,27 +92,27 @@ class GroupView:
         return self.rounds.get(self.generation)
 
     def member(self, member_id: str) -> MemberView | None:
-        """The member of the present generation who has this id; None when nobody has."""
+        """The member of the present generation with this id; None when no member has it."""
         identity = self.identities.get(member_id)
         member = self.members.get(identity) if identity is not None else None
         return member if member is not None and member.member_id == member_id else None
 
     def begins(self, ms: int) -> None:
-        """Something that may begin a rebalance has happened."""
+        """An event that may begin a rebalance has happened."""
         self.began_ms = min(self.began_ms, ms)
 
     def drop(self, member_id: str, ms: int) -> None:
-        """This id is no member's any more, nor will it be."""
+        """This id is no member's any more, and never will be."""
         self.pending.pop(member_id, None)
         member = self.member(member_id)
         if member is not None:
-            self.begins(self.began_at_the_earliest(ms))  # perhaps because of this one, who is forgotten now
+            self.begins(self.began_at_the_earliest(ms))  # perhaps because of this member, which is forgotten now
             del self.members[member.identity]
         if member_id in self.identities:
             self.dead[member_id] = None
 
     def excused(self, member: MemberView, ms: int) -> bool:
-        """May this member have been put out by now? It was silent, or did not sync in time."""
+        """Whether this member may have been removed by now: it was silent, or did not sync in time."""
         return (
             ms - member.sign_ms >= member.session_ms
             or (not member.synced and ms - self.ended_ms >= self.longest_ms)
@@ -132,14 +132,14 @@ class GroupView:
         return began_ms
 
     def wait_ms(self, ms: int, rejoined: Container[str] = ()) -> int:
-        """How long a rebalance that is on waits at least: for the slowest of those who are members for certain, because
-        they have not been silent, or have `rejoined` under the same id.
+        """The least duration of the current rebalance: it waits for the slowest certain member. A member is certain if
+        it was not silent, or has `rejoined` under the same id.
         """
         sure = [one for one in self.members.values() if one.member_id in rejoined or not self.excused(one, ms)]
         return max((one.rebalance_ms for one in sure), default=0)
 
     def restore(self, value: GroupMetadataValue | None, ms: int) -> None:
-        """A new core has read the log: what was not in it never was, and sessions begin anew."""
+        """A new core has read the log: what was not in it never happened, and sessions begin again."""
         self.generation = 0 if value is None else value.generation
         self.rounds = {number: one for number, one in self.rounds.items() if number <= self.generation}
         self.pending.clear()

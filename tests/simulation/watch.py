@@ -1,6 +1,6 @@
-"""The one who reads everything: keeps the views of all groups true, and asks the checkers at each step.
+"""The observer that reads everything: it keeps the views of all groups true, and calls the checkers at each step.
 
-Sees requests, replies and records, in the order in which the core takes and gives them, and nothing of its inside.
+It sees requests, replies and records, in the core's order, and nothing inside the core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Told = tuple["Call", str, JoinGroupResponse]
 
 
 class Violation(AssertionError):
-    """The core has broken a rule: which checker says so, of which group, and what it saw."""
+    """The core has broken a rule: the checker, the group, and what the checker saw."""
 
     def __init__(self, checker: str, group_id: str, what: str) -> None:
         super().__init__(f"{checker}: group {group_id!r}: {what}")
@@ -39,38 +39,38 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """One rule. Overrides those methods that it needs; each may raise Violation, through `fail`."""
+    """One rule. It overrides the methods that it needs; each may raise Violation, through `fail`."""
 
     def fail(self, group_id: str, what: str) -> None:
-        """The rule is broken."""
+        """Report that the rule is broken."""
         raise Violation(type(self).__name__, group_id, what)
 
     def round_begins(self, view: GroupView, number: int, reported: list[Told], ms: int) -> None:
         """Members were answered a new generation, all at once. The view is still that of the last generation."""
 
     def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
-        """A JoinGroup was answered with the generation that is on. The view is still that before."""
+        """A JoinGroup was answered with the current generation. The view is still that before the answer."""
 
     def synced(self, view: GroupView, call: Call, identity: str, response: SyncGroupResponse) -> None:
         """A SyncGroup was answered without an error."""
 
     def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
-        """A member's request was answered as a member's."""
+        """A request of a member was answered successfully."""
 
     def unknown(self, view: GroupView, call: Call, ms: int, *, leaving: bool) -> None:
-        """A request was answered with UNKNOWN_MEMBER_ID; `leaving`: while somebody's LeaveGroup was worked on."""
+        """A request was answered with UNKNOWN_MEMBER_ID; `leaving`: while a LeaveGroup was handled."""
 
     def group_written(self, view: GroupView, value: GroupMetadataValue, writer: Message | None) -> None:
-        """A record of a group; `writer`: the request that was worked on. The view is still that before."""
+        """A record of a group; `writer`: the request that was handled. The view is still that before the record."""
 
     def parked(self, view: GroupView, call: Call, ms: int) -> None:
-        """A JoinGroup or SyncGroup was not answered at once. The view is that after."""
+        """A JoinGroup or SyncGroup was not answered at once. The view is that after it."""
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
-        """Any reply (to a request that is one `of` some, if the checker says so); it is let go at `release_ms`."""
+        """A reply, to a request `of` the checker's APIs if it has such a list; it is sent at `release_ms`."""
 
     def reloaded(self, records: list[Record], released_ms: int) -> None:
-        """A new core was made of these records; of the last one's answers, those until `released_ms` went out."""
+        """A new core was made of these records; answers of the last core until `released_ms` were sent."""
 
 
 _HOOKS: Final = [name for name in vars(Checker) if not name.startswith("_") and name != "fail"]
@@ -97,7 +97,7 @@ class Watch:
     # ---- from the world
 
     def begins(self, call: Call | None, ms: int) -> None:
-        """The core is about to be given a request, or (None) to let time pass."""
+        """The core gets a request, or (None) time passes."""
         self.ms = ms
         request = self._request = None if call is None else call.request
         if type(request) is JoinGroupRequest:
@@ -148,7 +148,7 @@ class Watch:
             view_it(self, call, response)
 
     def ends(self) -> None:
-        """That was all that came of it."""
+        """All results of the input are known."""
         if self._told:
             reported, self._told = self._told, {}
             for group_id, rows in reported.items():
@@ -177,7 +177,7 @@ class Watch:
             raise Violation("AnswersInTime", request.group_id, what)
 
     def reloaded(self, records: list[Record], ms: int, released_ms: int) -> None:
-        """There is a new core, of these records; of the last one's answers, those until `released_ms` went out."""
+        """A new core was made of these records; answers of the last core until `released_ms` were sent."""
         self.ms = ms
         values: dict[str, Any] = {}
         for record in records:
@@ -192,7 +192,7 @@ class Watch:
             check(records, released_ms)
 
     def view(self, group_id: str) -> GroupView:
-        """What is known of a group."""
+        """The known state of a group."""
         view = self.groups.get(group_id)
         if view is None:
             view = self.groups[group_id] = GroupView(group_id)
@@ -242,7 +242,7 @@ class Watch:
         leader, answer = next((identity, row) for _, identity, row in reported if row.leader == row.member_id)
         new = Round(leader, answer.protocol_type, answer.protocol_name)
         old, view.members = view.members, {}
-        view.joining.clear()  # what is parked still was sent anew by its member, and waits for nothing
+        view.joining.clear()  # the member has sent this parked request again: it waits for nothing
         view.longest_ms = 0
         for one in answer.members:
             identity = one.group_instance_id or one.member_id

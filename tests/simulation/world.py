@@ -1,10 +1,10 @@
-"""The world around one core: a network that loses things, a log that is durable a little later, and no bytes at all.
+"""The world around one core: a network that loses messages, a log that is durable a little later, and no bytes at all.
 
-The fast mode of the simulator: the world plays the shard. It hands requests to the core, keeps its records, lets
-answers go when the log is durable, and can crash. It judges nothing: `watch` sees what goes in and out.
+This is the fast mode of the simulator: the world plays the shard. It passes requests to the core, keeps its records,
+sends answers when the log is durable, and can crash. It judges nothing: `watch` sees the inputs and outputs.
 
-An event, where they are counted, is a request that reaches the core, an answer or a timer that reaches a client, a
-deadline of the core that does something, or a fault; what comes too late for anybody is none.
+An event that counts is a request that reaches the core, an answer or a timer that reaches a client, an effective
+deadline of the core, or a fault. Something that comes too late does not count.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tests.simulation.watch import Watch
 
 TOPICS: Final = TopicsImage({TOPIC: TopicImage(TOPIC, b"T" * 16, PARTITIONS)}, 1)
 REQUEST_TIMEOUT_MS: Final = 30_000
-"""How long a client waits for an answer before it connects anew."""
+"""How long a client waits for an answer before it connects again."""
 TRACE: Final = 4_000
-"""How many of the last requests and replies are remembered."""
+"""How many of the last requests and replies are kept."""
 
 
 class Call:
-    """One request on its way, and the token the core knows it by."""
+    """One request under way, and its token in the core."""
 
     __slots__ = ("actor", "number", "parked", "release_ms", "reply", "request", "sent_ms", "term", "turn")
 
@@ -68,18 +68,18 @@ class World(world.World):
         self._alarm_ms = NEVER
         """When the core gets the time, if nothing moves its deadlines."""
         self._term_ends: list[int] = []
-        """For each core that is no more, until when its answers went out."""
+        """For each former core, until when its answers were sent."""
         self._durable_ms = 0
         self._syncs: list[tuple[int, int]] = []
-        """When each batch that was not durable yet will be, and how many records were before it."""
+        """When each batch that is not durable yet will be, and how many records were before it."""
         self.core.loaded(self.now())
 
     def new_core(self) -> GroupCore:
-        """One that knows nothing yet."""
+        """A new core without any state."""
         return GroupCore(self.settings, TOPICS)
 
     def run_events(self, events: int, for_ms: int) -> None:
-        """Let things happen until so many events have, for so long at most."""
+        """Let so many events happen, for so long at most."""
         self.run(lambda: self.events >= events, for_ms)
 
     # ---- deadlines
@@ -120,7 +120,7 @@ class World(world.World):
             self.later(int(self.random() * actor.latency_ms), self._arrive, call)
 
     def ask(self, request: Message) -> Any:
-        """What the core answers at once to an administrator: for checkers that look at groups as clients do."""
+        """The core's immediate answer to an administrator: for checkers that look at groups as clients do."""
         assert self.core is not None
         call = Call(Actor(self, "checker"), request, 0, self.ms)
         return self.core.handle(Command(request, call, call.actor.client), self.now()).replies[0][1]
@@ -147,14 +147,14 @@ class World(world.World):
             self.later(timeout_ms, self._give_up, call)
 
     def command_of(self, call: Call) -> Command:
-        """A request as the core is given it."""
+        """A request in the form in which the core gets it."""
         request, actor = call.request, call.actor
         if type(request) is JoinGroupRequest:
             return JoinCommand(request, call, actor.client, str(call.number), actor.two_step, actor.skip)
         return Command(request, call, actor.client)
 
     def _settle(self, output: Output) -> None:
-        """What a shard does with an output: keep the records, answer when they are durable."""
+        """Do what a shard does with an output: keep the records, and answer when they are durable."""
         if output.records:
             if self.scenario.sync_ms:
                 if self._durable_ms <= self.ms:
@@ -166,7 +166,7 @@ class World(world.World):
                 self.watch.record(record)
         release_ms = max(self._durable_ms, self.ms)
         lose = 0.0 if self.calm else self.scenario.lose_reply
-        call: Any  # stands for what takes the response
+        call: Any  # stands for the callback that takes the response
         for call, response in output.replies:
             self.trace.append((self.events, self.ms, "<-", call, response))
             self.watch.reply(call, response, release_ms)
@@ -182,7 +182,7 @@ class World(world.World):
 
     def _deliver(self, call: Call) -> None:
         if call.term < len(self._term_ends) and call.release_ms > self._term_ends[call.term]:
-            call.actor.take(call.turn, None)  # it was decided, but not durable when the server crashed
+            call.actor.take(call.turn, None)  # the change was decided, but not durable when the server crashed
         else:
             call.actor.take(call.turn, call.reply)
 
@@ -190,18 +190,18 @@ class World(world.World):
         call.actor.take(call.turn, None)
 
     def note(self, what: str, call: Call | None, detail: object) -> None:
-        """Something that is neither a request nor a reply, for the trace."""
+        """Add to the trace what is neither a request nor a reply."""
         self.trace.append((self.events, self.ms, what, call, detail))
 
     # ---- the end of a core, and the next one
 
     def end(self) -> None:
-        """The server dies or resigns, if it is there."""
+        """Let the server die or resign, if it runs."""
         if self.core is not None:
             (self.crash if self.random() < 0.6 else self.resign)(int(self.random() * 3_000))
 
     def crash(self, down_ms: int) -> None:
-        """The server dies: what is not durable is lost, nobody is answered. It is back after `down_ms`."""
+        """The server dies: what is not durable is lost, and no request is answered. It is back after `down_ms`."""
         kept = next((before for durable_ms, before in self._syncs if durable_ms > self.ms), len(self.records))
         self.note("crash", None, f"{len(self.records) - kept} records lost")
         del self.records[kept:]
@@ -210,7 +210,7 @@ class World(world.World):
         self._end_term(down_ms, self.ms)
 
     def resign(self, down_ms: int) -> None:
-        """The server gives the groups up in good order, and takes them over again after `down_ms`."""
+        """The server gives the groups up in order, and takes them over again after `down_ms`."""
         assert self.core is not None
         self.note("resign", None, None)
         self.watch.begins(None, self.ms)

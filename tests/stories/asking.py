@@ -52,7 +52,7 @@ def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
 
 
 def _subscription(stage: Stage, actor: Actor, args: dict[str, str]) -> bytes:
-    """By the topics that the actor is interested in; owned=mine: with what it has; subscription=3 rack=r: of this
+    """A subscription to the actor's topics. owned=mine: with its own partitions; subscription=3 rack=r: of this
     version.
     """
     owned, version = args.get("owned"), int(args.get("subscription", 1))
@@ -284,7 +284,7 @@ def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: l
         actor.settings["instance"] = args["instance"]
     member = args.get("member")
     if member is None and not actor.member:
-        actor.member = f"{actor.name}-{stage.draw()}"  # assignors sort by member id: in the order of the names
+        actor.member = f"{actor.name}-{stage.draw()}"  # assignors sort by member id: here in the order of the names
         stage.learn(actor, actor.member)
     return (
         "ConsumerGroupHeartbeat",

@@ -18,11 +18,11 @@ OF_CLIENTS: dict[str, tuple[int, int]] = {
     "EndTxn": (4, 5),
     "TxnOffsetCommit": (4, 5),
 }
-"""API -> the version that a client of transaction version 1 sends, and of version 2 (`tv`)."""
+"""API -> the version that a client of transaction version 1 sends, and that of version 2 (`tv`)."""
 
 
 def version_of(actor: Actor, api: str) -> int:
-    """By the transaction version of the client."""
+    """The version of the request, by the transaction version of the client."""
     return OF_CLIENTS[api][int(actor.settings["tv"]) - 1]
 
 
@@ -150,8 +150,8 @@ def txn_end(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
 
 @verb("produce")
 def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """produce o/0=a,b o/1=c: in the actor's transaction. txn=no: not, though with its producer id; plain=yes: without
-    one; txn=yes id=null: a transactional batch of no transactional id.
+    """produce o/0=a,b o/1=c: in the actor's transaction. txn=no: outside it, but with its producer id. plain=yes:
+    without a producer id. txn=yes id=null: a transactional batch without a transactional id.
     """
     plain = args.get("plain") == "yes"
     identity = (-1, -1) if plain else producer(stage, actor, args)
@@ -260,7 +260,7 @@ def create_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Ask
 
 @verb("grow-topic")
 def grow_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
-    """grow-topic o:4: four partitions instead of less"""
+    """grow-topic o:4: four partitions, more than before"""
     pairs = [one.partition(":") for one in rest]
     topics = [{"Name": stage.topic(name), "Count": int(count), "Assignments": None} for name, _, count in pairs]
     return "CreatePartitions", 3, {"TimeoutMs": 10000, "Topics": topics, "ValidateOnly": False}

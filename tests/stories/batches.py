@@ -1,6 +1,7 @@
-"""Record batches (magic 2) to bytes and back, by Kafka's description of the format: the referee's own, as the codec.
+"""Record batches (magic 2) to bytes and back, by Kafka's description of the format. The code is the tests' own, like
+the codec.
 
-Only what stories need: no compression, no headers, and values without keys. Standard library only.
+It does only what stories need: no compression, no headers, and values without keys. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 _HEADER = struct.Struct(">iBIhiqqqhii")
-"""From the leader epoch on: the bytes that the length counts."""
+"""The header from the leader epoch on: the bytes that the length counts."""
 _AFTER_CRC = 4 + 1 + 4
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -36,7 +37,7 @@ def crc32c(raw: bytes) -> int:
 
 
 class Batch:
-    """What a producer sends to one partition. The driver sets `timestamp_ms`, as it knows what time it is there."""
+    """What a producer sends to one partition. The driver sets `timestamp_ms`, because it knows the server's time."""
 
     def __init__(self, values: list[str], producer: tuple[int, int], sequence: int, *, is_transactional: bool) -> None:
         self.values, self.producer, self.sequence = values, producer, sequence
@@ -73,7 +74,7 @@ class Kept(NamedTuple):
 
 
 def batches_of(raw: bytes | None) -> list[Kept]:
-    """The batches in what a Fetch was answered; a last one that is not whole is left out."""
+    """The batches in a Fetch answer; an incomplete last batch is left out."""
     kept, at, raw = [], 0, raw or b""
     while at + 12 <= len(raw):
         base, size = struct.unpack_from(">qi", raw, at)

@@ -1,5 +1,5 @@
-"""A connection to a cluster, in place of one to a broker: each request goes to who leads or coordinates, as clients do
-it, and is asked again when that moves. See `routing` for what is for whom.
+"""A connection to a cluster, in place of a connection to one broker. Each request goes to the leader or coordinator, as
+clients do it, and is sent again when that broker changes. `routing` says which broker a request is for.
 
 Standard library only, and no part of the product, so that it can judge either.
 """
@@ -22,12 +22,12 @@ Address = tuple[str, int]
 
 AGAIN_S = 0.02
 MAX_TRIES = 500
-"""So often somebody else is looked for, 20 ms apart."""
+"""How often another broker is searched, every 20 ms."""
 CONNECT_S = 10.0
 
 
 class BrokersConnection:
-    """As `Connection`: requests wait in line on it, replies come in order."""
+    """Works as `Connection` does: requests wait in line on it, and replies come in order."""
 
     def __init__(self, addresses: Sequence[Address], on_reply: Callable[[Reply], object]) -> None:
         self.on_reply = on_reply
@@ -41,7 +41,7 @@ class BrokersConnection:
         self._task = asyncio.create_task(self._work())
 
     def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
-        """Raises ValueError for what cannot be said."""
+        """Raises ValueError for what cannot be encoded."""
         codec.encode_request(send.api, send.version, 0, send.client_id, send.body)
         self.open.append((send, time.monotonic(), future))
         self._news.set()
@@ -82,7 +82,9 @@ class BrokersConnection:
     # ---- one request
 
     async def _answer(self, send: Send, body: Body) -> Body:
-        """Of all brokers whom it concerns; each part is asked again on its own, so that no other is done twice."""
+        """Answer from all brokers that are concerned; each part is repeated alone, so that no other part is done
+        twice.
+        """
         for _ in range(MAX_TRIES):
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 parts = await self._parts(send.api, body)
@@ -98,7 +100,7 @@ class BrokersConnection:
         raise ConnectionError(f"nobody answers {send.api}")
 
     async def _parts(self, api: str, body: Body) -> list[tuple[Address, Body]]:
-        """To whom which part of the request goes."""
+        """The parts of the request, by the broker that gets each."""
         if _is_for_all(api):
             return [(address, body) for address in await self._living()]
         names = routing.coordinated(api, body)
@@ -134,13 +136,13 @@ class BrokersConnection:
         return await self._first(link, future)
 
     async def _first(self, link: Connection, future: asyncio.Future[Body]) -> Body:
-        """The answer; ConnectionError when the broker hangs up instead."""
+        """The answer; ConnectionError when the broker closes the connection instead."""
         await asyncio.wait([future, link.task], return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
             raise ConnectionError("hung up")
         return future.result()
 
-    # ---- who it is
+    # ---- which broker
 
     async def _link(self, address: Address) -> Connection:
         link = self._links.get(address)
@@ -159,7 +161,7 @@ class BrokersConnection:
         return found
 
     async def _asked(self, api: str, version: int, body: Body) -> Body:
-        """Of any broker."""
+        """The answer of any broker."""
         address = (await self._living())[0]
         return await self._of(address, Send(RUNNER, api, version, RUNNER, body, None), body)
 
@@ -170,7 +172,7 @@ class BrokersConnection:
             row = found["Coordinators"][0]
             if row["ErrorCode"] in routing.NOT_HERE:
                 raise ConnectionError("no coordinator yet")
-            if row["ErrorCode"]:  # of a name that is none: any broker says so
+            if row["ErrorCode"]:  # the name is invalid: any broker says so
                 return (await self._living())[0]
             known = self._coordinators[kind, name] = (row["Host"], row["Port"])
         return known
@@ -185,7 +187,7 @@ class BrokersConnection:
                 for row in topic["Partitions"]:
                     if row["LeaderId"] in where:
                         self._leaders[topic["Name"], row["PartitionIndex"]] = where[row["LeaderId"]]
-        # a partition that is not there has no leader: with the others, or to anybody
+        # a partition that does not exist has no leader: it goes with the others, or to any broker
         others = [self._leaders[place] for place in places if place in self._leaders]
         anybody = others[0] if others else (await self._living())[0]
         return {place: self._leaders.get(place, anybody) for place in places}
@@ -211,7 +213,7 @@ def _is_to_be_asked_again(api: str, body: Body, answers: Sequence[Body]) -> bool
 
 
 async def connect(host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> AnyConnection:
-    """To a broker, or to all that are named in the place of a host: `A:1,B:2`, with the port 0."""
+    """Connect to a broker, or to all brokers that stand in the place of a host: `A:1,B:2`, with the port 0."""
     if "," not in host:
         return await Connection.to(host, port, on_reply)
     pairs = [one.rsplit(":", 1) for one in host.split(",")]

@@ -16,7 +16,7 @@ from tests.stories import kafka_codec as codec
 from tests.stories.story import Body, Reply, Send
 
 RUNNER = "runner"
-"""The actor that is none of the story's."""
+"""An actor that is not in the story."""
 
 
 def codes(body: object) -> Iterator[int]:

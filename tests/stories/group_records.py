@@ -1,11 +1,11 @@
-"""The records of groups as Kafka wrote them to `__consumer_offsets` while stories were played on it, beside those of
-the core in the same story: key and value byte for byte, in the same order.
+"""The records of groups that Kafka wrote to `__consumer_offsets` while it played stories, beside those of the core in
+the same story. Key and value are the same bytes, in the same order.
 
-    python -m tests.stories.group_records [--all] [STORY ...]
+python -m tests.stories.group_records [--all] [STORY ...]
 
-plays stories (default: those that are not kept, or have changed since) on Kafkas that have their settings, which are
-started for it, and keeps the records. What is chance in a run (ids of topics and members, ends of names) is kept with
-the records, and given to the core. Times are not compared.
+plays stories on Kafkas that it starts with the stories' settings, and keeps the records. By default it plays stories
+that are not kept, or have changed since. Random values of a run (ids of topics and members, ends of names) are kept
+with the records, and the core gets the same values. Times are not compared.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ KEPT = FOLDER / "group-records.json.gz"
 NAMES = ("consumer-group-", "migration-")
 """The records of groups are kept for stories whose names begin so."""
 TRIES = 3
-"""So often a story is played, as long as it goes otherwise than its file says: a busy machine may be late."""
+"""How often a story is played while it differs from its file: a busy machine may be late."""
 TIMES = ("assignment_timestamp", "commit_timestamp", "current_state_timestamp", "timestamp")
 ROWS = ("topic_partitions", "assigned_partitions", "partitions_pending_revocation")
 OF_THE_METADATA_LOG = ("version",)
-"""Of a regular expression's record: the version of the topics, which is an offset of Kafka's metadata log."""
+"""A field of a regular expression's record: the version of the topics, which is an offset of Kafka's metadata log."""
 
 Pair = tuple[bytes, bytes | None]
 
 
 class Kept(NamedTuple):
-    """A story as it went on Kafka: its text, what was chance, and the records."""
+    """A story as Kafka played it: its text, its random values, and the records."""
 
     text: str
     chance: Chance
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
 
 
 def stories() -> list[Story]:
-    """Whose records are kept."""
+    """The stories whose records are kept."""
     paths = [path for path in sorted(FOLDER.glob("*.txt")) if path.name.startswith(NAMES)]
     return [Story(str(path), path.read_text(encoding="utf-8")) for path in paths]
 
@@ -69,8 +69,8 @@ def ours(story: Story, chance: Chance) -> list[Pair]:
 
 
 def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
-    """The same record, without times. Fails when our codec would write other bytes than Kafka has. `is_sorted`: with
-    its topics sorted.
+    """The same record, without times. Fails when our codec would write other bytes than Kafka's. `is_sorted`: sort its
+    topics.
     """
     key, value = pair
     record_type, key_message = OFFSETS.decode_key(key)
@@ -78,20 +78,20 @@ def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
         return key, None
     version, message = OFFSETS.decode_value(record_type, value)
     assert encode_record(OFFSETS, Record(key_message, message, version)) == (key, value), (key, value)
-    if isinstance(message, GroupMetadataValue):  # a classic group: in the order of a hash table on Kafka
+    if isinstance(message, GroupMetadataValue):  # a classic group: Kafka writes it in the order of a hash table
         message.members = sorted(message.members, key=lambda member: member.member_id)
     for name in ROWS if is_sorted else ():
         if hasattr(message, name):
             setattr(message, name, sorted(getattr(message, name), key=lambda row: row.topic_id))
     for name in TIMES + OF_THE_METADATA_LOG:
         if isinstance(getattr(message, name, None), int):
-            # that there is none (0) is kept
+            # 0, which means that none exists, is kept
             setattr(message, name, min(getattr(message, name), 1))
     return encode_record(OFFSETS, Record(key_message, message, version))
 
 
 def described(pair: Pair) -> str:
-    """A record for people."""
+    """A record as text."""
     record_type, key = OFFSETS.decode_key(pair[0])
     value = None if pair[1] is None else OFFSETS.decode_value(record_type, pair[1])[1]
     return f"{_told(key)} = {'tombstone' if value is None else _told(value)}"
@@ -111,7 +111,7 @@ def _told(message: Any) -> str:
 
 
 def kept() -> dict[str, Kept]:
-    """By the story's name."""
+    """The kept stories by name."""
     rows = json.loads(gzip.decompress(KEPT.read_bytes()))
     return {name: _kept(row) for name, row in rows.items()}
 
@@ -188,7 +188,7 @@ async def play(host: str, port: int, story: Story, topic_ids: dict[str, uuid.UUI
 
 
 def as_uuid(member_id: str) -> str:
-    """What was drawn for a member id: behind the client's name, or all of it in base64."""
+    """The random part of a member id: behind the client's name, or all of it in base64."""
     if len(member_id) == 22:
         return str(uuid.UUID(bytes=base64.urlsafe_b64decode(member_id + "==")))
     return member_id[-36:]
@@ -206,7 +206,7 @@ def records_of(folder: pathlib.Path) -> Iterator[tuple[str, Pair]]:
 
 
 async def record(host: str, port: int, folder: pathlib.Path, chosen: Iterable[Story]) -> dict[str, Kept]:
-    """Play them, and read what Kafka has written; a story that went otherwise than its file says is left out."""
+    """Play stories, and read what Kafka has written; a story that differs from its file is left out."""
     runner = await connect(host, port)
     known: tcp.Ready = {}
     found: dict[str, Kept] = {}
@@ -224,7 +224,7 @@ async def record(host: str, port: int, folder: pathlib.Path, chosen: Iterable[St
 
 
 def record_each(chosen: Iterable[Story]) -> dict[str, Kept]:
-    """Play them on Kafkas with their settings, one after the other."""
+    """Play stories on Kafkas with their settings, one after the other."""
     found: dict[str, Kept] = {}
     by_settings: dict[tuple[tuple[str, str], ...], list[Story]] = {}
     for story in chosen:
@@ -243,7 +243,7 @@ def record_each(chosen: Iterable[Story]) -> dict[str, Kept]:
 
 
 def main() -> None:
-    """See above."""
+    """Run the command line that the module describes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stories", nargs="*", help="their names")
     parser.add_argument("--all", action="store_true", help="all of them anew")

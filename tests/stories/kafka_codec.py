@@ -1,7 +1,7 @@
 """Kafka messages to bytes and back, straight from Kafka's own message definitions (messages.json, from Kafka 4.3.0).
 
 A message is a plain dict with Kafka's field names. Fields a version does not have are left out on encoding and take
-their default on decoding. Unknown tagged fields are skipped. Slow and strict on purpose: it is the referee, not the
+their default on decoding. Unknown tagged fields are skipped. The code is slow and strict on purpose: it judges the
 product. Standard library only.
 """
 

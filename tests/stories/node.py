@@ -1,7 +1,8 @@
-"""The driver of stories over a whole node in virtual time: all that `muster serve` runs, on a machine that is made up.
+"""The driver of stories over a whole node in virtual time: all that `muster serve` runs, on a virtual machine.
 
-What one core cannot answer needs it: a transaction has a coordinator of its own, groups, and partitions with records.
-Requests and replies are bytes on a wire; nothing is slow, nothing fails, and time passes only when all is at rest.
+Stories that one core cannot answer need it: a transaction has a coordinator of its own, groups, and partitions with
+records. Requests and replies are bytes on a wire. Nothing is slow, nothing fails, and time passes only when nothing is
+left to do.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from tests.support.servers import QUICK
 from tests.support.virtual_node import NEVER, START_MS, Machine
 
 AT_REST_MS = 40
-"""After so long without a reply a request is waiting."""
+"""After so long without a reply a request counts as waiting."""
 AGAIN_MS = 20
-"""After so long a client asks again what could not be answered yet."""
+"""After so long a client repeats a request that could not be answered yet."""
 MAX_TRIES = 100
 FEW = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
-"""Each story creates these topics; with Kafka's 50 partitions this took two thirds of its time."""
+"""Each story creates these topics; Kafka's 50 partitions would take two thirds of its time."""
 
 
 class Client:
@@ -41,13 +42,13 @@ class Client:
         self.wire = Wire(process, self, 0)
 
     def send(self, send: Send) -> None:
-        """As bytes."""
+        """Send a request as bytes."""
         frame = codec.encode_request(send.api, send.version, len(self.open), send.client_id, send.body)
         self.open.append((send, self._world.ms))
         self.wire.send(struct.pack(">i", len(frame)) + frame)
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Bytes of the node."""
+        """Receive bytes of the node."""
         self._received += data
         while len(self._received) >= 4:
             end = 4 + int.from_bytes(self._received[:4], "big")
@@ -77,7 +78,7 @@ class NodeDriver:
         self.clients: dict[str, list[Client]] = {}
         self.replies: list[Reply] = []
         self.idle_ms = 0
-        """Spent on requests since time passed: the next step of time is shorter by so much."""
+        """The time that was spent on requests since time last passed: the next step of time is shorter by it."""
 
     def run(self) -> str:
         """The story's text as it went."""
@@ -99,7 +100,7 @@ class NodeDriver:
             self.process.loop.close()
 
     def act(self, action: Action) -> list[Reply]:
-        """One action; the replies that came of it."""
+        """Perform one action; its replies."""
         if isinstance(action, Send):
             self._send(action)
         elif isinstance(action, Advance):
@@ -154,7 +155,7 @@ class NodeDriver:
         took_ms = self.world.ms - sent_ms
         self.replies.append(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
 
-    # ---- the runner's own
+    # ---- the runner's own requests
 
     def _ask(self, api: str, version: int, body: Body) -> Body:
         send = Send(RUNNER, api, version, RUNNER, body, None)
@@ -167,6 +168,6 @@ class NodeDriver:
     def _create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
         topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
         made = self._ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
-        for kind in (0, 1):  # the first one who looks for a coordinator makes its topic
+        for kind in (0, 1):  # the first search for a coordinator creates its topic
             self._ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": ["ready"]})
         return {topic["Name"]: topic["TopicId"] for topic in made["Topics"]}

@@ -1,4 +1,4 @@
-"""Playing a story: a generator of Actions for whatever driver there is."""
+"""Plays a story: a generator of Actions for any driver."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def play(
     topic_ids: dict[str, uuid.UUID] | None = None,
     recording: bool = False,
 ) -> Play:
-    """Generator of Actions; returns the story's text as it really went."""
+    """A generator of Actions; returns the story's text as it really went."""
     stage = Stage(story, suffix, topic_ids)
-    # the same ones in each run with this suffix
+    # the same values in each run with this suffix
     numbers = itertools.count()
     stage.draw = lambda: uuid.uuid5(uuid.NAMESPACE_URL, f"{suffix}/{next(numbers)}")
     out = []
@@ -48,7 +48,7 @@ def play(
 
 
 def step(stage: Stage, item: Step, outcome: list[str] | None) -> Part:
-    """One step: its outcome lines as they really came."""
+    """Play one step: its outcome lines as they really came."""
     expect = None if outcome is None else due(outcome)
     words = item.line.split(None, 2)
     if words[0] == "advance":
@@ -93,7 +93,7 @@ def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] 
         actor = stage.actor(name)
         args, extra = split_args(rest)
         now = None
-        if expect is not None:  # the last one of the step brings out whatever else is due
+        if expect is not None:  # the last request of the step brings out whatever else is due
             now = [name] if name in expect else []
             if name == names[-1]:
                 now = list((collections.Counter(expect) - collections.Counter(r.actor for r in came)).elements())
@@ -111,7 +111,7 @@ def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] 
 
 
 def needs_id(actor: Actor, args: dict[str, str]) -> bool:
-    """True when the actor's first JoinGroup will be answered MEMBER_ID_REQUIRED (KIP-394)."""
+    """Whether the actor's first JoinGroup will be answered MEMBER_ID_REQUIRED (KIP-394)."""
     static = null_or(args.get("instance", actor.settings["instance"])) is not None
     return not actor.member and not static and int(args.get("v", 9)) > 3
 
@@ -125,7 +125,7 @@ def send(
     expect: list[str] | None,
     others_follow: bool = False,
 ) -> Generator[Action, list[Reply] | None, list[Reply]]:
-    """One request; the replies that came by then."""
+    """Send one request; the replies that came by then."""
     api, version, body = VERBS[word](stage, actor, args, extra)
     stage.sent.append(body)
     if args.get("unheard") == "yes":

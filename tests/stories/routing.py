@@ -23,18 +23,18 @@ OF_ONE_GROUP = frozenset(
 )  # fmt: skip
 OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
 OF_ALL = {"ListGroups": "Groups", "ListTransactions": "TransactionStates"}
-"""Each broker knows its own: the rows of the answer."""
+"""Each broker knows only its own: the field of the rows in the answer."""
 SEEN_BY_ALL = frozenset({"Metadata"})
 """All brokers must give the same answer before it counts: each broker of a cluster gets a change at its own time."""
 NOT_HERE = frozenset({5, 6, 14, 15, 16})
-"""Look again who it is: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS,
-COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+"""Errors after which the broker is searched again: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
 """
 
 
 class Rows(NamedTuple):
-    """A request about several things, of which each has a row in the answer: field, its key, field of the answer, its
-    key there. No key: the rows are the keys.
+    """A request about several things, each of which has a row in the answer. It has the field, its key, the field of
+    the answer, and the key there. Without a key, the rows themselves are the keys.
     """
 
     asked: str
@@ -79,18 +79,18 @@ Place = tuple[str, int]
 
 
 def key_of(row: Any, key: str) -> Any:
-    """Of a row that is a value or has fields."""
+    """The key of a row, which is a value or has fields."""
     return row[key] if key else row
 
 
 def name_of(topic: Body, names: Mapping[uuid.UUID, str]) -> str:
-    """Of a topic in a request or an answer, by name or id."""
+    """The name of a topic in a request or an answer, by name or id."""
     name = topic.get("Name") or topic.get("Topic") or names.get(topic.get("TopicId", uuid.UUID(int=0)), "")
     return str(name)
 
 
 def coordinated(api: str, body: Body) -> list[tuple[int, str]] | None:
-    """Whose coordinators a request is for; None: it is for none."""
+    """The groups or ids whose coordinators a request is for; None: it is for no coordinator."""
     if api in OF_COORDINATORS:
         kind, rows = OF_COORDINATORS[api]
         if body.get(rows.asked) is not None:
@@ -149,7 +149,7 @@ def only_places(api: str, body: Body, names: Mapping[uuid.UUID, str], wanted: Ca
 
 
 def joined(api: str, body: Body, answers: Sequence[Body], names: Mapping[uuid.UUID, str]) -> Body:
-    """One answer of those of several brokers; rows in the order in which they were asked for."""
+    """One answer, made of those of several brokers; rows in the order of the request."""
     if len(answers) == 1 or api in SEEN_BY_ALL:
         return answers[0]
     if api in OF_ALL:

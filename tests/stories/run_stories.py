@@ -30,7 +30,7 @@ UNLESS_SAID = {
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.session.timeout.ms": "45000",
 }
-"""What a server must have when the story's `broker` line does not name it."""
+"""The settings that a server must have when the story's `broker` line does not name them."""
 
 
 def arguments() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""How each reply of a story reads: body -> text; and what an actor remembers of it."""
+"""The text of each reply in a story (body -> text), and what an actor remembers of it."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
 
 
 def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
-    """What a classic member's assignment says it has; nothing when it is no assignment of a consumer."""
+    """The partitions of a classic member's assignment; nothing when it is no consumer's assignment."""
     try:
         rows = codec.decode("ConsumerProtocolAssignment", 0, raw, 2)["AssignedPartitions"]
     except (ValueError, IndexError, struct.error):
@@ -304,7 +304,7 @@ def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
 
 
 def absorb(stage: Stage, reply: Reply) -> None:
-    """What the actor remembers of a reply, as a client would."""
+    """Remember what a client would remember of a reply."""
     actor, body = stage.actor(reply.actor), reply.body
     if reply.api == "JoinGroup":
         reply.new_id = body["MemberId"] != reply.request["MemberId"] and stage.learn(actor, body["MemberId"])

@@ -1,4 +1,4 @@
-"""How the replies about transactions and about what is in a partition read, and what a producer remembers of them."""
+"""The texts of replies about transactions and partitions, and what a producer remembers of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ OFFSETS = "__consumer_offsets"
 
 
 def partition_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], str], **fields: str) -> list[str]:
-    """`o/0=...` for each partition. `fields`: what this API calls name, partitions and index."""
+    """`o/0=...` for each partition. `fields`: the names of partitions and index in this API."""
     name, rows, index = fields.get("name", "Name"), fields.get("rows", "Partitions"), fields.get("index", "Partition")
     found = [(topic_of(stage, topic, name), row[index], text(row)) for topic in topics for row in topic[rows]]
     return [f"{label(t, p)}={x}" for t, p, x in sorted(found)]
 
 
 def topic_of(stage: Stage, topic: Body, name: str = "Name") -> str:
-    """By its name, or by its id, where that is all there is (Produce and Fetch from version 13 on)."""
+    """The name of a topic, found by its id if the answer has only an id (Produce and Fetch from version 13 on)."""
     return stage.topic_label(topic[name]) if topic[name] else stage.topic_name(topic["TopicId"])
 
 
@@ -139,7 +139,7 @@ def show_read(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def records(stage: Stage, batches: list[Kept], aborted: list[Body]) -> list[str]:
-    """Offset and value of each record; in brackets what a consumer drops by the list of aborted transactions."""
+    """Offset and value of each record. Brackets mark records that a consumer drops because of aborted transactions."""
     waiting = sorted(aborted, key=lambda one: int(one["FirstOffset"]))
     dropping: set[int] = set()
     out = []
@@ -220,7 +220,7 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
 
 
 def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
-    """What a producer remembers: who it is, and its next sequence number of each partition."""
+    """What a producer remembers: its id and epoch, and its next sequence number of each partition."""
     body = reply.body
     if reply.api in ("InitProducerId", "EndTxn") and not body["ErrorCode"] and body["ProducerId"] != -1:
         stage.learn_producer(actor, reply.request["TransactionalId"], body["ProducerId"])
@@ -242,9 +242,9 @@ def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
             for row in topic["PartitionResponses"]:
                 batch = sent.get((topic_of(stage, topic), row["Index"]))
                 if batch is None:
-                    continue  # of a topic id that nobody has
+                    continue  # the topic id is unknown
                 if not row["ErrorCode"] and batch.producer == actor.producer:
-                    end = batch.sequence + len(batch.values) & 0x7FFFFFFF  # after the highest one comes 0
+                    end = batch.sequence + len(batch.values) & 0x7FFFFFFF  # 0 follows the highest number
                     actor.sequences[topic_of(stage, topic), row["Index"]] = end
     elif reply.api == "CreateTopics":
         for topic in body["Topics"]:

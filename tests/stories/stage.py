@@ -1,4 +1,6 @@
-"""The people of a story: its actors, what each remembers, and the names that ids go by; text to bytes and back."""
+"""The state of a running story: its actors, what each remembers, and the names of ids; texts become bytes, and bytes
+texts.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,13 @@ class Actor:
         self.forget_producer()
 
     def forget_producer(self) -> None:
-        """It is not known to any coordinator (any more)."""
+        """Forget the producer, which no coordinator knows (any more)."""
         self.producer = (-1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
 
 
 class Stage:
-    """One run of one story: its actors, the names of its ids, and what the outcome lines say."""
+    """One run of one story: its actors, the names of its ids, and the texts of the outcome lines."""
 
     def __init__(self, story: Story, suffix: str = "", topic_ids: dict[str, uuid.UUID] | None = None) -> None:
         self.no_id = uuid.UUID(int=0)
@@ -66,7 +68,7 @@ class Stage:
         self.labels: dict[str, str] = {}
         self.producers: dict[int, str] = {GHOST: "ghost"}  # producer id -> its name
         self.sent: list[Body] = []  # every request's body, in the order of sending
-        self.draw: Callable[[], uuid.UUID] = uuid.uuid4  # of the ids that consumers give themselves
+        self.draw: Callable[[], uuid.UUID] = uuid.uuid4  # for the ids that consumers give themselves
         self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not get
 
     def actor(self, name: str) -> Actor:
@@ -100,7 +102,7 @@ class Stage:
         raise ValueError(f"no member id is called {text} yet")
 
     def learn(self, actor: Actor, member_id: str | None) -> bool:
-        """Binds a new member id to its actor; True when it was not known before."""
+        """Bind a new member id to its actor; True when it was not known before."""
         if not member_id or member_id in self.labels:
             return False
         actor.ids.append(member_id)
@@ -117,7 +119,7 @@ class Stage:
         return "id:" + UUID.sub("<uuid>", member_id) if UUID.search(member_id) else "id:" + member_id
 
     def learn_producer(self, actor: Actor, transactional_id: str | None, producer_id: int) -> None:
-        """A producer id is called by its transactional id, else by its actor; the second one tx#2."""
+        """Name a producer id by its transactional id, else by its actor; the second id is tx#2."""
         if producer_id in self.producers:
             return
         name = self.group_name(transactional_id) if transactional_id else actor.name
@@ -128,12 +130,14 @@ class Stage:
         return self.producers.get(producer_id) or ("none" if producer_id == -1 else f"id:{producer_id}")
 
     def producer_id(self, text: str) -> int:
-        """none; ghost, which nobody has; tx or tx#2; a number."""
+        """none; ghost, which no producer has; tx or tx#2; a number."""
         known = {"none": -1, **{name: real for real, name in self.producers.items()}}
         return known[text] if text in known else int(text)
 
     def generation(self, actor: Actor, text: str | None, own: int) -> int:
-        """Its own, `+1` or `-3` from there, a number; `epoch`, `epoch+1`: from the epoch of a consumer (KIP-848)."""
+        """The actor's own generation, `+1` or `-3` from it, or a number; `epoch`, `epoch+1`: from the epoch of a
+        consumer (KIP-848).
+        """
         if text is None:
             return own
         if text.startswith("epoch"):
@@ -147,8 +151,8 @@ class Stage:
         return name + self.suffix.replace("~", "-") if name in self.story.own_topics else name
 
     def plain(self, text: str) -> str:
-        """A text for people without what is of this run alone: ids by their names, groups and topics as the story calls
-        them.
+        """A text without what is of this run alone: names replace ids, and groups and topics have their names in the
+        story.
         """
         for real, label in self.labels.items():
             text = text.replace(real, label)
@@ -160,7 +164,7 @@ class Stage:
         return next((name for name in self.story.own_topics if real == self.topic(name)), real)
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The id of a topic of the story; of another name an id that no topic has."""
+        """The id of a topic of the story; for any other name, an id that no topic has."""
         return self.topic_ids.get(name) or uuid.uuid5(uuid.NAMESPACE_URL, name)
 
     def topic_name(self, topic_id: uuid.UUID) -> str:
@@ -176,14 +180,14 @@ def repr_text(text: str | None) -> str:
 
 
 def subscription(topics: list[str], owned: Mapping[str, list[int]], version: int = 1, rack: str | None = None) -> bytes:
-    """What a consumer's JoinGroup says: its topics, what it owns, where it stands (version 3)."""
+    """The subscription in a consumer's JoinGroup: its topics, its partitions, its generation (version 3)."""
     rows = [{"Topic": name, "Partitions": partitions} for name, partitions in owned.items()]
     body = {"Topics": topics, "UserData": None, "OwnedPartitions": rows, "GenerationId": -1, "RackId": rack}
     return version.to_bytes(2, "big") + codec.encode("ConsumerProtocolSubscription", version, body)
 
 
 def assignment_text(raw: bytes) -> str:
-    """What a member is assigned: given(t1/0+1;t2/0) when it is a consumer's, v3 before it when that is its version."""
+    """A member's assignment as text: given(t1/0+1;t2/0) for a consumer, with v3 before it for that version."""
     if len(raw) < 6 or raw[0] or raw[1] > 3:
         return bytes_text(raw)
     try:
@@ -191,7 +195,7 @@ def assignment_text(raw: bytes) -> str:
     except (ValueError, IndexError, struct.error):
         return bytes_text(raw)
     size = 10 + sum(6 + len(one["Topic"].encode()) + 4 * len(one["Partitions"]) for one in body["AssignedPartitions"])
-    if size != len(raw):  # a story may assign what it likes
+    if size != len(raw):  # a story may assign anything
         return bytes_text(raw)
     rows = sorted(
         f"{one['Topic']}/" + "+".join(map(str, sorted(one["Partitions"]))) for one in body["AssignedPartitions"]
@@ -205,7 +209,7 @@ def bytes_of(text: str | None) -> bytes:
     if text.startswith("sub("):
         topics = [t for t in text[4:-1].split("+") if t]
         return b"\0\1" + codec.encode("ConsumerProtocolSubscription", 1, {"Topics": topics, "UserData": None})
-    if text.startswith("given("):  # given(t1/0+1;t2/0): what a leader assigns
+    if text.startswith("given("):  # given(t1/0+1;t2/0): a leader's assignment
         given = by_topic(text[6:-1].split(";"))
         rows = [{"Topic": name, "Partitions": [*map(int, "+".join(its).split("+"))]} for name, its in given.items()]
         return b"\0\1" + codec.encode("ConsumerProtocolAssignment", 1, {"AssignedPartitions": rows, "UserData": None})

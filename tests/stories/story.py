@@ -1,7 +1,7 @@
-"""The story format: what passes between a story and its driver, and the file. Opens no socket and reads no clock.
+"""The story format: the values that a story and its driver exchange, and the file. Opens no socket and reads no clock.
 
-A driver runs `playing.play(story, ...)`, a generator: it yields one Action at a time and is sent the Replies that came.
-`tcp` is the driver over TCP, `virtual` the one over the core in virtual time; README.md has the format.
+A driver runs `playing.play(story, ...)`, a generator. It yields one Action at a time and is sent the Replies that came.
+`tcp` is the driver over TCP, `virtual` the driver over the core in virtual time; README.md describes the format.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HEADERS = ("broker", "topics", "own-topics", "group", "defaults", "tags")
 Body = dict[str, Any]
 """A message as a dict with Kafka's field names."""
 
-# ---- what passes between a story and its driver
+# ---- what a story and its driver exchange
 
 
 @dataclasses.dataclass
@@ -33,7 +33,7 @@ class Send:
     once: bool = False
     """The first answer counts, also one that means "not ready yet"."""
     others_follow: bool = False
-    """Other actors of the step send after it. Its reply may wait for theirs."""
+    """Other actors of the step send after this one, whose reply may wait for theirs."""
 
 
 @dataclasses.dataclass
@@ -124,7 +124,7 @@ class Story:
 
     @property
     def takes_time(self) -> bool:
-        """Whether it waits for something that only time brings."""
+        """Whether the story waits for something that only time brings."""
         return any(isinstance(item, Step) and item.line.split()[0] in ("advance", "await") for item in self.items)
 
     @property

@@ -21,16 +21,16 @@ from tests.stories.connection import codes
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
-"""No reply for so long: the request is waiting."""
+"""After so long without a reply, the request counts as waiting."""
 QUIET_RECORD_S = 0.5
 PATIENCE_S = 30.0
-"""How long to wait for a reply that is due now, on a machine that does much else."""
+"""How long to wait for a due reply, on a busy machine."""
 EARLY_S = 0.5
-"""How long to wait for a reply that may wait for what others of the same step send."""
+"""How long to wait for a reply that may wait for other requests of the same step."""
 SHORTEST_MS, LONGEST_MS = 200, 60_000
-"""Timeouts that are stretched. Others are what a story is about: the broker refuses them."""
+"""Timeouts between these limits are stretched. Other timeouts are the subject of a story: the broker refuses them."""
 SETTLING_S = 1.0
-"""How long to wait for a reply that is due when time has passed."""
+"""How long to wait for a due reply after time has passed."""
 
 ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
 """NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
@@ -42,16 +42,18 @@ MAX_TRIES = 200
 TRANSACTIONS = frozenset(showing_transactions.SHOW)
 
 Ready = dict[Any, Any]
-"""What `prepare` has found on a server already: topic name -> id, and which coordinators answer."""
+"""What `prepare` has found on a server already: topic name -> id, and the coordinators that answer."""
 
 
 def transient(reply: Reply) -> bool:
-    """The transaction coordinator is not ready or not done yet; every client asks again, so these are no outcome."""
+    """Whether the transaction coordinator is not ready or not done yet; every client repeats such requests, so these
+    are no outcome.
+    """
     return reply.api in TRANSACTIONS and not ASKED_AGAIN.isdisjoint(codes(reply.body))
 
 
 def is_at_rest(described: Body) -> bool:
-    """Whether no markers are to be written any more, by DescribeTransactions' answer."""
+    """Whether no markers are left to write, by DescribeTransactions' answer."""
     return not any(one["TransactionState"].startswith("Prepare") for one in described["TransactionStates"])
 
 
@@ -64,7 +66,8 @@ class Driver:
         self.replies: list[Reply] = []
         self.news = asyncio.Event()
         self.topic_ids: dict[str, uuid.UUID] = {}
-        self.idle_s = 0.0  # spent on seeing that requests wait, since time last passed: the next step is shorter by it
+        # the time that was spent on seeing that requests wait, since time last passed: the next step is shorter by it
+        self.idle_s = 0.0
 
     def on_reply(self, reply: Reply) -> None:
         self.replies.append(reply)
@@ -96,7 +99,7 @@ class Driver:
         await asyncio.sleep(seconds)
 
     async def act(self, action: Action) -> list[Reply]:
-        """One action; the replies that came of it."""
+        """Perform one action; its replies."""
         if isinstance(action, Send):
             return await self.send(action)
         if isinstance(action, Advance):
@@ -137,7 +140,7 @@ class Driver:
         return self.taken()
 
     async def ask(self, action: Send) -> AnyConnection:
-        """Send it, and wait for what comes of it, if anything does; the connection."""
+        """Send a request, and wait for its effects, if it has any; the connection."""
         free = next((one for one in self.connections[action.actor] if not one.open), None)
         if free is None:
             free = await connect(self.host, self.port, self.on_reply)
@@ -154,7 +157,7 @@ class Driver:
         return free
 
     async def at_rest(self, connection: AnyConnection, transactional_id: str) -> None:
-        """The markers of the transaction are written."""
+        """Wait until the markers of the transaction are written."""
         for _ in range(200):
             asked = {"TransactionalIds": [transactional_id]}
             if is_at_rest(await connection.ask("DescribeTransactions", 0, asked)):
@@ -162,7 +165,7 @@ class Driver:
             await asyncio.sleep(0.01)
 
     async def create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
-        """Topics of this story alone: their ids."""
+        """Create topics of this story alone: their ids."""
         runner = await connect(self.host, self.port)
         known: Ready = {}
         await create_topics(runner, known, counts)
@@ -170,7 +173,7 @@ class Driver:
         return known
 
     async def delete_topics(self, names: Collection[str]) -> None:
-        """Those that it has left."""
+        """Delete the topics that the story has left."""
         runner = await connect(self.host, self.port)
         topics = [{"Name": name, "TopicId": uuid.UUID(int=0)} for name in names]
         await runner.ask("DeleteTopics", 6, {"TimeoutMs": 10000, "Topics": topics})
@@ -183,7 +186,7 @@ class Driver:
 
 
 def stamp(body: Body, wall_ms: int) -> None:
-    """The batches that are produced have the time."""
+    """Set the time of the batches that are produced."""
     for topic in body.get("TopicData", []):
         for row in topic["PartitionData"]:
             if isinstance(row["Records"], Batch):
@@ -191,7 +194,7 @@ def stamp(body: Body, wall_ms: int) -> None:
 
 
 async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID], suffix: str | None = None) -> str:
-    """The story's text as it went on that server, with fresh group ids (or those with this suffix)."""
+    """The story's text as it went on that server, with new group ids (or those with this suffix)."""
     suffix = suffix or "~" + secrets.token_hex(4)
     tail = suffix.replace("~", "-")
     own = {name + tail: count for name, count in story.own_topics.items() if count}
@@ -245,7 +248,7 @@ async def prepare(runner: AnyConnection, known: Ready, story: Story) -> dict[str
 
 
 async def create_topics(runner: AnyConnection, known: Ready, counts: dict[str, int]) -> None:
-    """Create what is not there, and wait until it is led."""
+    """Create missing topics, and wait until they have leaders."""
     topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
     body = await runner.ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
     bad = [topic for topic in body["Topics"] if topic["ErrorCode"] not in (0, 36)]
@@ -261,7 +264,7 @@ async def create_topics(runner: AnyConnection, known: Ready, counts: dict[str, i
 
 
 async def groups_ready(runner: AnyConnection) -> bool:
-    """Every partition of the offsets topic has been loaded (so many ids fall on all of fifty)."""
+    """Wait until every partition of the offsets topic is loaded (so many ids fall on all fifty)."""
     for i in range(250):
         body = await runner.ask("Heartbeat", 3, {"GroupId": f"ready-{i}", "GenerationId": 1, "MemberId": "x"})
         if body["ErrorCode"] != 25:
@@ -270,7 +273,7 @@ async def groups_ready(runner: AnyConnection) -> bool:
 
 
 async def transactions_ready(runner: AnyConnection) -> bool:
-    """Every partition of the topic of transactions has been loaded (so many ids fall on all of a few)."""
+    """Wait until every partition of the transaction topic is loaded (so many ids fall on all of a few)."""
     for i in range(30):
         asked = {"TransactionalId": f"ready-{i}", "TransactionTimeoutMs": 60000}
         if (await runner.ask("InitProducerId", 4, asked))["ErrorCode"]:

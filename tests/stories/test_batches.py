@@ -1,4 +1,4 @@
-"""The referee's record batches are what Muster's own reader takes them for, and the other way round."""
+"""Muster's own reader reads the tests' record batches, and the tests' reader reads Muster's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The core's records in a story are those that Kafka 4.3 wrote: the same ones in the same order, byte for byte.
+"""The core's records in a story are those that Kafka 4.3 wrote: the same bytes in the same order.
 
-`group_records.py` plays the stories on a Kafka; a story that is changed is recorded anew.
+`group_records.py` plays the stories on a Kafka; a changed story is recorded again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every story in virtual time: on a whole node and, but for those with transactions, on the core."""
+"""Every story in virtual time: on a whole node and, except those with transactions, on the core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STORIES = [
 
 
 def requests_of(story: Story) -> set[str]:
-    """What the story asks for."""
+    """The requests of a story."""
     lines = [item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step)]
     return {words[0] for words in lines if words}
 

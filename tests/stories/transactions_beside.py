@@ -1,7 +1,7 @@
-"""A transaction coordinator beside a core of groups, in virtual time: so that offsets can be committed in transactions.
+"""A transaction coordinator beside a core of groups, in virtual time, so that offsets can be committed in transactions.
 
-It has no log and no partitions but the one of the groups: a marker is in force at once. What belongs to the handlers
-around the two cores is done here in as few lines as possible, for the newest versions of the requests.
+It has no log, and only the partition of the groups: a marker is in force at once. It also does the work of the handlers
+around the two cores, as shortly as possible, for the newest versions of the requests.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ADDS, RAISES_EPOCH = 5, 5
 KNOWS_ABORTABLE = 4
 MAX_TRIES = 5
 Asked = InitProducerIdRequest | AddOffsetsToTxnRequest | EndTxnRequest
-"""What is asked of it."""
+"""Requests to it."""
 
 
 class TransactionsBeside:
-    """See the module. `end`: what a marker does to the groups."""
+    """The coordinator of this module. `end`: applies a marker to the groups."""
 
     def __init__(self, end: Callable[[EndTransaction], object], now: Callable[[], Now]) -> None:
         self._end, self._now = end, now
@@ -65,7 +65,7 @@ class TransactionsBeside:
         respond(answer)
 
     def refusal(self, request: TxnOffsetCommitRequest, version: int, client: Client) -> int:
-        """Why the offsets cannot be part of the transaction; 0 when they are."""
+        """Why the offsets cannot be part of the transaction; 0 when they can."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         producer = (request.producer_id, request.producer_epoch)

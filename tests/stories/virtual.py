@@ -1,8 +1,8 @@
 """The driver of stories over the core, in virtual time: no socket, no clock, no waiting.
 
-Requests go through bytes and the codec in the version the story asks for, as they would over TCP, and so do replies
-and records. What belongs to the handlers around the core (unknown topics, FindCoordinator) is done here in as few
-lines as possible.
+Requests go through bytes and the codec in the version the story asks for, as they would over TCP, and so do replies and
+records. The work of the handlers around the core (unknown topics, FindCoordinator) is done here, as shortly as
+possible.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ START = Now(1_000_000, 1_700_000_000_000)
 
 
 class AtOnce:
-    """In place of `Slices`: what a shard has done beside the event loop is done while it is asked for."""
+    """Replaces `Slices`: background work of a shard is done at once."""
 
-    def run(self, job: Generator[Any, Any, Any], done: Callable[[Any], object], owner: object) -> None:  # nobody goes
-        """Do all of it."""
+    # nobody disconnects
+    def run(self, job: Generator[Any, Any, Any], done: Callable[[Any], object], owner: object) -> None:
+        """Do the whole job."""
         step: Any = None
         try:
             while True:
@@ -86,7 +87,7 @@ class AtOnce:
 
 
 def error_of(pattern: str) -> str | None:
-    """What RE2 says about it; None when nothing is wrong."""
+    """RE2's error for a pattern; None when it has none."""
     try:
         Pattern(pattern)
     except BadPattern as error:
@@ -95,7 +96,7 @@ def error_of(pattern: str) -> str | None:
 
 
 def settings_of(story: Story) -> GroupSettings:
-    """The core's settings by the story's `broker` line; names that are none of the core's are left out."""
+    """The core's settings from the story's `broker` line; names that the core does not have are left out."""
     own = {field.name: field.default for field in fields(GroupSettings)}
     named = {name.replace(".", "_"): value for name, value in story.broker.items()}
     found: dict[str, Any] = {
@@ -111,8 +112,8 @@ def settings_of(story: Story) -> GroupSettings:
 
 
 class Chance(NamedTuple):
-    """What is chance in a run: the end of the names of its groups and own topics, the ids of its topics by name (those
-    of one name in their order), and the ids that the coordinator drew (by the number of the request of a member).
+    """The random values of a run: the suffix of its groups and own topics, the ids of its topics by name (in their
+    order), and the ids that the coordinator drew (by the number of the request of a member).
     """
 
     suffix: str = ""
@@ -140,13 +141,13 @@ class VirtualDriver:
         self.transactions = TransactionsBeside(self._end, lambda: self.now)
         self.log: list[list[Record] | TransactionalBatch | EndTransaction] = []
         self.written: list[Record] = []
-        """All records but markers, those of transactions too."""
+        """All records except markers, also those of transactions."""
         self.replies: list[Reply] = []
         self.ids = 0
         self.drawn_id: str | None = None
-        """The next id that is drawn, if it is to be a certain one."""
+        """The next random id, if the test sets it."""
         self.searches = 0
-        """How often topics were looked for."""
+        """How often topics were searched."""
         self.lives: dict[str, int] = {}
 
     def run(self) -> str:
@@ -163,7 +164,7 @@ class VirtualDriver:
             return text
 
     def act(self, action: Action) -> list[Reply]:
-        """One action; the replies that came of it."""
+        """Perform one action; its replies."""
         if isinstance(action, Send):
             self.send(action)
             self.pass_time(self.now.mono_ms, lambda: False)
@@ -190,7 +191,7 @@ class VirtualDriver:
 
         def respond(response: Message) -> None:
             if life != self.lives.get(action.actor, 0):
-                return  # to a process that has died
+                return  # the reply is for a process that has died
             raw = b"".join(hub.encode_response(header, response))
             _, body = codec.decode_response(action.api, action.version, raw[4:])
             took_ms = self.now.mono_ms - sent_ms
@@ -251,7 +252,7 @@ class VirtualDriver:
         return drawn or str(uuid.UUID(int=self.ids))
 
     def _tell(self, result: AssignmentComputed | TopicsFound) -> None:
-        """What was done beside the core."""
+        """Give the core the result of background work."""
         self.searches += isinstance(result, TopicsFound)
         self.take(self.core.handle(result, self.now))
 
@@ -262,7 +263,7 @@ class VirtualDriver:
         return (known[number] if number < len(known) else _topic_id(f"{name}/{number}" if number else name)).bytes
 
     def _administer(self, request: Message, respond: Callable[[Message], None]) -> None:
-        """Topics come, go and grow."""
+        """Create, delete and grow topics."""
         by_name = dict(self.topics.by_name)
         response: Message
         if isinstance(request, CreateTopicsRequest):
@@ -285,12 +286,12 @@ class VirtualDriver:
         respond(response)
 
     def change_topics(self, topics: TopicsImage) -> None:
-        """The topics are these now."""
+        """Set the present topics."""
         self.topics = topics
         self.take(self.core.handle(TopicsChanged(topics), self.now))
 
     def take(self, output: Output) -> None:
-        """What the shell does with an output: keep the records, send the replies."""
+        """Do what the shell does with an output: keep the records, send the replies."""
         self.log.append(list(output.records))
         self.written += output.records
         self.answer(output)
@@ -301,7 +302,7 @@ class VirtualDriver:
             respond(response)
 
     def _end(self, end: EndTransaction) -> None:
-        """A marker."""
+        """Apply a marker."""
         self.log.append(end)
         at_once(self.core.end_transaction(end, self.now))
 
@@ -316,7 +317,7 @@ class VirtualDriver:
             self.take(self.core.advance(self.now))
 
     def move_to(self, mono_ms: int) -> None:
-        """The time is so many ms now, unless it is later already."""
+        """Set the time to so many ms, unless it is later already."""
         step = max(mono_ms - self.now.mono_ms, 0)
         self.now = Now(self.now.mono_ms + step, self.now.wall_ms + step)
 
@@ -336,7 +337,9 @@ class VirtualDriver:
     def _before(
         self, request: Message, version: int, respond: Callable[[Message], None]
     ) -> Callable[[Message], None] | None:
-        """What a handler does before the core is asked: what to answer through; None: it has answered."""
+        """Do what a handler does before the core is asked: returns the function for the answer; None: it has
+        answered.
+        """
         if isinstance(request, FindCoordinatorRequest):
             rows = [Coordinator(key, 1, "127.0.0.1", 9092, 0, "") for key in request.coordinator_keys]
             respond(FindCoordinatorResponse(coordinators=rows))
@@ -357,7 +360,7 @@ class VirtualDriver:
         return respond
 
     def _with_ids(self, request: OffsetFetchRequest, respond: Callable[[Message], None]) -> Callable[[Message], None]:
-        """Topics have their names on the way in and their ids (v10) on the way out."""
+        """Topics have names in requests and ids (v10) in answers."""
         unknown: dict[str, list[Any]] = {group.group_id: [] for group in request.groups}
         for group in request.groups:
             for topic in group.topics or []:
@@ -424,7 +427,9 @@ def as_read(record: Record) -> Decoded:
 
 
 def _with_operations(respond: Callable[[Message], None], knows_not_found: bool, response: Message) -> None:
-    """Without an authorizer everybody may do everything to a group, also to one that is not there (if no error)."""
+    """Without an authorizer everybody may do everything to a group, also to one that does not exist (if there is no
+    error).
+    """
     assert isinstance(response, DescribeGroupsResponse)
     for row in response.groups:
         if not (row.error_code and knows_not_found):
@@ -444,10 +449,10 @@ def _topic_id(name: str) -> uuid.UUID:
 
 
 def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
-    """What a core remembers of its log: all offsets, and those groups whose present state `live` has recorded.
+    """The state that a core has in its log: all offsets, and those groups whose present state `live` has recorded.
 
-    A join phase and a generation without an assignment are soft state, as on Kafka; and when a group became Stable is
-    in no record.
+    A join phase and a generation without an assignment are not persisted, as on Kafka. No record says when a group
+    became Stable.
     """
     facts: dict[str, object] = {}
     for group_id, group in core.state.groups.items():

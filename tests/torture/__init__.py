@@ -1,1 +1,1 @@
-"""What must not be lost, whatever happens to the process: longer than a test should take with `make torture`."""
+"""What must never be lost, whatever happens to the process. `make torture` runs longer than a test should."""

@@ -68,7 +68,7 @@ def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would report each kill
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
-        server.start_timeout_s = 300.0  # it is no measure of how busy the machine is
+        server.start_timeout_s = 300.0  # it does not measure how busy the machine is
         server.start()
         try:
             faults, acknowledged = asyncio.run(_torture(server, seed, kills))

@@ -1,6 +1,6 @@
-"""Clients that commit as fast as they are answered, and go on by themselves when the server comes back.
+"""Clients that commit as fast as they are answered, and continue by themselves when the server comes back.
 
-They are scripts: over TCP against a server that is killed, and in virtual time against a whole node.
+They are scripts: over TCP on a server that is killed, and in virtual time on a whole node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SESSION_MS = 60_000
 
 @asynccontextmanager
 async def connected(address: tuple[str, int], client_id: str) -> AsyncIterator[Client]:
-    """A connection, dropped after the block whatever happened to it."""
+    """A connection, closed after the block whatever happened to it."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         yield Client(reader, writer, client_id)
@@ -82,7 +82,9 @@ class Churner(Alone):
 
 
 class Committer(Alone):
-    """Commits one place again and again: as a member, that may not lose its place in the group, or without one."""
+    """Commits one place again and again: as a member, which must not lose its place in the group, or without a
+    member.
+    """
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class Committer(Alone):
         on_ack: Callable[[], object] = lambda: None,
         pause_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`pause_ms`: how long it waits before each commit, if at all."""
+        """`pause_ms`: how long it waits before each commit."""
         super().__init__(world, group_id, instance)
         self.ledger = ledger
         self.place = Place(group_id, topic, 0)
@@ -106,7 +108,7 @@ class Committer(Alone):
 
     @property
     def is_at_work(self) -> bool:
-        """It commits."""
+        """Whether it commits."""
         return not self.is_member or self.assigned is not None
 
     def offers(self) -> list[JoinGroupRequestProtocol]:

@@ -1,4 +1,4 @@
-"""A server that is killed again and again while clients commit; after each start it is asked what it remembers."""
+"""A server is killed again and again while clients commit; after each start the test asks what it remembers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONSUMERS: Final = 3
 PARTITIONS: Final = 6
 LONG_MS: Final = 7 * 86_400_000
 MAX_ACKS: Final = 400
-"""Acknowledgements between two kills, at most."""
+"""The most acknowledgements between two kills."""
 
 
 class Killing:
-    """One run. `seed` decides when the kills come, as far as a network of processes lets it."""
+    """One run. `seed` decides when the kills come, as far as processes allow it."""
 
     def __init__(self, server: ServerProcess, seed: int, on_kill: Callable[[int], None] = lambda number: None) -> None:
         self.server = server
@@ -62,7 +62,7 @@ class Killing:
             self._enough.set()
 
     async def run(self, kills: int) -> list[str]:
-        """Kill so many times; what must not be, as sentences."""
+        """Kill so many times; the violations, as sentences."""
         self._up.set()
         for script in (*self.committers, self.churner):
             script.start()
@@ -177,7 +177,7 @@ class _Consumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
         self.consumer.subscribe([TOPIC], listener=self)
 
     async def settled(self, group: list[_Consumer]) -> None:
-        """Until all partitions are shared out among all."""
+        """Wait until all partitions have an owner."""
         while sum(len(one.mine) for one in group) != PARTITIONS or not all(one.mine for one in group):
             await self.consumer.getmany(timeout_ms=50)
 

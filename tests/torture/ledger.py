@@ -1,4 +1,4 @@
-"""What was asked for and what was acknowledged, kept outside the server: the judge of what it remembers."""
+"""What was requested and what was acknowledged, kept outside the server: it judges what the server remembers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """One offset that somebody commits."""
+    """One offset that a client commits."""
 
     group: str
     topic: str
@@ -21,7 +21,7 @@ class Ledger:
         self.acknowledged: dict[Place, int] = {}
         self.acknowledgements = 0
         self.faults: list[str] = []
-        """What must not be: sentences."""
+        """The violations, as sentences."""
 
     def attempt(self, place: Place) -> int:
         """The next number to commit there."""
@@ -29,12 +29,12 @@ class Ledger:
         return number
 
     def acknowledge(self, place: Place, number: int) -> None:
-        """The server said that it has it."""
+        """Note that the server has acknowledged the number."""
         self.acknowledged[place] = number
         self.acknowledgements += 1
 
     def judge(self, acknowledged: dict[Place, int], found: dict[Place, int]) -> None:
-        """`found` is what a server shows that was asked after `acknowledged` had been acknowledged."""
+        """Judge `found`: a server that was asked after `acknowledged` had been acknowledged shows it."""
         for place, number in acknowledged.items():
             shown = found.get(place)
             if shown is None:

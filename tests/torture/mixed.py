@@ -1,5 +1,5 @@
-"""A server that is killed again and again while confluent-kafka's consumers of both protocols commit in one group: what
-was acknowledged is there, nobody is removed, and nobody has to rebalance.
+"""A server is killed again and again while confluent-kafka's consumers of both protocols commit in one group.
+Acknowledged commits survive, no member is removed, and none has to rebalance.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ SETTINGS: Final = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""Under which such groups settle soon."""
+"""Settings with which such groups settle soon."""
 PROTOCOLS: Final = ("consumer", "consumer", "classic")
 MAX_ACKS: Final = 150
-"""Acknowledgements between two kills, at most."""
+"""The most acknowledgements between two kills."""
 SETTLED_WITHIN_S: Final = 60.0
 Members = dict[str, tuple[int, tuple[int, ...]]]
 """Member id -> its epoch and its partitions."""
 
 
 class Mixed:
-    """One run. `seed` decides when the kills come, as far as a network of processes lets it."""
+    """One run. `seed` decides when the kills come, as far as processes allow it."""
 
     def __init__(self, server: ServerProcess, seed: int, on_kill: Callable[[int], None] = lambda number: None) -> None:
         self.server = server
@@ -49,7 +49,7 @@ class Mixed:
         self.members = [_Member(self, f"{protocol}-{n}", protocol) for n, protocol in enumerate(PROTOCOLS)]
 
     def run(self, kills: int) -> list[str]:
-        """Kill so many times; what must not be, as sentences."""
+        """Kill so many times; the violations, as sentences."""
         for one in self.members:
             one.start()
         try:
@@ -74,7 +74,7 @@ class Mixed:
         return self.ledger.faults
 
     def _settled(self) -> bool:
-        """All partitions are shared out among all, and nobody is on the way to another target."""
+        """Whether all partitions have an owner, and no member has another target."""
         end_s = time.monotonic() + SETTLED_WITHIN_S
         calm = 0
         while time.monotonic() < end_s and calm < 20:
@@ -132,7 +132,7 @@ class Mixed:
 
 
 class _Member(threading.Thread):
-    """One process' worth of consumer, in a thread of its own: it commits its partitions again and again."""
+    """One consumer, in a thread of its own: it commits its partitions again and again."""
 
     def __init__(self, run: Mixed, name: str, protocol: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -193,4 +193,4 @@ class _Member(threading.Thread):
 
 
 ON_THE_WAY: Final = ("_TRANSPORT", "_TIMED_OUT", "_WAIT_COORD", "_ALL_BROKERS_DOWN", "_TIMED_OUT_QUEUE", "_RETRY")
-"""Names of errors of the client's own: the server was not there."""
+"""Names of the client's own errors: the server was not there."""

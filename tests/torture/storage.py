@@ -1,4 +1,4 @@
-"""`make torture-log`: random lives of a compacted log on a disk that fails, under a process that dies."""
+"""`make torture-log`: random lives of a compacted log on a disk that fails, in a process that dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 100
 
 
 def chunk(start: int, count: int) -> seeds.Played:
-    """Play some seeds; each failure names the seed that makes that life again."""
+    """Play some seeds; each failure names the seed of that life."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     failures = []
     for seed in range(start, start + count):

@@ -1,4 +1,4 @@
-"""Some histories of processes of three brokers; `make simulate ARGS=--brokers` plays as many as you like."""
+"""Some histories of processes of three brokers; `make simulate ARGS=--brokers` plays any number."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_broker_that_never_resumes_is_detected(monkeypatch: pytest.MonkeyPatch
 
 
 def _is_found_out(what: str) -> bool:
-    """Whether one of some histories fails and says so; those after it are not played."""
+    """Whether one of some histories fails with these words; later histories are not played."""
     for seed in range(0, 40, 2):
         history = History(seed, brokers=True)
         history.run()

@@ -1,4 +1,4 @@
-"""A few kills under consumers of both protocols; `make torture` does many."""
+"""A few kills while consumers of both protocols work; `make torture` does many."""
 
 from __future__ import annotations
 

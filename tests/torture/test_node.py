@@ -18,7 +18,7 @@ from tests.coordinator.api.harness import before_handler
 from tests.torture.node.history import History, described
 
 HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
-"""Odd ones have transactions."""
+"""Odd seeds have transactions."""
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
@@ -38,7 +38,7 @@ def test_a_seed_always_gives_the_same_history_of_a_node() -> None:
 
 
 def test_a_disk_that_does_not_sync_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is synced, whatever it says: the judges see it after a power cut."""
+    """The disk syncs nothing, although it reports success: the judges see it after a power cut."""
     monkeypatch.setattr(Contents, "sync", lambda self: None)
     monkeypatch.setattr(Directory, "sync", lambda self: None)
     assert _is_found_out("acknowledged", range(18, 42, 2))
@@ -53,7 +53,7 @@ def test_a_request_without_an_answer_is_detected() -> None:
 
 
 def _is_found_out(what: str, seeds: Iterable[int], intercept: Intercept = NO_INTERCEPT) -> bool:
-    """Whether one of these histories fails and says so; those after it are not played."""
+    """Whether one of these histories fails with these words; later histories are not played."""
     for seed in seeds:
         history = History(seed, intercept)
         history.run()
@@ -75,7 +75,7 @@ def test_reads_of_uncommitted_records_are_detected(monkeypatch: pytest.MonkeyPat
 
 
 def _first_failure() -> str:
-    """What the first of some histories with transactions says that fails."""
+    """The report of the first failing history with transactions."""
     for seed in range(1, 40, 2):
         history = History(seed)
         history.run()

@@ -89,7 +89,7 @@ class Decoder(Source):
         return x
 
     def _annotation(self, kind: str, null: bool) -> str:
-        """For a variable that may have values of two types; else none is needed."""
+        """The annotation of a variable that may have values of two types; other variables need none."""
         is_view = kind == "records" and self._counts
         if not null and not is_view:
             return ""

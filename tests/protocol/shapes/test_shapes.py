@@ -38,5 +38,5 @@ def test_raised_requests_can_be_encoded_in_the_newest_version(key: int) -> None:
     for version in range(known.min_version, CONVERTERS[key][0]):
         data = layout.encode(version, draw(rng, layout, version))
         raised = raise_request(key, version, known.decode_request(version, data))
-        if known.name != "Fetch":  # names topics by name below 13
+        if known.name != "Fetch":  # below version 13 it names topics by name
             known.encode_request(known.max_version if known.name != "OffsetFetch" else 9, raised)

@@ -1,4 +1,4 @@
-"""Histories of a cluster, many of them: for `make simulate ARGS=--cluster`."""
+"""Plays many histories of a cluster, for `make simulate ARGS=--cluster`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation import seeds
 from tests.simulation.cluster.world import play
 
 CHUNK = 10
-"""Histories that are played in one go."""
+"""Histories that are played in one task."""
 
 
 def play_clusters(first: int, count: int) -> seeds.Played:

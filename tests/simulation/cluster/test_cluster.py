@@ -1,4 +1,4 @@
-"""Some histories of a cluster over a database that fails; and the checker finds what it is there for."""
+"""Some histories of a cluster over a database that fails; and the checker finds the faults that it must find."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = 12
 
 
 def test_histories_of_a_cluster_keep_each_rule() -> None:
-    """More of them by `make simulate ARGS=--cluster`."""
+    """`make simulate ARGS=--cluster` plays more of them."""
     played = play_clusters(SEEDS, SEEDS)
     assert not played.failures, played.failures[0]
     assert played.counts["terms"] > 2 * SEEDS
@@ -44,14 +44,14 @@ def test_histories_of_a_cluster_keep_each_rule() -> None:
 
 @pytest.fixture
 def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each leader reads all of a log: histories of seeds that were found so are what they were."""
+    """Let each leader read all of a log, so that the histories of older seeds stay the same."""
     monkeypatch.setattr(local_replica, "is_read_in_parts", lambda _: False)
 
 
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [5012, 5072])
 def test_a_node_that_lost_its_registration_does_not_lead_the_logs_of_its_successor(seed: int) -> None:
-    """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
+    """Its successor has the same id. In these histories the node followed the metadata log to its end for half a minute
     before it stopped.
     """
     assert not play(seed, snapshots=False, hints=False, standby=False).faults
@@ -93,7 +93,7 @@ def test_nodes_unregistered_together_return_within_a_lease_and_a_second(seed: in
         assert world.run(lambda: not any(node.server.is_up for node in world.nodes), 1_000)
         assert world.run(lambda: _all_is_led(world), LEASE_MS + 1_000), f"seed {seed}"
         assert world.terms == before + len(world.nodes)
-        # and so it stays
+        # and it stays so
         world.run(lambda: False, 2 * LEASE_MS)
         assert world.run(lambda: _all_is_led(world), 1_000)  # now and then a partition moves
         assert world.terms == before + len(world.nodes)
@@ -104,7 +104,9 @@ def test_nodes_unregistered_together_return_within_a_lease_and_a_second(seed: in
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_node_is_unregistered_when_the_database_returns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first node that was back took the others for dead, fetched all that they led, and gave it back again."""
+    """The first node that was back once took the others for dead, fetched all their logs, and gave the logs back
+    again.
+    """
     world, dead = ClusterWorld(seed), set[int]()
     write_metadata = Tables.write_metadata
 
@@ -148,7 +150,7 @@ def test_a_node_missing_after_the_return_of_the_database_is_unregistered_after_a
 def test_an_idle_node_with_hints_asks_the_database_seldom(
     hints: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that has nothing to do asked the database 40 times a second, twice for each look."""
+    """An idle node once asked the database 40 times a second, twice for each check."""
     world, asked = ClusterWorld(1, nodes=1), 0
     tables_mail = Tables.mail
 
@@ -197,7 +199,7 @@ def _believes_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _takes_what_it_sees_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the answer of the database to an empty turn."""
+    """Nobody waits for the database's answer to an empty write."""
     commit = FaultyStore.commit
 
     async def at_once(
@@ -294,7 +296,7 @@ def _counts_a_snapshot_that_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _writes_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database forgets that there was a row, and the node that it was shortened."""
+    """The database forgets that a row existed, and the node forgets that the log was shortened."""
     write = Tables.write_metadata
 
     def anywhere(self: Tables, *rest: Any) -> bool:
@@ -339,7 +341,7 @@ def _remembers_the_last_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keeps_what_it_has_half_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment that could not be brought wholly is taken for here."""
+    """A segment that was fetched only in part counts as present."""
 
     async def fetch(self: SegmentCache, coming: Any) -> None:
         segment = coming.segment
@@ -363,7 +365,7 @@ def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
             self._cache.keep(self, old)
 
     monkeypatch.setattr(DatabaseLog, "rolled", early)
-    # so little that a segment goes soon after it has rolled
+    # so little that a segment is removed soon after it was rolled
     monkeypatch.setattr(world, "IN_PARTS", ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=2500"))
 
 

@@ -1,11 +1,11 @@
 """Some nodes of a cluster, a database that fails, and a ledger of what was acknowledged. A seed is a history.
 
 Each node appends to the partitions that it leads, moves their starts, rolls and compacts them, gives some to other
-nodes, makes and deletes topics. Checked: each leader finds all that those of earlier epochs have acknowledged, where it
-was and as it was, also what it has not read when it begins; nothing is there twice; what it knows of producers and
-aborted transactions is what the log says; no two leaders acknowledge in one epoch; who has lost its seat serves no
-more; when the faults are over, each partition has a leader again. What could be read of a leader stays there as well,
-also when a synchronous standby is promoted that was cut off.
+nodes, and creates and deletes topics. Each leader must find all that earlier leaders have acknowledged, unchanged and
+at its offset, also in segments that it has not read at the beginning. Nothing may be there twice. Its knowledge of
+producers and aborted transactions must equal the log. No two leaders acknowledge in one epoch. A node that has lost its
+registration serves no more. When the faults are over, each partition has a leader again. What a client could read of a
+leader stays, also when a synchronous standby that was cut off is promoted.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ PLAIN = {"segment.bytes": "1048576", "retention.ms": "-1", "segment.ms": "20000"
 COMPACTED = {**PLAIN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 KEYS = 5
 MAX_ACTS_WITHOUT_SEAT = 10
-"""A node that has lost its seat ends what it does; it does not wait for the database first."""
+"""A node that has lost its registration finishes its current work; it does not wait for the database first."""
 SNAPSHOTS = ("metadata.log.max.record.bytes.between.snapshots=3000", "metadata.log.max.snapshot.interval.ms=40000")
 SNAPSHOT_RECORDS = 5
-"""Of a part: most snapshots have some."""
+"""The number of records of a part: most snapshots have several parts."""
 IN_PARTS = ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=6000")
-"""Most of a log is not there when it is taken over, and goes again when it was read."""
+"""Most of a log is absent when it is taken over, and is removed again after it was read."""
 PRODUCERS = 3
 TROUBLES = ("kill", "kill", "stop", "pause", "pause", "cut", "outage", "long outage", "mood", "mood")
 TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
 
 
 Log = tuple[str, int]
-"""A partition of a topic that stays."""
+"""A partition of a topic that is never deleted."""
 Record = tuple[bytes, bytes]
 
 
 class Ledger:
-    """What was acknowledged: by partition, offset -> (key, value); and by whom, in which leader epoch."""
+    """What was acknowledged: by partition, offset -> (key, value); and by which leader, in which leader epoch."""
 
     def __init__(self, fault: Callable[[str], object]) -> None:
         self.acked: dict[Log, dict[int, Record]] = {}
@@ -76,7 +76,7 @@ class Ledger:
         self._fault = fault
 
     def served(self, log: Log, records: dict[int, Record], epoch: int) -> None:
-        """What a leader gives to whoever reads: it is to stay like what was acknowledged."""
+        """What a leader gives to readers: it must stay, like what was acknowledged."""
         acked, epochs = self.acked.setdefault(log, {}), self.epochs.setdefault(log, {})
         for offset, record in records.items():
             if acked.setdefault(offset, record) != record:
@@ -94,19 +94,19 @@ class Ledger:
 
 
 class FoundInLog:
-    """What somebody has read of a log, part by part."""
+    """What was read of a log, part by part."""
 
     def __init__(self) -> None:
         self.records: dict[int, Record] = {}
         self.twice: list[int] = []
         self.batches: dict[int, list[int]] = {}
-        """By producer, the offsets of its batches."""
+        """The offsets of the batches of each producer."""
         self.aborted: set[tuple[int, int]] = set()
-        """Producers and the offsets of markers of which data is there."""
+        """Producers and the offsets of their abort markers whose data exists."""
         self._open: set[int] = set()
 
     def add(self, data: bytes, since: int, log: Any) -> int:
-        """What was read, of which what is before `since` counts as not there; the offset after it."""
+        """Add what was read. Records before `since` do not count. Returns the offset after the data."""
         end = since
         for header, records in batches.read(data):
             end = header.next_offset
@@ -136,7 +136,7 @@ def _commits(records: Any) -> bool:
 
 
 def _read(log: Any, offset: int) -> Job[bytes]:
-    """Whole batches from an offset on; a job that has no steps."""
+    """Whole batches from an offset on, read by a job without steps."""
     if offset < log.start_offset:
         offset = log.start_offset
     data = log.read(offset, 700)
@@ -150,8 +150,8 @@ class ClusterWorld(World):
     def __init__(
         self, seed: int, *, nodes: int = 3, snapshots: bool = True, hints: bool = True, standby: bool = True
     ) -> None:
-        """`snapshots`: of the metadata log, and many of them, and producers with transactions; `hints`: the database
-        gives some nodes hints; `standby`: it has one that is cut off now and then, and may be promoted.
+        """`snapshots`: the metadata log gets snapshots, many of them, and producers have transactions. `hints`: the
+        database gives some nodes hints. `standby`: it has a standby that is sometimes cut off, and may be promoted.
         """
         super().__init__(Random(seed))
         self.properties = (*SNAPSHOTS, *IN_PARTS) if snapshots else ()
@@ -166,13 +166,13 @@ class ClusterWorld(World):
         self.terms = 0
         self.moves = 0
         self.checks = 0
-        """Logs that a leader has read to their end."""
+        """How many logs a leader has read to their end."""
         self.absent = 0
-        """Segments that leaders had not read when they began."""
+        """How many segments leaders had not read when they began."""
         self.aborted = 0
         self.nodes: list[Node] = []
         self.processes: list[Node] = []
-        """All that there were."""
+        """All nodes that ever existed."""
         for number in range(nodes):
             self._begin(number)
 
@@ -199,7 +199,7 @@ class ClusterWorld(World):
         self.terms += 1
         return ToyServer(self, node, machine, membership, node_id)
 
-    # ---- what goes wrong
+    # ---- faults
 
     def trouble(self, _: Any = None) -> None:
         if self.calm:
@@ -244,19 +244,19 @@ class ClusterWorld(World):
                 self._begin(number)
 
     def end(self) -> None:
-        """Nobody is there any more."""
+        """End all nodes."""
         for node in self.processes:
             node.close()
 
     # ---- checking
 
     def acked_before(self, place: Log, epoch: int) -> dict[int, Record]:
-        """What leaders of earlier epochs have acknowledged of a partition by now."""
+        """What leaders of earlier epochs have acknowledged of a partition so far."""
         epochs = self.ledger.epochs.get(place, {})
         return {offset: one for offset, one in self.ledger.acked.get(place, {}).items() if epochs[offset] < epoch}
 
     def check(self, log: Any, place: Log, acked: dict[int, Record], found: FoundInLog, who: str) -> None:
-        """What a leader has found in the log of a partition: all that earlier ones have acknowledged."""
+        """Check that the log that a leader has found has everything that earlier leaders have acknowledged."""
         self.checks += 1
         self._check_log(log, acked, found.records, self.ledger.asked_start.get(place, 0), who)
         for what in found.twice:
@@ -282,7 +282,7 @@ class ClusterWorld(World):
 
 
 class ToyServer:
-    """In the place of `coordinator.server.Server`: leads partitions and appends to them, as a server does."""
+    """Replaces `coordinator.server.Server`: it leads partitions and appends to them, as a server does."""
 
     def __init__(self, world: ClusterWorld, node: Node, machine: Machine, membership: Membership, node_id: int) -> None:
         self.world, self.node, self.machine, self.membership, self.node_id = world, node, machine, membership, node_id
@@ -386,7 +386,7 @@ class ToyServer:
                 if partition.closed or log.failure is not None:
                     return
                 offset = found.add(data, offset, log)
-                if not log.config.compacts:  # of these the newest of a key stays
+                if not log.config.compacts:  # of these records the newest of each key stays
                     served = {at: one for at, one in found.records.items() if at < durable_offset}
                     world.ledger.served(place, served, partition.leader_epoch)
                 yield None
@@ -399,13 +399,15 @@ class ToyServer:
                     yield from self._check_producers(log, found, who)
 
     def _check_producers(self, log: Any, found: FoundInLog, who: str) -> Job[None]:
-        """What is known of producers is what the whole log says of those that it says enough of."""
+        """Check that the known state of producers equals the whole log, for the producers that the log has
+        completely.
+        """
         world = self.world
         for producer_id, batches_there in found.batches.items():
             known = log.producers.get(producer_id)
             there = [offset for offset in batches_there if offset >= log.start_offset][-KEPT_BATCHES:]
             has = None if known is None else [one.base_offset for one in known.batches]
-            # of what went meanwhile nobody can say how much it was
+            # if records were removed meanwhile, nobody can say how many
             if there and (has is None or has[-len(there) :] != there):
                 world.fault(f"{who}: {log.directory}: producer {producer_id} has batches at {there}, known are {has}")
         reported: set[Any] = set()
@@ -433,7 +435,7 @@ class ToyServer:
             self._append(partition, place, producer_id, sequence)
 
     def _append(self, partition: Any, place: Log, producer_id: int = -1, sequence: int = -1) -> None:
-        """`producer_id`: of a transaction; -1: of none."""
+        """Append a batch. `producer_id`: of a transaction; -1: none."""
         world, log, epoch = self.world, partition.log, partition.leader_epoch
         records = []
         for _ in range(world.rng.randrange(1, 4)):
@@ -454,7 +456,7 @@ class ToyServer:
         log.when_durable(first + len(records), durable)
 
     def _move(self, name: str, index: int) -> None:
-        """As kafka-reassign-partitions.sh does."""
+        """Move a partition as kafka-reassign-partitions.sh does."""
         state = self.topics.state
         place, live = Place(state.topics[name], index), leadership.living(state)
         if not live:
@@ -462,7 +464,7 @@ class ToyServer:
         leader = self.world.rng.choice(live)
 
         def moving() -> Any:
-            with contextlib.suppress(ApiError):  # the database is away
+            with contextlib.suppress(ApiError):  # the database is unavailable
                 yield from self.membership.changing(
                     lambda: leadership.reassigned(place, [leader], live, bytes(16)), place
                 )
@@ -470,16 +472,16 @@ class ToyServer:
         self.job_queue.run(moving(), lambda _: None, self)
 
     def unregister(self, broker_id: int) -> None:
-        """As kafka-cluster.sh does."""
+        """Unregister a broker as kafka-cluster.sh does."""
 
         def unregistering() -> Any:
-            with contextlib.suppress(ApiError):  # the database is away, or it is not registered
+            with contextlib.suppress(ApiError):  # the database is unavailable, or the broker is not registered
                 yield from self.membership.unregistering(broker_id)
 
         self.job_queue.run(unregistering(), lambda _: None, self)
 
     def _short_lived(self) -> None:
-        """A topic that comes, gets records, and goes."""
+        """Create a topic, append records, and delete it."""
         name = f"short-{self.world.rng.randrange(1_000_000)}"
         topic = NewTopic(name, self.machine.draw_uuid(), partitions=2, configs=PLAIN)
 
@@ -495,7 +497,7 @@ class ToyServer:
                 yield later
                 yield from self.topics.deleting(self.topics.by_name[name])
             except ApiError:
-                pass  # the database is away
+                pass  # the database is unavailable
 
         self.job_queue.run(living(), lambda _: None, self)
 
@@ -512,7 +514,7 @@ class ToyServer:
 
 
 class ToyNode:
-    """In the place of `nodes.running_node.RunningNode`, and of its `Node`."""
+    """Replaces `nodes.running_node.RunningNode` and its `Node`."""
 
     def __init__(self, server: ToyServer) -> None:
         self.node: Any = self
@@ -524,13 +526,13 @@ class ToyNode:
         self.cluster = image
 
     def resign_lost_shards(self) -> None:
-        """There are no shards."""
+        """Do nothing: there are no shards."""
 
     activate_shards = resign_lost_shards
 
 
 def final_check(world: ClusterWorld) -> None:
-    """What is in the tables when nobody is there any more."""
+    """The content of the tables when all nodes have ended."""
     storage = MemoryStorage()
     store = FaultyStore(world, world.tables, lambda act: act(), Random(0), timeout_ms=1_000)
     logs = LogManager(storage, SETTINGS)
@@ -569,7 +571,7 @@ def play(
     world = ClusterWorld(seed, snapshots=snapshots, hints=hints, standby=standby)
     try:
         _play(world, for_ms)
-    except AssertionError as error:  # of the tables
+    except AssertionError as error:  # the faults of the tables
         world.fault(str(error))
     finally:
         world.end()

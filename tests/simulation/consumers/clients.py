@@ -1,5 +1,5 @@
-"""Members of both protocols, as they are written: each knows what it owns, gives up what it must before it says so, and
-takes what it is given. What it owns is what the checkers look at.
+"""Members of both protocols, as correct clients are. Each knows what it owns, gives up what it must before it reports
+that, and takes its assignment. The checkers compare what clients own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Native(Actor):
         self.leaving = False
 
     def live(self) -> Script:
-        """Heartbeat, follow, commit; for ever."""
+        """Send heartbeats, follow the target, commit; for ever."""
         while True:
             response = yield self.heartbeat()
             if response is None:
@@ -70,10 +70,10 @@ class Native(Actor):
                 yield 1_000
             else:
                 self.owned = frozenset()
-                return  # fenced by its successor, or not let in
+                return  # fenced by its successor, or refused
 
     def rejoin(self) -> None:
-        """It is no member any more: it has nothing, and says all anew."""
+        """Begin again: it is no member any more, owns nothing, and sends all fields."""
         self.owned, self.epoch, self.says_all = frozenset(), 0, True
 
     def follow(self, response: Any) -> Script:
@@ -97,7 +97,7 @@ class Native(Actor):
             if self.careless and not world.calm and world.random() < 0.2:
                 ms = int(world.random() * 2 * self.rebalance_ms)
             end_ms = world.ms + ms
-            while world.ms < end_ms:  # it heartbeats while its application takes its time
+            while world.ms < end_ms:  # it sends heartbeats while its application is busy
                 yield min(BEAT_MS, end_ms - world.ms)
                 if world.ms < end_ms:
                     again = yield self.heartbeat()
@@ -119,7 +119,7 @@ class Native(Actor):
             yield from self.work()
 
     def work(self) -> Script:
-        """Between two heartbeats."""
+        """Work between two heartbeats."""
         world, random = self.world, self.world.random
         if self.owned and not world.calm and random() < 0.2:
             topic, partition = min(self.owned)
@@ -129,7 +129,7 @@ class Native(Actor):
         yield int(BEAT_MS * (0.7 + 0.5 * random()))
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """What it says now."""
+        """The next heartbeat."""
         full = self.says_all or not self.epoch
         ids = self.world.ids
         rows: dict[str, list[int]] = {}
@@ -150,7 +150,7 @@ class Native(Actor):
         )
 
     def leave(self) -> Script:
-        """It ends as it should: a static one says that somebody will be back."""
+        """Leave in order; a static member says that it will return."""
         self.owned = frozenset()
         away = self.instance is not None and self.world.random() < 0.6
         yield ConsumerGroupHeartbeatRequest(
@@ -159,12 +159,12 @@ class Native(Actor):
 
 
 def commit_of(one: Native, topics: Any) -> Any:
-    """A commit in its epoch."""
+    """A commit in the member's epoch."""
     return OffsetCommitRequest(one.group_id, one.epoch, one.member_id, one.instance, -1, topics)
 
 
 class Classic(Consumer):
-    """A consumer of the classic protocol that gives up all before it joins (eager); the leader deals them out."""
+    """A consumer of the classic protocol that gives up everything before it joins (eager). The leader assigns."""
 
     def __init__(self, world: Any, name: str, group_id: str, instance: str | None) -> None:
         random = world.random
@@ -178,7 +178,7 @@ class Classic(Consumer):
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """What it was assigned, until it joins again."""
+        """Its assignment, until it joins again."""
         if not self.assigned:
             return frozenset()
         rows = decode_assignment(self.assigned)[1].assigned_partitions
@@ -189,7 +189,7 @@ class Classic(Consumer):
         return [JoinGroupRequestProtocol("range", said)]
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """Each partition to one of those that want it."""
+        """Give each partition to one of its subscribers."""
         wants = {one.member_id: set(decode_subscription(one.metadata)[1].topics) for one in joined.members}
         shares: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in wants}
         for topic, count in sorted(self.world.counts.items()):
@@ -225,7 +225,7 @@ class Classic(Consumer):
             yield RETRY_MS
 
     def go(self) -> Script:
-        """It ends as it should; a static one just goes, to be back."""
+        """Leave in order; a static member just stops, and will return."""
         self.assigned = None
         if self.instance is None:
             yield self.leave("done")

@@ -1,4 +1,4 @@
-"""Cores that are wrong on purpose: each breaks one rule, and the checkers must find it."""
+"""Cores with a deliberate fault: each breaks one rule, and the checkers must find it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def _everything_is_free(patch: pytest.MonkeyPatch) -> None:
-    """Partitions are given away while another has them."""
+    """Partitions are assigned while another member has them."""
     patch.setattr(reconcile, "free_partitions", lambda _group, _topic_id, partitions, _member_id: partitions)
 
 
 def _nobody_revokes(patch: pytest.MonkeyPatch) -> None:
-    """What a member is giving up is believed to be free at once."""
+    """Partitions of a pending revocation count as free at once."""
     real = ConsumerGroup.update_position
 
     def move(self: ConsumerGroup, member: Any, at: Any) -> None:
@@ -32,12 +32,12 @@ def _nobody_revokes(patch: pytest.MonkeyPatch) -> None:
 
 
 def _the_dead_stay(patch: pytest.MonkeyPatch) -> None:
-    """Who is silent keeps what it has for ever."""
+    """A silent member keeps its partitions for ever."""
     patch.setattr(leave, "_put_off", lambda *_: True)
 
 
 def _epoch_back(patch: pytest.MonkeyPatch) -> None:
-    """When members leave the group's epoch goes back."""
+    """The group's epoch goes back when members leave."""
     real = leave.remove
 
     def remove(step: Any, one: ConsumerGroup, *rest: Any) -> None:
@@ -53,4 +53,4 @@ MUTANTS: Final[Mapping[str, tuple[Break, str]]] = {
     "the dead stay": (_the_dead_stay, "not owned in the end"),
     "an epoch goes back": (_epoch_back, "after"),
 }
-"""How the core is broken -> words of what the checkers say."""
+"""How the core is broken -> words of the checker's report."""

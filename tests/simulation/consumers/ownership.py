@@ -39,7 +39,7 @@ class View:
 
 
 class Ownership:
-    """See the module. `world` has the clients (`clients`)."""
+    """The rules of this module. `world` has the clients (`clients`)."""
 
     def __init__(self) -> None:
         self.world: Any = None
@@ -49,36 +49,36 @@ class Ownership:
         self._touched: set[str] = set()
 
     def fail(self, group_id: str, what: str) -> None:
-        """A rule is broken."""
+        """Report a broken rule."""
         raise Violation("Ownership", group_id, what)
 
     def view(self, group_id: str) -> View:
-        """What is known of a group."""
+        """The known state of a group."""
         return self.groups.setdefault(group_id, View())
 
     # ---- from the world
 
     def begins(self, call: Any, ms: int) -> None:
-        """The core is about to be given something."""
+        """Note that the core gets a request."""
 
     def reply(self, call: Any, response: Message, release_ms: int) -> None:
-        """It has answered."""
+        """Note that the core has answered."""
 
     def parked(self, call: Any) -> None:
-        """It has not answered at once."""
+        """Note that the core has not answered at once."""
 
     def resigned(self, calls: Iterable[Any]) -> None:
-        """It has given the groups up."""
+        """Note that the core has given the groups up."""
 
     def reloaded(self, records: list[Record], ms: int, released_ms: int) -> None:
-        """A new core was made of these."""
+        """Note that a new core was made of these records."""
         self.groups.clear()
         for record in records:
             self.record(record, is_new=False)
         self.ends()
 
     def record(self, record: Record, *, is_new: bool = True) -> None:
-        """The core has decided on a record."""
+        """Note a record of the core."""
         key: Any = record.key
         value: Any = record.value
         kind = type(key)
@@ -125,7 +125,7 @@ class Ownership:
         view.has[member_id] = {(row.topic_id, partition) for row in rows for partition in row.partitions}
 
     def ends(self) -> None:
-        """All that came of one thing is known."""
+        """Note that all results of one input are known."""
         touched, self._touched = self._touched, set()
         for group_id in touched:
             owners: dict[tuple[bytes, int], str] = {}
@@ -137,7 +137,7 @@ class Ownership:
     # ---- what the clients own
 
     def look(self) -> None:
-        """No two clients that are in the group own the same."""
+        """Check that no two clients in the group own the same partition."""
         owners: dict[tuple[str, str, int], Any] = {}
         for client in self.clients:
             if client.script is None or not client.owned:
@@ -146,7 +146,7 @@ class Ownership:
             if view is None or view.is_classic or client.member_id not in view.members:
                 continue  # it was removed and does not know it yet; other rules check classic groups
             if getattr(client, "generation", None) not in (None, view.epochs.get(client.member_id)):
-                continue  # a static one that slept while the others made a classic generation
+                continue  # a static member that slept while the others made a classic generation
             for topic, partition in client.owned:
                 other = owners.setdefault((client.group_id, topic, partition), client)
                 if other is not client and other.member_id != client.member_id:

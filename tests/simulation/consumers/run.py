@@ -1,4 +1,4 @@
-"""Histories of groups of both protocols: trouble, then calm, then all must be owned."""
+"""Histories of groups of both protocols: faults, then a calm time, after which every partition must have an owner."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.stories.virtual import persisted
 SHOWN: Final = 60
 INSTANCES: Final = 3
 LOOK: Final = 25
-"""After how many events the present core is compared with one of its records."""
+"""After so many events the present core is compared with a core of its records."""
 
 
 class History:
-    """The clients of one world, and what befalls them."""
+    """The clients of one world, and their faults."""
 
     def __init__(self, seed: int, events: int) -> None:
         self.events = events
@@ -36,7 +36,7 @@ class History:
         self._named = 0
 
     def play(self) -> None:
-        """All of it. Raises what is wrong."""
+        """Play the whole history. Raises the error of a broken rule."""
         with mock.patch.object(target, "AT_ONCE", self.scenario.at_once):
             self._play()
 
@@ -54,7 +54,7 @@ class History:
         self._settle()
         self.check_replay()
 
-    # ---- trouble
+    # ---- faults
 
     def _spawn(self, group: int) -> None:
         world = self.world
@@ -98,7 +98,7 @@ class History:
         self._again()
 
     def _end(self, one: Any) -> None:
-        """A process ends, as it should or not; some come back with the other protocol."""
+        """End a process, in order or not; some return with the other protocol."""
         world = self.world
         if world.random() < 0.6:
             world.note(f"{one.name} leaves", None, None)
@@ -117,7 +117,7 @@ class History:
     # ---- the end
 
     def _settle(self) -> None:
-        """Trouble is over. Every partition that somebody wants must be owned then, by one member."""
+        """After the faults, every subscribed partition must be owned by one member."""
         world = self.world
         world.calm = True
         last: dict[tuple[str, str], Any] = {}
@@ -131,7 +131,7 @@ class History:
             if one.instance is not None and last[one.group_id, one.instance] is not one:
                 one.kill()
         for number in range(self.scenario.groups):
-            self._begin(number, None, is_native=True)  # who has been refused is gone: somebody is there
+            self._begin(number, None, is_native=True)  # a refused consumer is gone: at least one must be there
             self._begin(number, None, is_native=False)
         missing = self._missing()
         end_ms = world.ms + SETTLED_WITHIN_MS
@@ -144,14 +144,14 @@ class History:
             self.watch.fail(missing[0][0], f"not owned in the end: {missing}")
 
     def _missing(self) -> list[tuple[str, str, int]]:
-        """What somebody wants and nobody owns, or who is not where the others are."""
+        """Subscribed partitions without an owner, or members that are not in the group's generation."""
         missing = []
         for number in range(self.scenario.groups):
             group_id = f"g{number}"
             members = [one for one in self._living() if one.group_id == group_id]
             group = None if self.world.core is None else self.world.core.state.groups.get(group_id)
             if isinstance(group, ConsumerGroup) and group.classic_count == len(group.members):
-                continue  # as on Kafka only a member of the new protocol, or one that joins, has new targets computed
+                continue  # as on Kafka, only a member of the new protocol, or a joining member, causes new targets
             wanted = {name for one in members for name in self._names(one)} & self.world.counts.keys()
             owned = {partition for one in members for partition in one.owned}
             every = {(name, partition) for name in wanted for partition in range(self.world.counts[name])}
@@ -168,7 +168,7 @@ class History:
         return {None: one.names, "u": ("u",), "t|u": ("t", "u"), "[t-v]": ("t", "u", "v")}[one.pattern]
 
     def check_replay(self) -> None:
-        """A core that is made of the records is the present one, but for what is no record."""
+        """A core that is made of the records must equal the present one, except for state without records."""
         core = self.world.core
         if core is not None:
             other = self.world.replayed()
@@ -180,11 +180,11 @@ class History:
                     self.watch.fail(group_id, what)
 
     def now(self) -> str:
-        """How far it is."""
+        """The present time of the history."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
     def described(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all groups
-        """What was drawn for it, and the last things that have happened."""
+        """The parameters of the history, and its last events."""
         rows = []
         for number, ms, what, call, detail in list(self.world.trace)[-last:]:
             who = "" if call is None else f"{call.actor.name} #{call.number} "
@@ -193,7 +193,7 @@ class History:
         return [str(self.scenario), *rows]
 
     def counted(self) -> Counter[str]:
-        """What was answered, what befell the world, and who migrated."""
+        """Counts of answers, faults and migrations."""
         counts: Counter[str] = Counter(events=self.world.events, records=len(self.world.records))
         for _, _, what, call, detail in self.world.trace:
             if what == "<-":

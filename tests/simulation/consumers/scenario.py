@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens to groups of both protocols."""
+"""The choices of a seed before a history of groups of both protocols begins."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ PATTERNS: Final = ("t|u", "[t-v]", "u")
 POLICIES: Final = ("bidirectional", "bidirectional", "bidirectional", "upgrade", "disabled")
 ASSIGNORS: Final = (None, None, "range", "uniform")
 SETTLED_WITHIN_MS: Final = 200_000
-"""So long after the last trouble every partition must be owned: requests that were lost are given up after 30 s, dead
-members after a session or a rebalance timeout, and each of them may begin something new; a pattern waits for 10 s.
+"""Within this time after the last fault every partition must be owned. Lost requests are given up after 30 s, dead
+members after a session or a rebalance timeout. Each of these may begin another rebalance; a pattern waits for 10 s.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One seed's circumstances. Probabilities are per message, per write or per tick of the trouble."""
+    """The parameters of one seed. Probabilities are per message, per write or per tick of the faults."""
 
     settings: GroupSettings
     groups: int
     consumers: int
     natives: float
-    """How many of those that come use the new protocol."""
+    """The share of joining consumers that use the new protocol."""
     lose_request: float
     lose_reply: float
     repeat: float
@@ -37,20 +37,20 @@ class Scenario:
     sync_ms: int
     """A record is durable after up to so many ms; 0: at once."""
     late_ms: int
-    """How late the shell lets the core know of the time."""
+    """How late the shell gives the time to the core."""
     elsewhere_ms: int
-    """What is done beside the core takes up to so long."""
+    """Work outside the core takes up to so many ms."""
     tick_ms: int
     crashes: float
-    """How much of the trouble is the server's own end."""
+    """The share of faults that end the server."""
     crash_at_write: float
-    """How often a write is the last thing that a server does."""
+    """How often the server ends right after a write."""
     at_once: int
-    """Members and partitions of a target that is computed on the spot."""
+    """Members and partitions of a target that is computed at once."""
 
 
 def draw(rng: Random) -> Scenario:
-    """A seed's scenario: fair weather as well as foul."""
+    """The scenario of a seed: with few faults or many."""
     settings = GroupSettings(
         group_min_session_timeout_ms=SESSION_MS,
         group_max_session_timeout_ms=60_000,

@@ -1,4 +1,4 @@
-"""Histories of groups of both protocols, and what one may rely on when one fails."""
+"""Histories of groups of both protocols, and what the report of a failure contains."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The world of `tests.simulation.world`, with groups of both protocols: topics that grow, requests that come twice,
-work that is done beside the core, and servers that end right after a write.
+work outside the core, and servers that end right after a write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PARTITIONS: Final = 12
 
 
 class World(world.World):
-    """See the module. `names` and `ids` of the topics, and how many partitions each has (`counts`)."""
+    """The world of this module. `names` and `ids` of the topics, and how many partitions each has (`counts`)."""
 
     def __init__(self, scenario: Scenario, rng: Random, watch: Ownership) -> None:
         self.ids = {name: name.encode() * 16 for name in FIRST}
@@ -38,7 +38,7 @@ class World(world.World):
 
     @property
     def topics(self) -> TopicsImage:
-        """What the core is shown."""
+        """The image that the core gets."""
         rows = {name: TopicImage(name, self.ids[name], count) for name, count in self.counts.items()}
         return TopicsImage(rows, self._version)
 
@@ -56,7 +56,7 @@ class World(world.World):
         return GroupCore(self.settings, self.topics, helpers=helpers(_Later(self), tell))  # type: ignore[arg-type]  # in place of Slices
 
     def replayed(self) -> GroupCore:
-        """Another core of these records; the present one goes on."""
+        """Another core of these records; the present core continues."""
         term = self._term
         core = super().replayed()
         if self.core is not None:
@@ -93,7 +93,7 @@ class World(world.World):
             self.crash(int(self.random() * 3_000))
 
     def grow(self) -> None:
-        """A topic gets one partition more."""
+        """Give a topic one partition more."""
         name = sorted(self.counts)[int(self.random() * len(self.counts))]
         if self.counts[name] < MAX_PARTITIONS:
             self.counts[name] += 1
@@ -106,7 +106,7 @@ class World(world.World):
 
 
 class _Later:
-    """In place of `Slices`: work beside the core takes its time."""
+    """Replaces `Slices`: work outside the core takes time."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""A sample as its tests read it: the truth, the history and the offsets log."""
+"""Reads a sample for tests: the truth, the history and the offsets log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Commit(NamedTuple):
 
 
 def truth(directory: Path) -> dict[str, list[Row]]:
-    """The lines of the truth by kind."""
+    """The lines of the truth, by kind."""
     found: dict[str, list[Row]] = defaultdict(list)
     for line in (directory / TRUTH_FILE).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -36,7 +36,7 @@ def truth(directory: Path) -> dict[str, list[Row]]:
 
 
 def records(directory: Path, topic: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of all records of a topic but markers, those of one partition in their order."""
+    """Keys and values of all records of a topic except markers; those of one partition are in their order."""
     for file in sorted(directory.glob(f"{topic}-*/*.log")):
         for header, rows in batches.read(file.read_bytes()):
             if header.is_control:
@@ -51,7 +51,7 @@ def history(directory: Path) -> list[Row]:
 
 
 def commits(directory: Path) -> Iterator[Commit]:
-    """All commits, those of one group in their order."""
+    """All commits; those of one group are in their order."""
     for key, value in records(directory, "__consumer_offsets"):
         assert key is not None
         kind, where = OFFSETS.decode_key(key)
@@ -62,7 +62,7 @@ def commits(directory: Path) -> Iterator[Commit]:
 
 
 def fingerprint(directory: Path) -> dict[str, str]:
-    """Each file's content."""
+    """The content of each file."""
     return {
         str(file.relative_to(directory)): sha256(file.read_bytes()).hexdigest()
         for file in sorted(directory.rglob("*"))

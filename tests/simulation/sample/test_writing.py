@@ -41,7 +41,7 @@ def test_the_server_refuses_only_planned_requests_of_a_sample(sample: Path) -> N
 
 
 def test_the_history_of_a_sample_has_the_planned_rebalances(sample: Path) -> None:
-    # a group that was emptied: its cause stands where the rebalance began
+    # a group that was emptied: its cause is in the event at the beginning of the rebalance
     begun: dict[str, Row] = {}
     seen = {}
     for event in history(sample):
@@ -121,7 +121,7 @@ def test_only_planned_offsets_of_a_sample_are_deleted(sample: Path) -> None:
 def test_a_sample_has_about_the_wanted_number_of_commits(tmp_path: Path) -> None:
     written = write(tmp_path / "many", Wanted(groups=5, hours=1, records=20_000))
     assert 15_000 < written.commits < 25_000
-    # rather more partitions than a commit at every moment
+    # more partitions rather than a commit at every moment
     assert max(topic["partitions"] for topic in truth(tmp_path / "many")["topic"]) >= 16
 
 

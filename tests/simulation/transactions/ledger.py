@@ -1,4 +1,4 @@
-"""What producers tried and were promised, and what partitions may show for it: the judge outside the server."""
+"""What producers tried, what was acknowledged, and what partitions may show of it: the judge outside the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from muster.simulation.producer import TransactionalProducer
 
 
 class Transaction:
-    """One transaction as its producer knows it. `values`: by partition, what it wrote, or tried to write; `offset`: of
-    its group, 0 for none; `asked`: the end that it asked for; `is_answered`: that end was acknowledged; `outcome`: what
-    partitions have shown; `is_excused`: a power cut may have taken some of it.
+    """One transaction as its producer knows it. `values`: by partition, what it wrote, or tried to write. `offset`: of
+    its group; 0: none. `asked`: the end that it asked for. `is_answered`: that end was acknowledged. `outcome`: the
+    outcome that partitions have shown. `is_excused`: a power cut may have taken a part of it.
     """
 
     __slots__ = (
@@ -31,12 +31,12 @@ class Transaction:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was tried in it."""
+        """Whether nothing was tried in it."""
         return not self.values and not self.offset
 
     @property
     def must_be(self) -> bool | None:
-        """Its outcome, when that is sure: committed once that was acknowledged, aborted when nobody asked otherwise."""
+        """Its certain outcome: committed once the commit was acknowledged, aborted if no commit was requested."""
         if self.asked and not self.is_answered:
             return self.outcome
         return bool(self.asked)
@@ -71,13 +71,13 @@ class Reading(NamedTuple):
     """What a partition's log says."""
 
     committed: dict[bytes, int]
-    """Value -> offset."""
+    """The offset of each committed value."""
     open: dict[int, Run]
-    """By producer id."""
+    """Open runs, by producer id."""
 
 
 class TransactionLedger:
-    """See the module. `fault`: called with a sentence for what must not be."""
+    """The ledger of this module. `fault`: called with a sentence for each violation."""
 
     def __init__(self, fault: Callable[[str], object]) -> None:
         self.transactions: dict[str, Transaction] = {}
@@ -110,13 +110,13 @@ class TransactionLedger:
             self.fault(f"{producer.name} succeeds though {holder.name} has {producer.transactional_id}")
 
     def begins(self, producer: TransactionalProducer) -> Transaction:
-        """Another one."""
+        """A producer begins another transaction."""
         name = f"{producer.transactional_id}/{len(self.transactions)}"
         transaction = self.transactions[name] = Transaction(name, producer)
         return transaction
 
     def writes(self, transaction: Transaction, partition: int, count: int) -> Sequence[bytes]:
-        """Values that nobody else writes."""
+        """Make values that no other transaction writes."""
         values = transaction.values.setdefault(partition, [])
         new = [b"%s %d %d" % (transaction.name.encode(), partition, len(values) + at) for at in range(count)]
         values += new
@@ -124,18 +124,18 @@ class TransactionLedger:
         return new
 
     def commits_offset(self, transaction: Transaction) -> int:
-        """They grow in each group."""
+        """Make an offset; they grow in each group."""
         number = self._offsets[transaction.group_id] = self._offsets.get(transaction.group_id, 0) + 1
         transaction.offset = number
         self._of_offset[transaction.group_id, number] = transaction
         return number
 
     def ends(self, transaction: Transaction, *, is_committed: bool) -> None:
-        """From now on that may be its outcome."""
+        """From now on this may be its outcome."""
         transaction.asked = is_committed
 
     def ended(self, transaction: Transaction, *, is_committed: bool) -> None:
-        """From now on that is its outcome."""
+        """From now on this is its outcome."""
         assert transaction.asked == is_committed
         transaction.is_answered = True
         self.acknowledged += 1
@@ -144,11 +144,11 @@ class TransactionLedger:
     # ---- judging
 
     def of(self, value: bytes) -> Transaction:
-        """The transaction that wrote it."""
+        """The transaction that wrote a value."""
         return self._of_value[value]
 
     def _settles(self, transaction: Transaction, is_committed: bool, where: str) -> None:
-        """A transaction has one outcome, which its producer asked for, unless it was aborted."""
+        """Check that a transaction has one outcome, which its producer asked for, unless it was aborted."""
         word = "committed" if is_committed else "aborted"
         if transaction.outcome not in (None, is_committed):
             self.fault(f"{transaction.name} is {word}, {where}; it had the other outcome before")
@@ -157,7 +157,9 @@ class TransactionLedger:
         transaction.outcome = is_committed
 
     def read(self, partition: int, entries: Iterable[Entry]) -> Reading:
-        """A whole partition, as it is stored: each transaction's records lie together until one marker ends them."""
+        """Read a whole partition, as it is stored: each transaction's records lie together until one marker ends
+        them.
+        """
         committed: dict[bytes, int] = {}
         runs: dict[int, Run] = {}
         ended: set[str] = set()
@@ -203,12 +205,14 @@ class TransactionLedger:
         self._settles(transaction, marker.is_commit, f"a marker at {where} says")
 
     def shown(self, partition: int, values: Iterable[bytes]) -> None:
-        """A read_committed reader was shown these: no record of a transaction that is open or aborted."""
+        """A read_committed reader got these values: none of an open or aborted transaction may be among them."""
         for value in values:
             self._settles(self.of(value), True, f"a reader of partition {partition} was shown")
 
     def keeps(self, transaction: Transaction, readings: Mapping[int, Reading]) -> None:
-        """It was answered before these were read: if it is committed, its records are there, or will be."""
+        """The end of a transaction was answered before these were read: if it is committed, its records are there, or
+        will be.
+        """
         if not transaction.asked or transaction.is_excused:
             return
         for partition, values in transaction.values.items():
@@ -219,7 +223,7 @@ class TransactionLedger:
                 self.fault(f"{transaction.name} was committed, and {lost[:5]} are not there")
 
     def offset_shown(self, group_id: str, number: int) -> None:
-        """A group has this offset: of a committed transaction, and of none before the one shown last."""
+        """A group has this offset: it must be of a committed transaction, not older than the last one shown."""
         transaction = self._of_offset.get((group_id, number))
         if number and transaction is None:
             self.fault(f"{group_id} has offset {number}, which nobody committed")
@@ -230,14 +234,14 @@ class TransactionLedger:
         self._shown[group_id] = number
 
     def settled(self, readings: Mapping[int, Reading], offsets: Mapping[str, int]) -> None:
-        """All is at rest: no transaction is open, and what is committed is there whole, its offsets too."""
+        """All is at rest: no transaction is open, and committed records and offsets are complete."""
         for partition, reading in readings.items():
             for run in reading.open.values():
                 self.fault(f"partition {partition}: {run.transaction.name} has no marker (offset {run.offset})")
         newest: dict[str, int] = dict.fromkeys(self._offsets, 0)
         for transaction in self.transactions.values():
             there = [value in readings[at].committed for at, values in transaction.values.items() for value in values]
-            if transaction.must_be is None:  # asked for, without an answer, and no record says what came of it
+            if transaction.must_be is None:  # it was requested, without an answer, and no record shows its outcome
                 shown = offsets.get(transaction.group_id, 0)
                 if transaction.offset and shown == transaction.offset:
                     transaction.outcome = True
@@ -254,7 +258,9 @@ class TransactionLedger:
 
 
 def only_committed(entries: Iterable[Entry], aborted: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """What a read_committed consumer makes of a Fetch answer: `aborted` has producer id and first offset of each."""
+    """The values that a read_committed consumer takes from a Fetch answer: `aborted` has producer id and first offset
+    of each.
+    """
     waiting = sorted(aborted, key=lambda one: one[1])
     dropped: set[int] = set()
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Cores of transactions that are broken on purpose, one rule each: what proves that the checkers can fail."""
+"""Cores of transactions with a deliberate fault, one rule each: they prove that the checkers can fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def commits_become_aborts(patch: pytest.MonkeyPatch) -> None:
-    """What is asked for is acknowledged, and the other thing is done."""
+    """A commit is acknowledged, and the transaction is aborted."""
     for name in ("OLD_CLIENT", "NEW_CLIENT"):
         table = dict(getattr(end_txn, name))
         table.update({key: end_txn.ABORTED for key in table if key[0] == end_txn.ONGOING})
@@ -31,7 +31,7 @@ def zombies_add_partitions(patch: pytest.MonkeyPatch) -> None:
 
 
 def zombies_end_transactions(patch: pytest.MonkeyPatch) -> None:
-    """A fenced producer of version 1 ends the transaction of another one."""
+    """A fenced producer of version 1 ends the transaction of another producer."""
 
     def decide(one: Transaction, request: Any) -> tuple[int, str]:
         if one.state in end_txn.ENDING:
@@ -42,7 +42,7 @@ def zombies_end_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
-    """A producer that takes an id over gets the epoch of the one before it."""
+    """A producer that takes an id over gets the epoch of the producer before it."""
     give = init_producer_id._give
 
     def given(step: Any, command: Any, request: Any, one: Transaction, following: Any, cause: str) -> None:
@@ -53,7 +53,7 @@ def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
-    """One of several is forgotten."""
+    """One of several partitions gets no marker."""
     real = end_txn.markers
 
     def markers(step: Any, one: Transaction) -> Any:
@@ -66,7 +66,7 @@ def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
 
 
 def complete_before_the_markers(patch: pytest.MonkeyPatch) -> None:
-    """The record that all is done is written too early."""
+    """The record of completion is written too early."""
     real = end_txn.markers
 
     def markers(step: Any, one: Transaction) -> Any:
@@ -79,17 +79,17 @@ def complete_before_the_markers(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_times_out(patch: pytest.MonkeyPatch) -> None:
-    """What dead producers leave open stays open."""
+    """Transactions of dead producers stay open."""
     patch.setattr(timeouts, "_is_over", lambda *_: False)
 
 
 def all_time_out_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A transaction is aborted when it is looked at."""
+    """A transaction is aborted at the first check."""
     patch.setattr(timeouts, "_is_over", lambda *_: True)
 
 
 def markers_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
-    """What was about to end when the server died never ends."""
+    """A transaction that was ending when the server died never ends."""
     real = TransactionCore.loaded
 
     def loaded(self: TransactionCore, now: Any) -> Output:
@@ -100,7 +100,7 @@ def markers_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_load_forgets_partitions(patch: pytest.MonkeyPatch) -> None:
-    """The log is not read as it was written."""
+    """A load reads the log wrongly."""
     real = State.evolve_all
 
     def evolve_all(self: State, records: Any) -> int:
@@ -127,4 +127,4 @@ MUTANTS: Final[Mapping[str, tuple[Break, str]]] = {
         (a_load_forgets_partitions, ""),
     )
 }
-"""Name -> what breaks the core, and what the failure says of it."""
+"""Name -> how the core is broken, and words of the failure."""

@@ -1,5 +1,5 @@
-"""Partitions as the world of the transaction core has them: they append, or refuse, as a log does; what they
-acknowledge they keep. Beside each offsets group lies what it has committed.
+"""Partitions in the world of the transaction core. They append, or refuse, as a log does, and keep what they
+acknowledge. Each offsets group has its committed offsets beside it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ class _Producer:
 
 
 class Partition:
-    """One partition. A batch's sequence number makes it append once; a guard outlives no marker."""
+    """One partition. A batch is appended once for its sequence number. A guard is not valid after the next marker."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._producers: dict[int, _Producer] = {}
 
     def guard(self, producer_id: int, epoch: int) -> object:
-        """None when the producer's transaction is open here; else what an `append` after verification must bring."""
+        """None when the producer's transaction is open here; else the guard that an `append` after verification must
+        have.
+        """
         producer = self._of(producer_id)
         if producer.open_epoch == epoch:
             return None
@@ -38,7 +40,7 @@ class Partition:
         return producer.guard
 
     def append(self, producer_id: int, epoch: int, sequence: int, values: Sequence[bytes], guard: object) -> int:
-        """Append records, which no sequence number does twice; `sequence` -1: it has none."""
+        """Append records, only once for each sequence number; `sequence` -1: it has none."""
         producer = self._of(producer_id)
         if epoch < producer.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH

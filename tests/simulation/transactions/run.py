@@ -1,4 +1,4 @@
-"""Histories of the transaction core: trouble, then calm, then all is judged."""
+"""Histories of the transaction core: faults, then a calm time, then all is judged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochF
 
 
 class History:
-    """The clients of one world, and what befalls them."""
+    """The clients of one world, and their faults."""
 
     def __init__(self, seed: int, events: int) -> None:
         self.events = events
@@ -41,7 +41,7 @@ class History:
         self._named = 0
 
     def play(self) -> None:
-        """All of it. Raises what is wrong."""
+        """Play the whole history. Raises the error of a broken rule."""
         scenario, world = self.scenario, self.world
         if scenario.last_epochs:
             self._use_up_epochs()
@@ -107,12 +107,12 @@ class History:
     # ---- at rest
 
     def _settle(self) -> None:
-        """Nobody is there any more: what is open times out, and what was about to end does."""
+        """No client is left: open transactions time out, and ending ones end."""
         world = self.world
         world.calm = True
         for one in self.producers:
             one.kill()
-        world.crash()  # markers that nobody writes are written after the next load
+        world.crash()  # markers that were lost are written after the next load
         world.run(lambda: world.core is not None and not world.watch.open(), SETTLED_WITHIN_MS)
         if world.core is None or world.watch.open():
             world.fault(f"these never ended: {world.watch.open()}")
@@ -122,7 +122,7 @@ class History:
         world.run(lambda: False, 60_000)
 
     def judge(self) -> None:
-        """What lies in the partitions is what producers were promised."""
+        """Check that the partitions have what producers were promised."""
         world = self.world
         readings: dict[int, Reading] = {
             number: world.ledger.read(number, world.partitions[TOPIC, number].entries) for number in range(PARTITIONS)
@@ -139,7 +139,7 @@ class History:
         world.ledger.settled(readings, offsets)
 
     def check_replay(self) -> None:
-        """A core made of the log answers as the one that made it."""
+        """A core made of the log must answer as the core that wrote it."""
         world = self.world
         if world.core is None:
             return
@@ -151,15 +151,15 @@ class History:
             world.fault(f"replay differs: {[pair for pair in zip(live, replayed, strict=False) if pair[0] != pair[1]]}")
 
     def now(self) -> str:
-        """How far it is."""
+        """The present time of the history."""
         return f"event {self.world.events}, {self.world.ms} ms"
 
     def described(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all ids
-        """The last things that have happened."""
+        """The last events."""
         return self.world.described(last)
 
     def counted(self) -> Counter[str]:
-        """How many transactions there were, and in how many histories there was which trouble."""
+        """How many transactions there were, and how many histories had each fault."""
         ledger = self.world.ledger
         return Counter(
             events=self.world.events, transactions=len(ledger.transactions), acknowledged=ledger.acknowledged,

@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: the settings of the core, how bad the weather is, who takes part."""
+"""The choices of a seed before anything happens: the settings of the core, the faults, and the clients."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ SETTLED_WITHIN_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One seed's circumstances. Probabilities are per message, per batch of records, or per tick of the chaos."""
+    """The parameters of one seed. Probabilities are per message, per batch of records, or per tick of the faults."""
 
     settings: TransactionSettings
     ids: int
     producers: int
-    """Of all ids: when there are more of them than ids, some ids have several."""
+    """The producers of all ids: if there are more of them than ids, some ids have several."""
     lose_request: float
     lose_reply: float
     fail_append: float
     fail_sync: float
-    """The records are in the log, though the shard does not know that."""
+    """The records are in the log, but the shard does not know it."""
     sync_ms: int
     marker_ms: int
     """A marker is written after up to so many ms."""
     lose_markers: float
-    """Nobody writes the markers of a transaction until the coordinator is loaded again."""
+    """The markers of a transaction are not written until the coordinator is loaded again."""
     repeat_done: float
     """How likely the core is informed twice that all markers are written."""
     tick_ms: int
@@ -44,7 +44,7 @@ class Scenario:
 
 
 def draw(rng: Random) -> Scenario:
-    """A seed's scenario: fair as well as foul."""
+    """The scenario of a seed: with few faults or many."""
     settings = TransactionSettings(
         transaction_abort_timed_out_transaction_cleanup_interval_ms=CHECK_MS,
         transactional_id_expiration_ms=rng.choice((20_000, 604_800_000)),

@@ -1,4 +1,4 @@
-"""Histories of the transaction core, and what one may rely on when one fails."""
+"""Histories of the transaction core, and what the report of a failure contains."""
 
 from __future__ import annotations
 

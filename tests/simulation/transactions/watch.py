@@ -1,6 +1,6 @@
-"""Looks at each record of the log and at each marker that is asked for: may it follow what was there?
+"""Checks each record of the log and each requested marker: may it follow the one before?
 
-It has its own table of what may follow what, from Kafka's TransactionState.
+The table of allowed successors comes from Kafka's TransactionState.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FOLLOWS: Final[Mapping[int, tuple[int | None, ...]]] = {
     EMPTY: (GONE, *AT_REST),
     ONGOING: (ONGOING, *AT_REST),
     PREPARE_COMMIT: (ONGOING,),
-    PREPARE_ABORT: (ONGOING, *AT_REST),  # an abort of nothing, of clients of version 2
+    PREPARE_ABORT: (ONGOING, *AT_REST),  # an abort without a transaction, by clients of version 2
     COMPLETE_COMMIT: (PREPARE_COMMIT,),
     COMPLETE_ABORT: (PREPARE_ABORT,),
 }
 """By the state of a record: the states that it may follow."""
 ENDS: Final = {True: (PREPARE_COMMIT, COMPLETE_COMMIT), False: (PREPARE_ABORT, COMPLETE_ABORT)}
 Seen = tuple[str, int, int, int]
-"""Of a record: id, producer id, epoch and state."""
+"""The values of a record: id, producer id, epoch and state."""
 
 
 class Watch:
@@ -47,7 +47,7 @@ class Watch:
         self._seen: Counter[Seen] = Counter()
 
     def decided(self, records: Sequence[Record], cause: TransactionCommand | MarkersWritten | None) -> None:
-        """A command, or (None) time that passed, makes these records: not one of a producer that was fenced."""
+        """A command, or (None) time, makes these records: none may be of a fenced producer."""
         self._cause = cause
         request: Any = getattr(cause, "request", None)
         if isinstance(request, EndTxnRequest):
@@ -113,7 +113,7 @@ class Watch:
                 world.happened.add("taken over")
 
     def _completed(self, name: str, prepared: _Value) -> None:
-        """Each partition has its marker."""
+        """Check that each partition has its marker."""
         is_commit = prepared.state == PREPARE_COMMIT
         for pair in prepared.topics:
             if not any(
@@ -125,7 +125,7 @@ class Watch:
                 self._world.fault(f"{name} is complete, and {pair} has no marker")
 
     def asked_for_markers(self, name: str, marker: WritableTxnMarker) -> None:
-        """Only what stands in the log, durably, is asked for."""
+        """Check that the requested markers are those of a durable record."""
         value = self.values.get(name)
         topics = frozenset((row.name, number) for row in marker.topics for number in row.partition_indexes)
         state = PREPARE_COMMIT if marker.transaction_result else PREPARE_ABORT
@@ -141,12 +141,12 @@ class Watch:
             self._world.fault(f"{request} was acknowledged, and the log does not say so")
 
     def lost(self, count: int) -> None:
-        """The last so many records were not durable when the server crashed: they never were."""
+        """The last `count` records were not durable when the server crashed: forget them."""
         for _ in range(count):
             self._seen[self._log.pop()] -= 1
 
     def reloaded(self, records: Iterable[Record]) -> None:
-        """There is a new core, of these records."""
+        """Begin with a new core of these records."""
         self.values = {}
         for record in records:
             key: Any = record.key
@@ -159,7 +159,7 @@ class Watch:
 
 
 class _Value:
-    """What a record says."""
+    """The content of a record."""
 
     def __init__(self, value: Any) -> None:
         self.state: int = value.transaction_status
@@ -173,7 +173,7 @@ class _Value:
 
     @staticmethod
     def of(value: Any) -> _Value | None:
-        """None for a tombstone."""
+        """The content of a record; None for a tombstone."""
         return None if value is None else _Value(value)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""The world around one transaction core: clients, a network that loses things, a log that is durable a little later and
-sometimes fails, partitions that keep what they acknowledge, and a sender of markers that may be slow or die.
+"""The world around one transaction core: clients, and a network that loses messages. The log is durable a little later
+and sometimes fails. Partitions keep what they acknowledge, and the sender of markers may be slow or die.
 
-It plays the shard and what stands above it: Produce and TxnOffsetCommit ask the core about their transaction first.
+It plays the shard and the layers above it: Produce and TxnOffsetCommit ask the core about their transaction first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Answer = Callable[[Any], object]
 
 
 class Broken(AssertionError):
-    """What must not be."""
+    """A rule was broken."""
 
 
 class World(world.World):
@@ -79,18 +79,18 @@ class World(world.World):
         self.happened: set[str] = set()
         self.records: list[Record] = []
         self.term = 0
-        """Which core this is: the coordinator epoch."""
+        """The number of this core: the coordinator epoch."""
         self.core: TransactionCore | None = None
         self._producer_ids = 1_000
         self._alarm_ms = NEVER
         self._ended_ms: dict[int, int] = {}
-        """By term: until when its answers went out."""
+        """By term: until when its answers were sent."""
         self._syncs: list[tuple[int, int]] = []
         self._durable_ms = 0
         self._load(None)
 
     def note(self, text: str, message: Message | None = None) -> None:
-        """For the trace."""
+        """Add a line to the trace."""
         self.trace.append((self.ms, text, message))
 
     def described(self, last: int) -> list[str]:
@@ -98,13 +98,13 @@ class World(world.World):
         return [f"{ms:>8} ms {text} {brief(message)[:300]}" for ms, text, message in list(self.trace)[-last:]]
 
     def fault(self, what: str, _: BaseException | None = None) -> None:
-        """Ends the history."""
+        """End the history with a fault."""
         raise Broken(what)
 
     # ---- clients
 
     def send(self, actor: Actor, request: Message) -> None:
-        """A client sends a request, which may get lost, as its answer may."""
+        """A client sends a request; the request or its answer may get lost."""
         turn = actor.turn
         self.later(REQUEST_TIMEOUT_MS, lambda _: actor.take(turn, None))
         if not self.calm and self.random() < self.scenario.lose_request:
@@ -173,7 +173,7 @@ class World(world.World):
         self, actor: Any, name: str, producer_id: int, epoch: int, pair: tuple[str, int], version: int, sequence: int,
         values: list[bytes], then: Callable[[int], object],
     ) -> None:  # fmt: skip
-        """Append to a partition; the core is asked first when the transaction is not open there."""
+        """Append to a partition. If the transaction is not open there, the core is asked first."""
         partition = self.partitions[pair]
         guard = partition.guard(producer_id, epoch)
 
@@ -211,12 +211,12 @@ class World(world.World):
         if isinstance(request, TAKES_SPARE):
             self._producer_ids += 1
             spare = self._producer_ids
-        # what reaches the answer after a failed append is a refusal of the same request
+        # after a failed append the answer is an error for the same request
         command = TransactionCommand(request, _Refusable(request, answer), actor.client, version, spare)
         self.run_command(command)
 
     def ask(self, request: Message) -> Any:
-        """What the core answers at once to an administrator."""
+        """The core's immediate answer to an administrator."""
         assert self.core is not None
         found: list[Message] = []
         client = Actor(self, "checker").client
@@ -228,7 +228,7 @@ class World(world.World):
         return found[0]
 
     def run_command(self, command: TransactionCommand | MarkersWritten) -> None:
-        """One command of the core."""
+        """Handle one command."""
         assert self.core is not None
         self.events += 1
         output = self.core.handle(command, self.now(), 1 << 20)
@@ -265,7 +265,7 @@ class World(world.World):
             respond(response)
 
     def _failed(self, output: Output, what: str) -> None:
-        """The core is dropped: its decisions are answered as refused, and another one is made of the log."""
+        """The core is dropped: its decisions are refused, and another core is made of the log."""
         self.happened.add(f"failed {what}")
         self.note(f"{what} failed")
         for respond, _ in output.replies:
@@ -354,7 +354,7 @@ class World(world.World):
         self.core = None
         self._alarm_ms = NEVER
         self._syncs.clear()
-        # an answer that waits for the ms that is now has not left
+        # an answer that waits for the present ms has not been sent
         self._ended_ms[self.term] = self.ms - 1
         self._durable_ms = self.ms
         self.later(down_ms, self._load)
@@ -370,7 +370,7 @@ class World(world.World):
         self._arm()
 
     def _compact(self) -> None:
-        """As the cleaner does: the newest record of each key stays."""
+        """Keep only the newest record of each key, as the cleaner does."""
         newest = {record.key.transactional_id: record for record in self.records}  # type: ignore[attr-defined]
         self.records = [record for record in newest.values() if record.value is not None]
 
@@ -388,7 +388,7 @@ class World(world.World):
 
 
 class _Refusable:
-    """Takes the answer to a command, or makes a refusal of it."""
+    """Sends the answer to a command, or an error in its place."""
 
     def __init__(self, request: Message, answer: Answer) -> None:
         self.request = request
@@ -398,7 +398,7 @@ class _Refusable:
         self._answer(response)
 
     def refuse(self) -> None:
-        """Its records were not written."""
+        """Answer that its records were not written."""
         self._answer(_refusal(self.request, ErrorCode.NOT_COORDINATOR))
 
 

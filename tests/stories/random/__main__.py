@@ -1,13 +1,12 @@
 """Random histories on a real Kafka and on Muster, compared reply by reply: `make conformance-random`.
 
-    make conformance-random ARGS='--seed 7 --steps 10000'
-    make conformance-random-consumers                     histories of consumer groups (KIP-848) and mixed ones
-    make conformance-random-transactions                  histories of transactions
-    make conformance-random ARGS='--nodes 3'              three brokers of Kafka, and of one process; also --cluster
-    python -m tests.stories.random --only 700012          one history again, by its number
+    make conformance-random ARGS='--seed 7 --steps 10000' make conformance-random-consumers
+    histories of consumer groups (KIP-848) and mixed ones make conformance-random-transactions
+    histories of transactions make conformance-random ARGS='--nodes 3'              three brokers of Kafka, and of one
+    process; also --cluster python -m tests.stories.random --only 700012          one history again, by its number
 
-With several brokers groups, transactions and partitions are spread over them, and histories of transactions are played
-while coordinators and leaders move on both.
+Several brokers share groups, transactions and partitions. Histories of transactions are then played while coordinators
+and leaders move on both clusters.
 
 Starts the servers (Java 17+ and Maven are needed), plays histories on both at the same time, many groups side by side,
 and stops them. A difference is played again, shrunk, and printed as a story with Kafka's answers, ready for
@@ -37,13 +36,13 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "at-once": {**COMMON, "group.initial.rebalance.delay.ms": "0", "group.max.size": "4"},
     "delayed": {**COMMON, "group.initial.rebalance.delay.ms": "400"},
 }
-"""Broker settings, each of which gets its part of the steps."""
+"""Broker settings; each gets a part of the steps."""
 OF_TRANSACTIONS = {
     **COMMON,
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-"""Of histories of transactions."""
+"""The settings of histories of transactions."""
 OF_BOTH = {
     **COMMON,
     "group.initial.rebalance.delay.ms": "0",
@@ -62,7 +61,7 @@ OF_CONSUMERS: Mapping[str, Mapping[str, str]] = {
     "upgrade": {**OF_BOTH, "group.consumer.migration.policy": "upgrade"},
     "downgrade": {**OF_BOTH, "group.consumer.migration.policy": "downgrade"},
 }
-"""Of histories of consumer groups, each with its part of the steps."""
+"""The settings of histories of consumer groups, each with its part of the steps."""
 NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
 NOT_TOLD_OF_SEVERAL = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
@@ -129,18 +128,18 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         for server in self._servers:
             if server.running:
-                server.kill()  # what they have kept is thrown away
+                server.kill()  # their kept data is deleted
         self._ends.close()
 
 
 def brokers_of(args: argparse.Namespace) -> str:
-    """Of what kind the brokers are."""
+    """The kind of the brokers."""
     return "cluster" if args.cluster else "nodes" if args.nodes > 1 else "one"
 
 
 @asynccontextmanager
 async def moving(servers: Mapping[str, tuple[str, int]], args: argparse.Namespace) -> AsyncIterator[Mover | None]:
-    """Move things while the context lasts; not where no servers are named."""
+    """Move leaders and coordinators while the context lasts, if servers are named."""
     if not servers or not args.moves:
         yield None
         return
@@ -155,7 +154,7 @@ async def moving(servers: Mapping[str, tuple[str, int]], args: argparse.Namespac
 
 
 async def compare(args: argparse.Namespace, session: Session, steps: int, seconds: float) -> list[Found]:
-    """The part of the steps that these servers get; what differs, looked into."""
+    """Play the steps for these servers; differences are examined."""
     await session.prepare()
     await session.warm_up()
     watch = Stopwatch()
@@ -205,7 +204,7 @@ def main() -> int:
         return 2
     if args.seed is None:
         args.seed = secrets.randbelow(10_000)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the servers are stopped, whoever ends this
+    for number in (signal.SIGINT, signal.SIGTERM):  # the servers are stopped, however the run ends
         signal.signal(number, signal.default_int_handler)
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []

@@ -1,6 +1,6 @@
 """Differences between what Kafka and Muster answer about transactions that docs/conformance.md accepts.
 
-None of them leaves anything else behind in the one server than in the other; so a history goes on after them.
+They leave the same state in both servers, so a history continues after them.
 """
 
 from __future__ import annotations

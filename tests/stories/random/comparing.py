@@ -1,7 +1,7 @@
-"""Comparing what a server answered with what its mirror did: bodies, field by field, after renaming member ids.
+"""Compares a server's answers with those of its mirror: bodies, field by field, after renaming member ids.
 
-Each side has names of its own for the ids it has handed out: an id is called by the request that brought it about.
-Order is compared where Kafka's order means something, and not where it is that of a hash map.
+Each side has its own names for its ids: an id is named by the request that caused it. The order is compared where
+Kafka's order means something, and not where it is that of a hash map.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ UNORDERED: Mapping[str, Mapping[str, str]] = {
         "Partitions": "",
     },
 }
-"""Lists whose order is open: API -> field -> the fields that its rows are sorted by; none: of plain values."""
+"""Lists without a fixed order: API -> field -> the fields by which its rows are sorted; none: plain values."""
 DRAWN = re.compile("(?<=^Static member )[A-Za-z0-9_-]{22}(?= )")
-"""An id that was drawn for a member that is refused."""
+"""A random id for a member that is refused."""
 ASSIGNMENTS = ("Assignment", "MemberAssignment")
 """Fields with the bytes of an assignment, in which topics have the order of a hash map when the server has made it."""
 ALL_OFFSETS = {"Topics": "Name TopicId", "Partitions": "PartitionIndex"}
-"""Of an OffsetFetch that names no topics."""
+"""The fields of an OffsetFetch without topics."""
 OF_THE_MACHINE = ("NodeId", "Host", "Port")
-"""Fields that say where a server is."""
+"""Fields with the place of a server."""
 
 
 class Names:
@@ -64,7 +64,7 @@ class Names:
             self.members.setdefault(new, f"<{of_client} of request {index}>")
 
     def member(self, name: str) -> str | None:
-        """The id that goes by this name."""
+        """The id with this name."""
         return next((real for real, known in self.members.items() if known == name), None)
 
     def text(self, text: str) -> str:
@@ -80,9 +80,9 @@ class Names:
 
 
 def plain(reply: Reply, names: Names, unseen: Collection[str] = ()) -> object:
-    """A reply's body in which nothing is left that differs from one server, or one run, to the next.
+    """A reply's body without anything that differs between servers or runs.
 
-    `unseen`: groups that are listed and described, or not, as it happens.
+    `unseen`: groups that may or may not be listed and described.
     """
     rows = dict(UNORDERED.get(reply.api, {}))
     if reply.api == "OffsetFetch":
@@ -114,7 +114,7 @@ def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
                 def order(row: Any, by: list[str] = by) -> Any:
                     return [str(row[name]) for name in by] if by else row
 
-                # by their real names first: two ids may have one plain name
+                # sorted by their real names first: two ids may have one plain name
                 one = sorted((plain_value(row, names, rows) for row in sorted(one, key=order)), key=order)
                 out[key] = one
                 continue
@@ -128,7 +128,7 @@ def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
 
 
 def plain_assignment(raw: bytes, names: Names) -> object:
-    """What a consumer is assigned, by topic; other bytes as they are."""
+    """A consumer's assignment, by topic; other bytes unchanged."""
     try:
         version = int.from_bytes(raw[:2], "big")
         body = codec.decode("ConsumerProtocolAssignment", min(version, 3), raw, 2)
@@ -139,7 +139,7 @@ def plain_assignment(raw: bytes, names: Names) -> object:
 
 
 def differences(theirs: object, ours: object, path: str = "") -> list[str]:
-    """Where two plain bodies differ: `field: theirs, expected ours`."""
+    """The differences of two plain bodies: `field: theirs, expected ours`."""
     if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
         return [line for key in theirs for line in differences(theirs[key], ours[key], f"{path}.{key}".lstrip("."))]
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

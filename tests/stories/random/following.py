@@ -1,8 +1,8 @@
-"""A mirror that takes over the ids of its server: where assignments go by the order of ids, as in consumer groups.
+"""A mirror that takes over the ids of its server, for consumer groups: there the order of ids decides assignments.
 
-The server is asked first. What it draws is then drawn in the mirror too; the id of a static member that waits for its
-first answer is taken over when that comes. What changes topics is not compared: the mirror gets the topics that the
-server has then.
+The server is asked first. Its random ids are then used in the mirror too. The id of a static member that waits for its
+first answer is taken over when the answer comes. Changes of topics are not compared: the mirror gets the topics that
+the server has then.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMES_SENDER = ("JoinGroup", "ConsumerGroupHeartbeat")
 ID_MS = 60
 """How long an answer with a new id is waited for."""
 FOUND_MS = 250
-"""So long after topics of patterns were looked for they are found, also when nothing shows it."""
+"""So long after a search for topics of patterns they are found, even if nothing shows it."""
 AGAIN_MS = 20
 PATIENCE_S = 5.0
 BARE = 22
-"""Letters of an id in base64, as members of consumer groups get it."""
+"""The letters of an id in base64, as members of consumer groups get it."""
 
 
 class Following:
@@ -54,7 +54,7 @@ class Following:
         return TopicsImage(rows, 1)
 
     def draws(self, suffix: str) -> Callable[[], uuid.UUID]:
-        """The ids that members give themselves: on both sides the same."""
+        """The ids that members give themselves: the same on both sides."""
         dice = random.Random(suffix)
         return lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
 
@@ -71,7 +71,7 @@ class Following:
         if names or joins:
             waits = not joins and action.body.get("GroupInstanceId") is not None
             await side.world.until(lambda: _reply_to(side, action) is not None, ID_MS / 1000 if waits else PATIENCE_S)
-        if joins:  # it may end what classic members wait for
+        if joins:  # the action may end what classic members wait for
             for reply in side.world.arrived():
                 self.adopt(side.mirror, reply, [])
         if names:
@@ -82,7 +82,7 @@ class Following:
         side.mirror.drawn_id = None
 
     async def after(self, side: Side, action: Send) -> None:
-        """Topics that were looked for beside are found."""
+        """Topics of a background search are found."""
         if side.mirror.searches != self._searches:
             self._searches = side.mirror.searches
             await side.clock.sleep(FOUND_MS)
@@ -112,7 +112,7 @@ class Following:
 
 
 async def heard_of(world: World, counts: Mapping[str, int]) -> None:
-    """Wait until the groups of a server know topics as they are: a member of a new group is assigned all there is."""
+    """Wait until the groups of a server know the present topics: a member of a new group is assigned all of them."""
     assert isinstance(world, ServerWorld), "topics change on servers only"
     runner = await connect(world.host, world.port)
     end_s = time.monotonic() + PATIENCE_S
@@ -126,7 +126,7 @@ async def heard_of(world: World, counts: Mapping[str, int]) -> None:
 
 
 async def _known(runner: AnyConnection, topics: list[str]) -> list[int]:
-    """How many partitions those of the topics have that groups know."""
+    """How many partitions of these topics the groups know."""
     asked = {
         "GroupId": f"known-{uuid.uuid4()}",
         "MemberId": f"{uuid.uuid4()}",
@@ -147,7 +147,7 @@ async def _known(runner: AnyConnection, topics: list[str]) -> list[int]:
 
 
 def counts(action: Send, reply: Reply) -> dict[str, int]:
-    """How many partitions a topic has when what was asked is done, if it is: 0 for none."""
+    """The partition count of a topic after a successful request: 0 for a deleted one."""
     rows = next(reply.body[name] for name in ("Topics", "Results", "Responses") if name in reply.body)
     done = {row["Name"] for row in rows if not row["ErrorCode"]}
     asked = {topic["Name"]: topic.get("NumPartitions", topic.get("Count", 0)) for topic in action.body["Topics"]}
@@ -155,7 +155,7 @@ def counts(action: Send, reply: Reply) -> dict[str, int]:
 
 
 async def found(side: Side, names: set[str], wanted: Mapping[str, int]) -> dict[str, TopicImage]:
-    """Those topics as the server has them, when it has done what is wanted."""
+    """These topics as the server has them, after the server has done the request."""
     assert isinstance(side.world, ServerWorld), "topics change on servers only"
     runner = await connect(side.world.host, side.world.port)
     asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in sorted(names)]

@@ -1,9 +1,9 @@
-"""Random histories: what some clients ask of two groups, as lines of the story format. One seed, one history.
+"""Random histories: requests of some clients for two groups, as lines of the story format. One seed, one history.
 
-A history is written without knowing what the server will answer. Where a step needs somebody's member id it says
-`{B}`: the id that B has by then (see `lockstep`). Nothing is avoided but what conformance.md lists as never to be
-compared: bytes that no subscription can be read from in a way that stops Kafka's group for good, and a protocol name
-that one member lists twice. Some of what is asked is about transactions: of any actor, and of offsets only.
+A history is written without knowledge of the answers. Where a step needs a member id, it says `{B}`: the id that B has
+by then (see `lockstep`). Only what conformance.md excludes from comparison is avoided. That is a subscription whose
+bytes stop Kafka's group for good, and a protocol name that one member lists twice. Some requests are about
+transactions: of any actor, and of offsets only.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ PROTOCOLS = (
     "sticky,range",
     "range,sticky,roundrobin",
 )
-"""What members offer; `range` is in all, so that most groups find a common one."""
+"""Protocols that members offer; `range` is in all, so that most groups find a common one."""
 ODD_PROTOCOLS = ("roundrobin", "sticky:x", "none")
 ADVANCES = (200, 500, 900, 1600)
 
 Asks = tuple[tuple[str, ...], ...]
-"""Arguments of a request: one of each tuple is taken."""
+"""The arguments of a request: one of each tuple is taken."""
 
 WRONG = ("",) * 12 + ("member=id:ghost", "member=none", "member={A}", "member={B}", "instance=i-a", "instance=i-x")
 WRONG_GENERATION = ("",) * 12 + ("generation=+1", "generation=-1", "generation=0", "generation=1", "generation=-2")
 NO_INSTANCE = ("",) * 9 + ("instance=none",)
 OTHER_GROUP = ("",) * 30 + ("group=h",)
 NO_GROUP = (*OTHER_GROUP, "group=none")
-"""Where the empty id is refused; elsewhere it is a group like any other, and all histories would share it."""
+"""Where the empty id is refused. Elsewhere it is a group like any other, and all histories would share it."""
 OFFSETS = ("t1/0=1", "t1/1=2 t2/0=3", "t1/2=4:note", "t2/0=5@3:null", "t1/0=6 nope/0=1", "t1/9=1", "t2/0=7:x*4097")
 PENDING = ("t1/0=11", "t1/1=12 t2/0=13", "t1/2=14:note", "t2/0=15@3:null", "t1/0=16 nope/0=1", "t1/9=1")
 """Offsets that are committed in a transaction."""
@@ -131,7 +131,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
 """Request -> (how often, its arguments)."""
 
 TAKES_FILTERS = 4
-"""First version of ListGroups that can ask for states; for types it is the next one."""
+"""The first version of ListGroups with a filter for states; the next version has one for types."""
 
 
 def history(seed: int, broker: Mapping[str, str]) -> Story:
@@ -172,7 +172,7 @@ def _settings(dice: random.Random, actor: str) -> str:
 
 
 def _round(dice: random.Random, actors: str) -> list[str]:
-    """Some join, some sync: what most groups do most of the time."""
+    """Some actors join, some sync: what most groups do most of the time."""
     joining = list(actors)
     dice.shuffle(joining)
     everybody = " ".join(joining)
@@ -183,13 +183,13 @@ def _round(dice: random.Random, actors: str) -> list[str]:
 
 
 def _afresh(dice: random.Random, actors: str) -> list[str]:
-    """Processes that end as they should, or not, and start again."""
+    """Processes that end in order, or not, and start again."""
     some = " ".join(dice.sample(actors, dice.randint(1, len(actors))))
     return [*dice.choice(([], [f"{some}: leave"])), f"{some}: restart", f"{some}: enter"]
 
 
 def _mended(line: str) -> list[str]:
-    """An actor keeps what it once said of itself: after a step that must be refused, one that sets it right."""
+    """An actor keeps its earlier settings: after a step that must be refused, another step restores them."""
     wrong = {"session=50": "session=30000", "session=9999999": "session=30000", "type=connect": "type=consumer"}
     wrong |= {"type=none": "type=consumer", "protocols=none": "protocols=range", "instance=i-x": "instance=none"}
     actor, _, rest = line.partition(": ")
@@ -216,7 +216,7 @@ def _step(dice: random.Random, actors: str, request: str) -> str:
 
 
 def _only_once(line: str) -> str:
-    """Of an argument that was drawn twice the later one counts; the words that only name one are dropped."""
+    """If an argument was drawn twice, the later one counts; words that only name an argument are dropped."""
     head, _, rest = line.partition(": ")
     words = rest.split()
     kept = [

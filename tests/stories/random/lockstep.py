@@ -1,4 +1,4 @@
-"""Plays one history on several servers at once, step by step, away from deadlines, until one answers what it may not.
+"""Plays one history on several servers at once, step by step, away from deadlines, until an answer is not allowed.
 
 Every server is compared with a mirror that follows its ways (see `side`), and the servers with each other.
 """
@@ -15,7 +15,7 @@ from tests.stories.random.worlds import Clock
 from tests.stories.story import Step, Story
 
 MARGIN_MS = 150
-"""No request is sent so shortly before or after something falls due."""
+"""No request is sent so shortly before or after a deadline."""
 NEVER_MS = 10**12
 
 
@@ -30,18 +30,18 @@ class Outcome:
     steps: int = 0
     replies: int = 0
     alike: int = 0
-    """Replies in which all servers agree; the others are what accepted differences explain."""
+    """Replies in which all servers agree; accepted differences explain the others."""
     difference: str | None = None
     at: int = 0
-    """How many items of the story were begun when the difference showed."""
+    """How many items of the story had begun when the difference showed."""
     met: Counter[str] = dataclasses.field(default_factory=Counter)
-    """How often which accepted difference came up: paragraph of docs/conformance.md -> times."""
+    """How often each accepted difference occurred: paragraph of docs/conformance.md -> times."""
     is_late: bool = False
-    """A server answered later than steps keep away from deadlines: on it things may have fallen due otherwise."""
+    """A server answered so late that deadlines may have passed on it in another order."""
 
 
 class Lockstep:
-    """One history on its way."""
+    """One history that is being played."""
 
     def __init__(
         self, sides: Sequence[Side], clock: Clock, most_ms: int = NEVER_MS, margin_ms: int = MARGIN_MS
@@ -51,7 +51,7 @@ class Lockstep:
         self.lines: list[str] = []
 
     async def play(self, story: Story) -> Outcome:
-        """All of the story, or up to the first difference; closes the worlds."""
+        """Play the story to its end, or to the first difference, and close the worlds."""
         outcome = Outcome(story)
         try:
             for item in story.items:
@@ -97,7 +97,7 @@ class Lockstep:
         return 1
 
     async def _hold(self, ms: int = 0, *, within_step: bool = False) -> None:
-        """Let so much time pass, and more when something falls due about now."""
+        """Let so much time pass, and more when a deadline is near."""
         began_ms = self.clock.now_ms()
         rang_ms = [side.mirror.rang_ms for side in self.sides]
         heard: list[str] = []
@@ -105,7 +105,7 @@ class Lockstep:
             until_ms = max(began_ms + ms, self._clear_at_ms())
             heard += (await asyncio.gather(*(side.overhear(within_step=within_step) for side in self.sides)))[0]
             now_ms = self.clock.now_ms()
-            if now_ms >= max(until_ms, self._clear_at_ms()):  # waiting for replies took time too
+            if now_ms >= max(until_ms, self._clear_at_ms()):  # the wait for replies took time too
                 break
             await self.clock.sleep(max(min(until_ms, self._next_due_ms()) - now_ms, 1))
         rung = [side for side, before_ms in zip(self.sides, rang_ms, strict=True) if side.mirror.rang_ms != before_ms]
@@ -115,7 +115,7 @@ class Lockstep:
             self.lines += [f"advance {passed_ms}", *heard]
 
     def _clear_at_ms(self) -> int:
-        """When nothing has fallen due for a while, nor will."""
+        """The next time without a deadline shortly before or after it."""
         now_ms, clear_ms = self.clock.now_ms(), 0
         for side in self.sides:
             side.mirror.live_until(now_ms)

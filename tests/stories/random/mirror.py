@@ -23,26 +23,26 @@ from tests.stories.story import Body, Drop, Reply, Send, Story
 from tests.stories.virtual import START, VirtualDriver
 
 OWN_ID = re.compile("00000000-0000-0000-0000-[0-9a-f]{12}$")
-"""An id that a mirror has drawn by itself."""
+"""A random id of the mirror itself."""
 
 
 class Mirror(VirtualDriver):
-    """One core beside one server. `ways`: whose; its replies wait in `replies`."""
+    """One core beside one server. `ways`: those of the server; its replies are in `replies`."""
 
     def __init__(self, story: Story, ways: OwnWays, topics: TopicsImage | None = None) -> None:
         super().__init__(story, topics)
         self.ways = ways
         ways.attach(self.core)
         self.rang_ms = -(10**9)
-        """When a deadline fell due last."""
+        """When the last deadline was due."""
 
     def due_ms(self) -> int | None:
-        """When the next deadline may fall due, in ms since the history began."""
+        """When the next deadline may be due, in ms since the history began."""
         due = self.core.next_deadline_ms()
         return None if due is None else due - START.mono_ms
 
     def boundaries_ms(self) -> Iterator[int]:
-        """When something is due that happens with the next request only, past or to come."""
+        """The times of deadlines that take effect only with the next request, past or future."""
         settings, offset_ms = self.core.state.settings, START.wall_ms
         for group in self.core.state.groups.values():
             if not isinstance(group, ConsumerGroup):
@@ -53,7 +53,7 @@ class Mirror(VirtualDriver):
                 yield resolved.timestamp_ms + AGAIN_MS - offset_ms
 
     def live_until(self, ms: int) -> None:
-        """So many ms have passed since the history began."""
+        """Advance to so many ms since the history began."""
         with self.ways.in_force():
             while (due := self.due_ms()) is not None and due <= ms:
                 self.move_to(START.mono_ms + due)
@@ -62,7 +62,7 @@ class Mirror(VirtualDriver):
         self.move_to(START.mono_ms + ms)
 
     def ask(self, send: Send) -> None:
-        """A request, now."""
+        """Handle a request now."""
         with self.ways.in_force():
             self.ways.asked()
             self.send(send)
@@ -86,14 +86,16 @@ class Mirror(VirtualDriver):
                 self.ways.recorded(record.key.group)
 
     def taken(self) -> list[Reply]:
-        """The replies since this was asked last."""
+        """The replies since the last call."""
         replies, self.replies = self.replies, []
         return replies
 
     # ---- ids
 
     def adopt(self, group_id: str, instance_id: str, theirs: str, replies: list[Reply]) -> None:
-        """The server has given a static member this id, long after it asked: so does the mirror, if it drew one."""
+        """The server has given a static member this id, long after its request: the mirror takes it, if it drew one
+        itself.
+        """
         group = classic_group(self.core.state, group_id)
         mine = None if group is None else group.static_ids.get(instance_id)
         if group is None or mine is None or not OWN_ID.search(mine):
@@ -102,7 +104,7 @@ class Mirror(VirtualDriver):
         for reply in replies:
             reply.body = renamed(reply.body, mine, theirs)
 
-    # ---- who leads, when that is open
+    # ---- who leads, if several members may
 
     def follow(self, group_id: str, leader_id: str, replies: list[Reply]) -> None:
         """The server chose another leader, as it may: so does the mirror, in those of its replies that name the
@@ -135,7 +137,7 @@ class Mirror(VirtualDriver):
 
 
 def renamed(value: Any, mine: str, theirs: str) -> Any:
-    """A body with one id in place of another."""
+    """A body with one id replaced by another."""
     if isinstance(value, dict):
         return {key: renamed(one, mine, theirs) for key, one in value.items()}
     if isinstance(value, list):
@@ -144,5 +146,5 @@ def renamed(value: Any, mine: str, theirs: str) -> Any:
 
 
 def tells_leader(reply: Reply) -> bool:
-    """Whether the reply says who leads a generation."""
+    """Whether the reply names the leader of a generation."""
     return reply.api == "JoinGroup" and reply.body["ErrorCode"] == 0

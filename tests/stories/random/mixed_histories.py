@@ -21,7 +21,7 @@ WATCHER = "Z"
 
 Words = tuple[str, ...]
 Asks = tuple[Words, ...]
-"""Arguments of a request: one of each tuple is taken."""
+"""The arguments of a request: one of each tuple is taken."""
 
 NAMES = ("t1", "t1", "t1,t2", "t1,t2", "t2", "t2,t1", "t1,nope", "none", "t1,t1")
 OWN_NAMES = ("u", "t1,u", "u,w", "t2,w", "w,nope,u")
@@ -179,7 +179,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
 }
 """Request -> (how often, its arguments)."""
 OF_GROUPS_WITHOUT_MEMBERS = ("v=2", "v=7", "v=8")
-"""Versions of OffsetFetch in which nobody says who asks."""
+"""Versions of OffsetFetch without a member."""
 
 
 def history(seed: int, broker: Mapping[str, str]) -> Story:
@@ -188,7 +188,7 @@ def history(seed: int, broker: Mapping[str, str]) -> Story:
 
 
 class _Writing:
-    """One history while it is written."""
+    """One history while it is being written."""
 
     def __init__(self, seed: int, broker: Mapping[str, str]) -> None:
         self.dice = random.Random(seed)
@@ -196,7 +196,7 @@ class _Writing:
         self.actors = LETTERS[: self.dice.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 5))]
         self.has_own = self.dice.random() < 0.45
         self.natives = self.dice.choice((0.5, 0.5, 0.8, 1.0))
-        """How many of those that come use the new protocol."""
+        """The share of joining members that use the new protocol."""
         settings = " ".join(f"{name}={value}" for name, value in broker.items())
         self.lines = [f"# random history {seed} of consumer groups", f"broker {settings}", TOPICS]
         self.lines += [OWN_TOPICS] * self.has_own
@@ -221,15 +221,15 @@ class _Writing:
         return Story(f"random-{self.seed}", "\n".join(self.lines) + "\n")
 
     def say(self, line: str) -> None:
-        """One step, and how the group looks then."""
+        """Add one step, and the description of the group after it."""
         self.lines += [line, f"{WATCHER}: consumer-describe"]
 
     def names(self) -> str:
-        """Topics to subscribe to."""
+        """Topics of a subscription."""
         return self.dice.choice(NAMES + OWN_NAMES * 2 if self.has_own else NAMES)
 
     def come(self, actor: str) -> None:
-        """A process starts, with the one protocol or the other."""
+        """A process starts, with one of the protocols."""
         dice = self.dice
         instance = f"instance=i-{actor.lower()}" if dice.random() < 0.3 else ""
         if dice.random() < self.natives:
@@ -259,12 +259,12 @@ class _Writing:
             self.say(f"{actor}: sync{self.shares() if dice.random() < 0.7 else ''}")
 
     def shares(self) -> str:
-        """What a leader gives."""
+        """Assignments that a leader sends."""
         one, other = self.dice.choice(self.actors), self.dice.choice(self.actors)
         return f" assign={{{one}}}:given(t1/0+1;t2/0)" + (f",{{{other}}}:given(t1/2)" if other != one else "")
 
     def round(self) -> None:
-        """Some go on as clients do: what each of the two protocols needs."""
+        """Some members act as clients do, as each of the two protocols needs."""
         for actor in self.dice.sample(self.actors, self.dice.randint(1, len(self.actors))):
             if self.dice.random() < self.natives:
                 self.say(f"{actor}: consumer-heartbeat owned=mine")
@@ -275,7 +275,7 @@ class _Writing:
                 self.say(f"{actor}: sync{self.shares() if self.dice.random() < 0.5 else ''}")
 
     def step(self, actor: str, request: str) -> None:
-        """Any one request."""
+        """Add one request of any kind."""
         dice = self.dice
         if request == "come":
             self.lines.append(f"{actor}: restart")
@@ -299,7 +299,7 @@ class _Writing:
             self.say(f"{actor}: join {' '.join(mended)}")
 
     def native(self, words: list[str]) -> list[str]:
-        """A heartbeat of epoch 0 mostly says all; version 0 knows no patterns, and draws an id that is not given."""
+        """A heartbeat of epoch 0 mostly has all fields; version 0 has no patterns, and the coordinator draws the id."""
         if "epoch=0" in words and self.dice.random() < 0.8:
             words = [word for word in words if not word.startswith(("owned=", "rebalance"))]
             words += ["owned=none", "rebalance", "topics"]
@@ -323,7 +323,7 @@ class _Writing:
 
 
 def _asking(words: list[str]) -> list[str]:
-    """An OffsetFetch that can be said: who asks is in the newer versions only, and an epoch has a member."""
+    """A valid OffsetFetch: only newer versions name a member, and an epoch needs a member."""
     if any(word in words for word in OF_GROUPS_WITHOUT_MEMBERS):
         words = [word for word in words if not word.startswith(("member=", "epoch=", "stable="))]
     if not any(word.startswith("member=") for word in words):

@@ -1,4 +1,6 @@
-"""Leaders and coordinators that move under histories, alike on all servers: by reassignment, as operators do it."""
+"""Leaders and coordinators move during histories, in the same way on all servers: by reassignment, as operators do
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PATIENCE_S = 20.0
 
 
 class Mover:
-    """Moves one partition of a coordinator at a time. `moves`: how often one has come about on all servers."""
+    """Moves one partition of a coordinator at a time. `moves`: how many moves happened on all servers."""
 
     def __init__(self, bootstraps: Sequence[str], seed: int) -> None:
         self._servers = list(bootstraps)
@@ -31,7 +33,7 @@ class Mover:
         self.moves = 0
 
     async def run(self, every_s: float) -> None:
-        """Go on until it is cancelled."""
+        """Move partitions until it is cancelled."""
         while True:
             await asyncio.sleep(every_s)
             topic = self._random.choice(INTERNAL)
@@ -41,7 +43,7 @@ class Mover:
 
 
 async def move(bootstrap: str, topic: str, place: float, step: int) -> bool:
-    """The partition at that part of the topic is led by the next broker but `step` - 1; whether it came about."""
+    """Let the broker `step` places further lead the partition at that part of the topic; whether this happened."""
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     with suppress(OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.TimeoutError):
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -1,8 +1,8 @@
-"""Plays one history on two servers at once, step by step, and compares what each step shows. For what needs no mirror:
-requests that are answered at once, as those of transactions are.
+"""Plays one history on two servers at once, step by step, and compares each step. It needs no mirror, because its
+requests are answered at once, as those of transactions are.
 
-Transactions that time out do it between steps: a step is not begun while a server may be about to end one. Answers that
-mean "not ready yet" are asked again, by each side as often as it needs to.
+Transactions time out between steps: no step begins while a server may be about to end one. Requests answered "not ready
+yet" are repeated, on each side as often as it needs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from tests.stories.story import Body, Step, Story
 MARGIN_MS = 150
 """No request is sent so shortly before a transaction times out."""
 LATE_MS = 400
-"""So long after its timeout a transaction is aborted, as the coordinator looks every 100 ms; else it is waited for."""
+"""A transaction is aborted so long after its timeout, because the coordinator checks every 100 ms; otherwise it is
+waited for.
+"""
 SHORT_MS = 10_000
-"""Transactions of a longer timeout do not time out in a history."""
+"""Transactions with a longer timeout do not time out in a history."""
 PATIENCE_S = 10.0
 COORDINATOR_EPOCH = re.compile(r"coordinator=\d+")
 
@@ -43,14 +45,14 @@ class Half:
         self, name: str, address: tuple[str, int], story: Story, suffix: str, ids: Mapping[str, uuid.UUID]
     ) -> None:
         self.name, self.address = name, address
-        self._moves = not address[1]  # several brokers: the ids of each lie on other partitions, of other epochs
+        self._moves = not address[1]  # with several brokers, the ids are on other partitions, with other epochs
         self.driver = tcp.Driver(*address)
         self.stage = Stage(story, suffix, dict(ids))
         self._ids = {"TransactionalIds": [f"{name}{suffix}" for name in ("tx", "ty")]}
         self._runner: AnyConnection | None = None
 
     async def begin(self) -> None:
-        """The topics of the history are there."""
+        """Create the topics of the history."""
         self._runner = await connect(*self.address)
         counts = {self.stage.topic(name): count for name, count in self.stage.story.own_topics.items()}
         known: tcp.Ready = {}
@@ -82,12 +84,12 @@ class Half:
         return actor.producer, dict(actor.sequences)
 
     def go_on_as(self, line: str, facts: Facts) -> None:
-        """The actor of a step remembers this: that the servers answered differently has no consequences."""
+        """Let the actor of a step remember this: so different answers have no consequences."""
         actor = self.stage.actor(line.partition(":")[0])
         actor.producer, actor.sequences = facts[0], dict(facts[1])
 
     async def see_topics(self, topics: list[Body]) -> None:
-        """What was made is led, and what was deleted is gone, for clients too."""
+        """Wait until created topics have leaders and deleted topics are gone, for clients too."""
         assert self._runner is not None
         asked = [{"TopicId": uuid.UUID(int=0), "Name": topic["Name"]} for topic in topics]
         made = "NumPartitions" in topics[0]
@@ -103,9 +105,9 @@ class Half:
             await asyncio.sleep(0.01)
 
     async def busy_until(self) -> float | None:
-        """When the next step may begin at the earliest, by the wall clock; None: now.
+        """The earliest wall time of the next step; None: now.
 
-        While markers are written that is soon; a transaction that is about to time out is waited for.
+        While markers are written it is soon; a transaction that is about to time out is waited for.
         """
         assert self._runner is not None
         found = await self._runner.ask("DescribeTransactions", 0, self._ids)
@@ -120,7 +122,7 @@ class Half:
         return None
 
     async def end(self) -> None:
-        """The history is over."""
+        """End the history."""
         if self._runner is not None:
             await self._runner.close()
         await self.driver.delete_topics([self.stage.topic(name) for name in self.stage.story.own_topics])
@@ -128,14 +130,14 @@ class Half:
 
 
 class Pair:
-    """One history on its way."""
+    """One history that is being played."""
 
     def __init__(self, halves: Sequence[Half]) -> None:
         self.halves = halves
         self.lines: list[str] = []
 
     async def play(self, story: Story) -> Outcome:
-        """All of the story, or up to the first difference."""
+        """Play the story to its end, or to the first difference."""
         outcome = Outcome(story)
         try:
             await asyncio.gather(*(half.begin() for half in self.halves))
@@ -179,7 +181,7 @@ class Pair:
                 outcome.alike += 1
 
     async def _quiet(self) -> None:
-        """Until nothing is about to happen on either side."""
+        """Wait until nothing is about to happen on either side."""
         end = time.time() + PATIENCE_S
         while time.time() < end:
             until = [when for when in await asyncio.gather(*(half.busy_until() for half in self.halves)) if when]
@@ -190,7 +192,7 @@ class Pair:
 
 
 def _difference(line: str, first: list[str], other: list[str]) -> str:
-    """What differs, without numbers and names that are of this history only."""
+    """The difference, without the numbers and names of this history."""
     verb = line.partition(": ")[2].split()[:1]
     pairs = [(one.strip(), two.strip()) for one, two in zip(first, other, strict=False) if one != two]
     return f"{' '.join(verb)}: {pairs[0][0]} | {pairs[0][1]}" if pairs else f"{' '.join(verb)}: {first} | {other}"

@@ -29,20 +29,20 @@ from tests.stories.random.worlds import RealClock, ServerWorld
 from tests.stories.story import Step, Story
 
 AGAIN = 3
-"""How often a history that showed a difference is played once more, before it is said not to show it again."""
+"""How often a history with a difference is played again before the difference counts as gone."""
 MAX_AGAIN = 9
-"""The same, with those times in which a server was too late. They count only when there was hardly any other."""
+"""The same, including the times at which a server was too late. They count only when nearly all were so."""
 WARM_UP = 20
-"""So many histories are played before those that count."""
+"""So many histories are played before the counted ones."""
 WIDE_MARGIN_MS = 300
-"""A mirror that follows is asked later than its server."""
+"""The margin for a mirror that follows: it is asked after its server."""
 _KIND = re.compile(r"(\w+): \w+'s (\w+) v\d+:? (.*)", re.DOTALL)
 _FIELD = re.compile(r"(?:^|; )([\w.\[\]]+): (?=.*?, expected )", re.DOTALL)
 _INDEX = re.compile(r"\[\d+\]")
 _NUMBER = re.compile(r"\d+")
 MAX_MS = 9_000
-"""So long a history of consumer groups takes: Kafka looks for the topics of patterns again after ten seconds, when
-anybody has made a topic.
+"""The longest history of consumer groups. Kafka searches the topics of patterns again after ten seconds, if anybody has
+created a topic.
 """
 WAYS: Mapping[str, Callable[[], OwnWays]] = {"kafka": KafkaWays, "muster": OwnWays}
 
@@ -50,7 +50,9 @@ Address = tuple[str, int]
 
 
 class Campaign(NamedTuple):
-    """What is played: the topics that all histories share, how one is written, and how it is played on the servers."""
+    """What is played: the topics that all histories share, how a history is written, and how it is played on the
+    servers.
+    """
 
     topics: str
     history: Callable[[int, Mapping[str, str]], Story]
@@ -60,7 +62,7 @@ class Campaign(NamedTuple):
 async def play_groups(
     servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
 ) -> Outcome:
-    """One history of groups, beside mirrors, with fresh group ids."""
+    """Play one history of groups, beside mirrors, with new group ids."""
     clock, suffix = RealClock(), _suffix()
     sides = [
         Side(ServerWorld(name, *address), WAYS[name](), story, clock, suffix, topic_ids[name])
@@ -72,8 +74,8 @@ async def play_groups(
 async def play_transactions(
     servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
 ) -> Outcome:
-    """One history of transactions, with fresh ids and topics: the same ids on both, so that both hash them to the same
-    partitions, and a coordinator that moves takes the same ids along on each.
+    """Play one history of transactions, with new ids and topics. Both sides have the same ids, which fall on the same
+    partitions, so that a moving coordinator has the same ids on each.
     """
     suffix = _suffix()
     halves = [Half(name, address, story, suffix, topic_ids[name]) for name, address in servers.items()]
@@ -83,7 +85,7 @@ async def play_transactions(
 async def play_mixed(
     servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
 ) -> Outcome:
-    """One history of consumer groups, beside mirrors that follow the servers' ids; with topics of its own."""
+    """Play one history of consumer groups with its own topics, beside mirrors that follow the servers' ids."""
     suffix = _suffix()
     own = {name + suffix.replace("~", "-"): count for name, count in story.own_topics.items()}
     drivers = [tcp.Driver(*address) for address in servers.values()]
@@ -121,7 +123,7 @@ TRANSACTIONS = Campaign(transaction_histories.TOPICS, transaction_histories.hist
 
 @dataclasses.dataclass
 class Found:
-    """One difference: the history's number and how it went; its story in the end, if it could be made short."""
+    """One difference: the history's number and how it went; at the end its story, if it could be shortened."""
 
     number: int
     outcome: Outcome
@@ -139,7 +141,7 @@ class Totals:
     met: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
-        """One history more."""
+        """Count one more history."""
         self.histories += 1
         self.steps += outcome.steps
         self.replies += outcome.replies
@@ -155,11 +157,11 @@ class Session:
         self.totals = Totals()
         self.found: list[Found] = []
         self.passing: list[Found] = []
-        """What differed, and did not when it was played again, whole or made short: the machine had its hands full."""
+        """Differences that did not show again, in the whole history or a shorter one: the machine was busy."""
         self._topic_ids: dict[str, dict[str, uuid.UUID]] = {}
 
     async def prepare(self) -> None:
-        """The topics are there, and the coordinators answer."""
+        """Create the topics, and wait until the coordinators answer."""
         topics = Story("topics", f"{self.campaign.topics}\ntags txn\n")
         for name, address in self.servers.items():
             runner = await connect(*address)
@@ -167,15 +169,15 @@ class Session:
             await runner.close()
 
     async def warm_up(self) -> None:
-        """Play what does not count: a cold JVM answers late."""
+        """Play histories that do not count: a cold JVM answers late."""
         await asyncio.gather(*(self.play(self.campaign.history(number, self.broker)) for number in range(WARM_UP)))
 
     async def play(self, story: Story) -> Outcome:
-        """One history on both servers."""
+        """Play one history on both servers."""
         return await self.campaign.play(self.servers, story, self._topic_ids)
 
     async def play_one(self, number: int) -> Outcome:
-        """The history of that number, counted."""
+        """Play and count the history of that number."""
         outcome = await self.play(self.campaign.history(number, self.broker))
         self.totals.add(outcome)
         if outcome.difference is not None:
@@ -193,11 +195,11 @@ class Session:
 
         await asyncio.gather(*(worker() for _ in range(at_once)))
 
-    # ---- what differs
+    # ---- differences
 
     async def look_into(self, found: Found, seconds: float) -> None:
-        """Make a short story of it within that time, with nothing beside it. If the story does not show the same
-        difference again, it does not count.
+        """Make a short story of the difference within that time, with nothing beside it. If the story does not show the
+        same difference again, it does not count.
         """
         wanted = kind(found.outcome.difference)
         story = _cut(found.outcome)
@@ -239,9 +241,7 @@ class Session:
 
 
 def kind(difference: str | None) -> str:
-    """Which difference it is, whoever asks in which version, and whatever the values are: the server, the API, and the
-    fields in which it is.
-    """
+    """The kind of a difference, for any client, version and values: the server, the API, and the differing fields."""
     found = _KIND.match(difference or "")
     if found is None:
         return _NUMBER.sub("#", difference or "")
@@ -265,12 +265,12 @@ def numbered(seed: int) -> Iterator[int]:
 
 
 class Stopwatch:
-    """How long it has taken."""
+    """Measures the time that has passed."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """The seconds since it was made."""
         return time.monotonic() - self._began_s

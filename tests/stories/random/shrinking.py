@@ -1,6 +1,7 @@
-"""Shrinks a history that shows a difference: fewer steps, then fewer actors and arguments, as long as it still does.
+"""Shrinks a history that shows a difference: fewer steps, then fewer actors and arguments, while the difference
+remains.
 
-Delta debugging, with candidates tried side by side, since playing one is mostly waiting.
+This is delta debugging. Candidates are tried side by side, because playing one is mostly waiting.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ AT_ONCE = 24
 
 
 class Shrinking:
-    """One history on its way to be short. `seconds`: the time there is, measured by `clock`."""
+    """One history that is being shortened. `seconds`: the allowed time, measured by `clock`."""
 
     def __init__(self, story: Story, fails: Fails, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = story.path
@@ -53,7 +54,7 @@ class Shrinking:
             size = min(size, max(len(self.lines) // 2, 1)) if needless else size // 2
 
     async def _take_first(self, candidates: Iterator[list[str]]) -> bool:
-        """Go on with the first simpler one that still shows the difference; False when none does."""
+        """Continue with the first simpler candidate that still shows the difference; False when none does."""
         batch = list(candidates)
         for at in range(0, len(batch), AT_ONCE):
             if not self._has_time:

@@ -18,17 +18,17 @@ from tests.stories.stage import Stage
 from tests.stories.story import Action, Drop, Reply, Send, Step, Story
 
 QUIET_MS = 60
-"""So long nothing may come when nothing is due."""
+"""If nothing is due, no reply may come for so long."""
 SLOW_MS = 100
-"""A wait of `QUIET_MS` that takes longer is one of a busy machine."""
+"""If a wait of `QUIET_MS` takes longer, the machine is busy."""
 PATIENCE_S = 5.0
-"""So late a reply may come that is due."""
+"""A due reply may come so late."""
 AGREE_S = 2.0
-"""So late a server may do what falls due on it and is no reply."""
+"""A due event without a reply may happen so late on a server."""
 AGAIN_MS = 20
 GROUPS = ("g", "h")
 UNTELLABLE = (KeyError, ValueError, AttributeError, IndexError)
-"""What a step that cannot be said now raises: it names an id that nobody has, or a version that has no such field."""
+"""The errors of a step that cannot be written now: it names an id that nobody has, or a version without the field."""
 
 
 class Difference(Exception):
@@ -40,7 +40,7 @@ class OpenQuestion(Exception):
 
 
 class Side:
-    """One server and its mirror, in one history. `suffix`: of the group ids on the server."""
+    """One server and its mirror, in one history. `suffix`: that of the group ids on the server."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Side:
         topic_ids: Mapping[str, uuid.UUID] | None = None,
         following: Following | None = None,
     ) -> None:
-        """`following`: the mirror's ids are those of the server, as far as that is possible: of topics and members."""
+        """`following`: the mirror uses the server's ids of topics and members, as far as possible."""
         self.world, self.ways, self.clock, self._following = world, ways, clock, following
         self.mirror = Mirror(
             story, ways, None if following is None else following.topics(story, suffix, topic_ids or {})
@@ -71,9 +71,9 @@ class Side:
         self._actions: tuple[Action, Action] | None = None
         self._held: tuple[list[Reply], list[Reply]] = ([], [])
         self.reported: dict[int, str] = {}
-        """What was answered: index of the request -> plain body."""
+        """The answers: index of the request -> plain body."""
         self.late_ms = 0
-        """How much later than in the mirror an answer came."""
+        """How much later an answer came than in the mirror."""
 
     # ---- steps
 
@@ -96,7 +96,7 @@ class Side:
         return self._actions is not None
 
     async def perform(self) -> list[str]:
-        """The next action of the step; outcome lines, when it was the last one."""
+        """Perform the next action of the step; outcome lines, when it was the last one."""
         assert self._actions is not None
         action, twin_action = self._actions
         try:
@@ -121,7 +121,7 @@ class Side:
             return []
 
     def ask_mirror(self, action: Send, at_ms: int | None = None) -> None:
-        """The mirror is asked now, or as if it had been then: not later than the server, for which one can wait."""
+        """Ask the mirror now, or as of `at_ms`: not later than the server, which may be waited for."""
         self.mirror.live_until(self.clock.now_ms() if at_ms is None else at_ms)
         self.mirror.ask(action)
         self.mirror.live_until(self.clock.now_ms())  # what is due at once
@@ -144,7 +144,7 @@ class Side:
     async def catch_up(self, index: int | None = None) -> tuple[list[Reply], list[Reply]]:
         """Wait for the replies that are due and compare them: (the server's, the mirror's), in the order of requests.
 
-        `index`: of the request that was just sent: when it has to be parked, nothing may come for a while.
+        `index`: the request that was just sent: if it must be parked, no reply may come for a while.
         """
         began_ms = self.clock.now_ms()
         expected = await self._due({})
@@ -172,7 +172,7 @@ class Side:
         return list(real.values()), list(expected.values())
 
     async def _due(self, came: Mapping[int, Reply]) -> dict[int, Reply]:
-        """What the mirror has answered; the server has answered it too (some of it came already), or does not."""
+        """The mirror's answers. The server must give them too (some have already come)."""
         expected = in_order(self.mirror.taken(), self.twin)
 
         def here() -> bool:
@@ -182,14 +182,15 @@ class Side:
         return expected
 
     def _falls_due(self, began_ms: int) -> bool:
-        """Whether this waited so long that what is about to fall due in the mirror did so on the server meanwhile."""
+        """Whether this waited so long that a deadline that is near in the mirror has passed on the server meanwhile."""
         due_ms, now_ms = self.mirror.due_ms(), self.clock.now_ms()
         return due_ms is not None and now_ms - began_ms > SLOW_MS and due_ms <= now_ms + SLOW_MS
 
     async def agree(self) -> None:
-        """Wait until what fell due in the mirror has come about on the server too: both describe the groups alike.
+        """Wait until the server has handled the deadlines that the mirror has handled: then both describe the groups
+        alike.
 
-        When they never do, the next steps show it.
+        If that never happens, the next steps show it.
         """
         until_ms = self.clock.now_ms() + int(AGREE_S * 1000)
         while not await self._is_agreed() and self.clock.now_ms() < until_ms:
@@ -236,7 +237,7 @@ class Side:
             self.reported[index] = dumped(body)
 
     def _follow_leaders(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
-        """Where who leads was open, it is as the server says."""
+        """If the choice of the leader was open, follow the server's."""
         for index, reply in real.items():
             mirrored = expected.get(index)
             if mirrored is None or not tells_leader(reply) or not tells_leader(mirrored):
@@ -251,7 +252,7 @@ class Side:
                     self.mirror.follow(group_id, names[leader], list(expected.values()))
 
     async def overhear(self, *, within_step: bool) -> list[str]:
-        """Time has passed: the outcome lines of what came of it. In the middle of a step they belong to the step."""
+        """Time has passed: the outcome lines of the replies. In the middle of a step they belong to the step."""
         real, expected = await self.catch_up()
         if within_step:
             self._held[0].extend(real)
@@ -262,7 +263,7 @@ class Side:
 
 
 def _descriptions(stage: Stage) -> list[Described]:
-    """What is asked to see the groups of a history."""
+    """The requests that describe the groups of a history."""
     groups = [stage.group(name) for name in GROUPS]
     return [
         ("DescribeGroups", 6, {"Groups": groups, "IncludeAuthorizedOperations": False}),
@@ -281,7 +282,7 @@ def in_order(replies: Sequence[Reply], stage: Stage) -> dict[int, Reply]:
 
 
 def with_ids(line: str, stage: Stage) -> str:
-    """`{B}` is the member id that B has now, by its label; `none` when it has none."""
+    """`{B}` is the present member id of B, by its label; `none` when it has none."""
 
     def label(found: re.Match[str]) -> str:
         actor = stage.actors.get(found[1])

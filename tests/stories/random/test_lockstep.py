@@ -23,11 +23,11 @@ LEADER_GOES = Story(
     + "A: enter\nB: enter protocols=range:b\nC: enter protocols=range:c\nA: join\nA B C: sync\nA: leave\n"
     + "C: join\nB: join\nB C: sync assign=B:b1,C:c1\nB: join\nC: join\nB C: sync\nC: leave\nB: join\nB: sync\n",
 )
-"""A leader is lost, and then what only the next one may do: assign, rebalance, say who is there."""
+"""A leader is lost, and then come the actions that only the next leader may do: assign, rebalance, name the members."""
 
 
 class OtherLeaders(OwnWays):
-    """Where any may lead, another one does."""
+    """If any member may lead, another one does."""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -44,7 +44,7 @@ class OtherLeaders(OwnWays):
 
 
 class UnlawfulLeaders(OwnWays):
-    """Whoever joins last leads, though the leader is there."""
+    """The member that joins last leads, although the leader is there."""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:

@@ -1,5 +1,5 @@
-"""The same histories over TCP and on the core beside: Muster's handlers, shards and sockets change nothing. Histories
-of transactions, which have no core beside them, are played on two servers at the same time.
+"""The same histories over TCP and on a core: Muster's handlers, shards and sockets change nothing. Histories of
+transactions, which have no core beside them, are played on two servers at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms
 HISTORIES = 8
 OF_TRANSACTIONS_PLAYED = range(4)
 SHORT_MS = 1_000
-"""So much time passes in the histories that are played: the suite has to be quick."""
+"""The time that passes in these histories: the suite must be quick."""
 
 
 async def short_ones() -> list[Story]:
@@ -45,7 +45,7 @@ def test_histories_over_tcp_equal_those_of_the_core(tmp_path: Path) -> None:
         session = Session({"muster": server.address}, BROKER)
         await session.prepare()
         outcomes = await asyncio.gather(*map(session.play, await short_ones()))
-        # a busy machine is no failure: what differs is played once more, with nothing beside it
+        # a busy machine is no failure: a difference is played once more, with nothing beside it
         return [one if one.difference is None else await session.play(one.story) for one in outcomes]
 
     try:
@@ -57,7 +57,7 @@ def test_histories_over_tcp_equal_those_of_the_core(tmp_path: Path) -> None:
 
 
 def test_histories_of_transactions_are_equal_on_two_servers(tmp_path: Path) -> None:
-    # one server each: the same ids are used on both
+    # one server for each: the same ids are used on both
     servers = {
         name: MusterServer(tmp_path / name, {**OF_TRANSACTIONS, **NOT_TOLD}, in_memory=True)
         for name in ("kafka", "muster")

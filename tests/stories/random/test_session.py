@@ -1,4 +1,4 @@
-"""What counts as a difference: what shows again, and is the same then."""
+"""A difference counts if it shows again, and is the same then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stories.story import Story
 EPOCH = "kafka: A's ConsumerGroupHeartbeat v1: MemberEpoch: 3, expected 4"
 STEPS = "A: join\nA: sync\nA: heartbeat\n"
 Plays = Callable[[int, Story], tuple[str | None, bool]]
-"""How often it was played before, the story -> what differs, and whether a server was late."""
+"""(how often it was played before, the story) -> the difference, and whether a server was late."""
 
 
 def session(plays: Plays) -> Session:
@@ -49,7 +49,7 @@ async def test_a_difference_that_does_not_repeat_does_not_count(plays: Plays, *,
 
 
 async def test_a_difference_without_a_short_story_does_not_count() -> None:
-    whole = 8  # the first time, the times in which it is shown to last and those in which it is made short
+    whole = 8  # the first time, the repetitions, and the attempts to shorten it
     tried = session(lambda n, _: (EPOCH if n < whole else None, False))
     await tried.play_one(7)
     (found,) = tried.found

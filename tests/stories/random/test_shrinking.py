@@ -56,11 +56,11 @@ def test_steps_lose_actors_and_arguments_one_at_a_time() -> None:
     assert list(fewer_actors("A: drop")) == list(fewer_words("A: drop")) == list(fewer_words("advance 100")) == []
 
 
-# ---- wrong on purpose
+# ---- deliberate faults
 
 
 class Wrong(OwnWays):
-    """A core with one rule changed: so many (owner, name, what it is instead)."""
+    """A core with changed rules, each as (owner, name, replacement)."""
 
     changes: tuple[tuple[object, str, object], ...]
 

@@ -1,8 +1,8 @@
-"""Random histories of transactions: what a few producers ask, two of them of one id. One seed, one history.
+"""Random histories of transactions: requests of some producers, two of them with one id. One seed, one history.
 
-As with the histories of groups, nothing is known of what will be answered. P and Q are two processes of one id, `tx`; R
-has `ty`. Each is a client of transaction version 1 or 2 and asks in other versions too. A is a member of the group g.
-Not in a history is what leaves a transaction on Kafka open for ever: markers of a later epoch than the coordinator's.
+As with the histories of groups, the answers are not known. P and Q are two processes of one id, `tx`; R has `ty`. Each
+is a client of transaction version 1 or 2, and sends other versions too. A is a member of the group g. A history has
+nothing that leaves a transaction on Kafka open for ever: no markers of a later epoch than the coordinator's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ OWN_TOPICS = "own-topics o=2 p=1"
 TOPICS = "topics t1=3 t2=1"
 IDS = {"P": "tx", "Q": "tx", "R": "ty"}
 SHORT_MS = "700"
-"""Of a transaction that may time out within the history."""
+"""The timeout of a transaction that may time out within the history."""
 
 Words = tuple[str, ...]
 Asks = tuple[Words, ...]
-"""Arguments of a request: one of each tuple is taken."""
+"""The arguments of a request: one of each tuple is taken."""
 
 WRONG_PRODUCER = ("",) * 24 + (
     "epoch=-1",
@@ -127,7 +127,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
 """Request -> (how often, its arguments)."""
 
 OLDER_THAN_IDENTITY = ("v=0", "v=1", "v=2")
-"""Versions of InitProducerId in which nobody can say who it was."""
+"""Versions of InitProducerId without the producer's present id."""
 BATCHED = ("v=4", "v=5")
 
 
@@ -166,11 +166,11 @@ END = (
     "C: fetch stable=yes groups=g,h t1/0 t1/1 t1/2 t2/0",
     "C: list",
 )
-"""All that there is to see in the end."""
+"""The requests that show everything at the end."""
 
 
 def _transaction(dice: random.Random, producers: str) -> list[str]:
-    """One as an application has it, by the client's own versions."""
+    """A transaction as an application has it, by the client's own versions."""
     one = dice.choice(producers)
     lines = []
     if dice.random() < 0.7:

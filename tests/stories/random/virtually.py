@@ -1,4 +1,4 @@
-"""Histories in virtual time: cores in place of servers. For tests, and to try a history without waiting."""
+"""Plays histories in virtual time, with cores in place of servers: for tests, and to try a history without waiting."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.stories.random.worlds import CoreWorld, VirtualClock
 from tests.stories.story import Story
 
 Servers = Mapping[str, tuple[Callable[[], OwnWays], Callable[[], OwnWays]]]
-"""Name -> (how that server behaves, how it is expected to)."""
+"""Name -> (how that server behaves, how it is expected to behave)."""
 
 
 async def play(story: Story, servers: Servers) -> tuple[Outcome, list[CoreWorld]]:
-    """One history on cores; how it went, and the cores."""
+    """Play one history on cores; how it went, and the cores."""
     clock = VirtualClock()
     worlds = [CoreWorld(name, story, ways(), clock) for name, (ways, _) in servers.items()]
     expected = [ways() for _, ways in servers.values()]

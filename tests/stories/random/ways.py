@@ -1,7 +1,8 @@
-"""Kafka's ways: the differences that docs/conformance.md accepts, as changes to a core, so that it explains Kafka.
+"""Kafka's ways: the accepted differences of docs/conformance.md, as changes to a core, so that the core answers as
+Kafka does.
 
-Each names the paragraph that it stands for. A core that follows them answers as Kafka does; whatever else differs is
-a bug. Who leads after a leader is lost nobody can foresee: that is only noted here, and taken from Kafka's answer.
+Each change names its paragraph. Any further difference is a bug. Nobody can predict which member leads after the loss
+of a leader: the choice is only noted here, and taken from Kafka's answer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ALIKE = "Which algorithm `uniform` uses"
 RENAMED = "A member that joins again under another instance id"
 FORGOTTEN = "An empty consumer group that an unknown member joins"
 PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, ALIKE, RENAMED, FORGOTTEN)
-"""The paragraphs of docs/conformance.md that are followed here."""
+"""The paragraphs of docs/conformance.md that this module follows."""
 
 JAVA_TABLE = 16
 """Buckets of a small java.util.HashMap."""
@@ -65,13 +66,13 @@ def java_order(names: Iterable[str]) -> list[str]:
 
 
 def elect_by_hash(support: Support) -> str:
-    """TIES: Kafka counts the votes in a HashMap and takes the first of those with most."""
+    """TIES: Kafka counts the votes in a HashMap and takes the first protocol with most votes."""
     votes = support.votes()
     return max(java_order(name for name in support.candidates() if votes[name]), key=lambda name: votes[name])
 
 
 def alike(group: ConsumerGroup) -> bool:
-    """Whether Kafka thinks that all members subscribe alike: by how often each name and pattern is named."""
+    """Whether Kafka treats the subscriptions as equal: by how often each name and pattern occurs."""
     count = len(group.members)
     names = Counter(name for one in group.members.values() for name in one.description.topics)
     if not group.patterns:
@@ -82,15 +83,15 @@ def alike(group: ConsumerGroup) -> bool:
 
 
 class Timeline:
-    """The order in which Kafka's TimelineHashMap holds the members of a group: by a hash, in a table that never gets
-    smaller.
+    """The order in which Kafka's TimelineHashMap holds the members of a group: by a hash, in a table that never
+    shrinks.
     """
 
     def __init__(self) -> None:
         self._slots: list[list[str]] = [[], []]
 
     def follow(self, members: Iterable[str]) -> list[str]:
-        """The members are these now, the new ones in the order of coming: they, in its order."""
+        """Set the present members, new ones in the order of joining; returns them in the table's order."""
         now = list(members)
         self._slots = [[one for one in slot if one in now] for slot in self._slots]
         held = sum(map(len, self._slots))
@@ -116,8 +117,8 @@ class Timeline:
 
 
 class OwnWays:
-    """A core as it is. `met`: how often which accepted difference came up; `open_by`: the one after which nobody can
-    foresee the rest.
+    """A core without changes. `met`: how often each accepted difference occurred; `open_by`: the difference after which
+    the rest is unpredictable.
     """
 
     def __init__(self) -> None:
@@ -125,22 +126,22 @@ class OwnWays:
         self.open_by = ""
 
     def attach(self, core: GroupCore) -> None:
-        """This is the core."""
+        """Use this core."""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """While this lasts, cores have these ways."""
+        """Inside the block cores have these ways."""
         yield
 
     def candidates(self, group_id: str) -> frozenset[str]:
-        """The member ids that may lead the present generation; none when it is no open question."""
+        """The member ids that may lead the present generation; none when it is certain."""
         return frozenset()
 
     def settle(self, group_id: str) -> None:
-        """Who leads is known now."""
+        """Note that the leader is known now."""
 
     def unseen(self) -> frozenset[str]:
-        """Groups that the server may list and describe, or not."""
+        """Groups that the server may or may not list and describe."""
         return frozenset()
 
     def recorded(self, group_id: str) -> None:
@@ -151,18 +152,18 @@ class OwnWays:
 
 
 class KafkaWays(OwnWays):
-    """Kafka's ways, for one core: what they remember is of its groups."""
+    """Kafka's ways, for one core: they remember facts about its groups."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._possible: dict[str, set[str]] = {}  # who may be the leader that was chosen when the last one was lost
+        self._possible: dict[str, set[str]] = {}  # candidates for leader after the last leader was lost
         self._candidates: dict[str, frozenset[str]] = {}
-        self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
-        self._recordless: set[str] = set()  # groups that were made by a refused commit, or forgotten by a refused join
-        self._forgotten: set[str] = set()  # the latter: OffsetFetch may still find them
+        self._carried: set[str] = set()  # groups for which "a member was added" is still remembered
+        self._recordless: set[str] = set()  # groups that a refused commit created, or that a refused join removed
+        self._forgotten: set[str] = set()  # a group that a refused join removed: OffsetFetch may still find it
         self._is_alike = self._is_general = True
-        self._alike: dict[str, bool] = {}  # whether Kafka thinks that all members subscribe alike
-        self._alike_before: dict[str, bool] = {}  # the same before the request that is being handled
+        self._alike: dict[str, bool] = {}  # whether Kafka treats all subscriptions as equal
+        self._alike_before: dict[str, bool] = {}  # the same before the present request
         self._bumped: set[str] = set()
         self._patches = [
             (classic, "elect", self.elect),
@@ -219,14 +220,14 @@ class KafkaWays(OwnWays):
     # ---- LEADER
 
     def remove(self, group: ClassicGroup, member_id: str) -> Member | None:
-        """When the leader goes, any other member may be chosen."""
+        """When the leader leaves, any other member may be chosen."""
         possible = self._possible.get(group.group_id, set())
         if member_id in group.members and (member_id == group.leader_id or member_id in possible):
             self._possible[group.group_id] = set(group.members) - {member_id}
         return _remove(group, member_id)
 
     def keep_or_elect_leader(self, group: ClassicGroup) -> bool:
-        """The one that was chosen leads if it has joined, else any that has."""
+        """The chosen member leads if it has joined, else any member that has joined."""
         joined = {member.member_id for member in group.members.values() if member.parked_join is not None}
         possible = self._possible.get(group.group_id) or {group.leader_id or ""}
         if joined:
@@ -237,7 +238,7 @@ class KafkaWays(OwnWays):
     # ---- UNSYNCED
 
     def rename(self, group: ClassicGroup, instance_id: str, member_id: str) -> None:
-        """Kafka goes on to expect a SyncGroup of the old id."""
+        """Kafka still expects a SyncGroup of the old id."""
         old_id = group.static_ids[instance_id]
         unsynced = old_id in group.pending_sync
         _rename(group, instance_id, member_id)
@@ -256,7 +257,9 @@ class KafkaWays(OwnWays):
     # ---- REFUSED
 
     def commit(self, step: Any, command: Any, request: Any) -> None:
-        """Kafka makes the group before it looks at the metadata; with no record of its own it is shown some time."""
+        """Kafka creates the group before it checks the metadata; without a record the group is visible for some
+        time.
+        """
         commit.handle(step, command, request)
         groups, group_id = step.state.groups, request.group_id
         if group_id not in groups and request.generation_id_or_member_epoch < 0 and request.topics:
@@ -274,7 +277,7 @@ class KafkaWays(OwnWays):
     # ---- ALIKE
 
     def wanted_assignment(self, step: Any, group: ConsumerGroup, *rest: Any, **more: Any) -> AssignmentWanted:
-        """What Kafka thinks now: what it has just counted if there is a new epoch, else what was so before."""
+        """What Kafka counts now if there is a new epoch, else what it counted before."""
         fresh = group.group_id in self._bumped
         self._is_alike = alike(group) if fresh else self._alike_before.get(group.group_id, self._alike[group.group_id])
         wanted = _wanted_assignment(step, group, *rest, **more)
@@ -286,14 +289,14 @@ class KafkaWays(OwnWays):
         self._bumped.clear()
 
     def refresh(self, step: Any, group: ConsumerGroup, **rest: Any) -> None:
-        """Whether the group has a new epoch."""
+        """Note whether the group has a new epoch."""
         before = group.epoch
         _refresh(step, group, **rest)
         if group.epoch != before:
             self._bumped.add(group.group_id)
 
     def describe_member(self, group: ConsumerGroup, *rest: Any) -> None:
-        """Kafka looks when a member is recorded, not when topics of patterns are found."""
+        """Kafka counts when a member is recorded, not when topics of patterns are found."""
         if group.group_id in self._alike:
             self._alike_before.setdefault(group.group_id, self._alike[group.group_id])
         member, said = rest
@@ -305,17 +308,17 @@ class KafkaWays(OwnWays):
         self._alike[group.group_id] = alike(group)
 
     def remove_member(self, group: ConsumerGroup, member_id: str) -> ConsumerMember | None:
-        """The same when one goes."""
+        """Kafka counts also when a member leaves."""
         gone = _remove_member(group, member_id)
         self._alike[group.group_id] = alike(group)
         return gone
 
     def uniform(self, members: Any, topics: Any) -> Any:
-        """As Kafka thinks, also where it is wrong."""
+        """Assign as Kafka does, also where it is wrong."""
         group = TargetGroup(members, topics)
         if self._is_alike != (group.all_subscribed_alike() and not self._is_general):
             self.met[ALIKE] += 1
-            if self._is_alike:  # by the topics of any one of them
+            if self._is_alike:  # by the topics of any member
                 self.open_by = ALIKE
         return (
             group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).member_targets())
@@ -326,7 +329,9 @@ class KafkaWays(OwnWays):
     # ---- FORGOTTEN
 
     def join_consumer_group(self, step: Any, command: Any, request: Any, group: ConsumerGroup) -> None:
-        """Kafka removes an empty consumer group before it looks who joins; when it refuses, nothing is recorded."""
+        """Kafka removes an empty consumer group before it checks the joining member; after a refusal, nothing is
+        recorded.
+        """
         downgrade.join_consumer_group(step, command, request, group)
         groups, group_id = step.state.groups, request.group_id
         if groups.get(group_id) is group and not group.members and request.member_id:
@@ -338,7 +343,7 @@ class KafkaWays(OwnWays):
                 self.open_by = self.open_by or FORGOTTEN
 
     def fetch(self, step: Any, command: Any, request: Any) -> None:
-        """Kafka answers out of what was committed, and that the group is gone was not: it still checks the member."""
+        """Kafka answers from committed state, in which the group still exists: so it still checks the member."""
         fetch.handle(step, command, request)
         if any(one.group_id in self._forgotten and (one.member_id or one.member_epoch >= 0) for one in request.groups):
             self.open_by = self.open_by or FORGOTTEN
@@ -346,7 +351,7 @@ class KafkaWays(OwnWays):
     # ---- LEADER
 
     def downgrade(self, way: Any, step: Any, group: ConsumerGroup, *rest: Any) -> None:
-        """Of a group that becomes a classic one the first member leads, as the table has them."""
+        """The first member of a group that becomes classic leads, in the order of the table."""
         way(step, group, *rest)
         made = step.state.groups.get(group.group_id)
         if isinstance(made, ClassicGroup):
@@ -355,7 +360,7 @@ class KafkaWays(OwnWays):
     # ---- DELAY
 
     def begin(self, step: Any, group: ClassicGroup, *rest: Any) -> None:
-        """An initial delay may begin with a newcomer of the one before."""
+        """An initial delay may begin with the newcomer of the delay before."""
         _begin(step, group, *rest)
         if group.initial and group.group_id in self._carried:
             group.newcomer = True
@@ -363,7 +368,7 @@ class KafkaWays(OwnWays):
         self._carried.discard(group.group_id)
 
     def complete(self, step: Any, group: ClassicGroup) -> None:
-        """That a member was added in an initial delay is not forgotten at its end."""
+        """Kafka does not forget at the end of an initial delay that a member was added in it."""
         added = group.initial and group.newcomer
         _complete(step, group)
         if added and not group.initial:
@@ -371,7 +376,7 @@ class KafkaWays(OwnWays):
 
 
 def on_sync_deadline(step: Any, group: ClassicGroup, deadline: Any) -> None:
-    """UNSYNCED: at last Kafka rebalances because of an id that nobody has."""
+    """UNSYNCED: at last Kafka rebalances because of an id that no member has."""
     gone = [member_id for member_id in group.pending_sync if member_id not in group.members]
     for member_id in gone:
         del group.pending_sync[member_id]

@@ -1,4 +1,4 @@
-"""What a history is played on: a server over TCP in real time, or a core in virtual time that stands for a server."""
+"""What a history is played on: a server over TCP in real time, or a core in virtual time in place of a server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class World(Protocol):
     name: str
 
     async def transmit(self, send: Send) -> None:
-        """Send a request; its reply comes when it comes."""
+        """Send a request; its reply comes later."""
         ...
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
@@ -45,11 +45,11 @@ class World(Protocol):
         ...
 
     def taken(self) -> list[Reply]:
-        """The replies since this was asked last."""
+        """The replies since the last call."""
         ...
 
     def arrived(self) -> list[Reply]:
-        """The same, left where they are."""
+        """The replies so far, which stay for `taken`."""
         ...
 
     async def drop(self, actor: str) -> None:
@@ -57,11 +57,11 @@ class World(Protocol):
         ...
 
     async def handled(self, group_id: str) -> None:
-        """Wait until all that was sent before is handled, as far as it can be now."""
+        """Wait until all earlier requests are handled, as far as possible now."""
         ...
 
     async def described(self, requests: Sequence[Described]) -> list[Body] | None:
-        """What is answered to these requests, which change nothing; None: this server is not asked."""
+        """The answers to these requests, which change nothing; None: this server is not asked."""
         ...
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ class World(Protocol):
 
 
 class RealClock:
-    """The machine's."""
+    """The machine's time."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -83,7 +83,7 @@ class RealClock:
 
 
 class ServerWorld(tcp.Driver):
-    """A server over TCP; each actor has as many connections as it has parked requests, and one."""
+    """A server over TCP. Each actor has one connection more than it has parked requests."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
         super().__init__(host, port)
@@ -133,8 +133,8 @@ class ServerWorld(tcp.Driver):
             await connection.close()
 
     async def handled(self, group_id: str) -> None:
-        """A shard answers requests in the order in which they come to it: when it has answered somebody who came later,
-        twice, what came before is done, or waits for something else.
+        """A shard answers requests in their order. When it has answered two later requests, earlier ones are done, or
+        wait for something else.
         """
         runner = await self._runner()
         for _ in range(2):
@@ -167,7 +167,7 @@ class VirtualClock:
 
 
 class CoreWorld:
-    """A core in place of a server. `ways`: how it behaves, which may be wrong on purpose."""
+    """A core in place of a server. `ways`: how it behaves, which may be deliberately wrong."""
 
     def __init__(self, name: str, story: Story, ways: OwnWays, clock: VirtualClock) -> None:
         self.name, self._clock = name, clock
@@ -191,7 +191,7 @@ class CoreWorld:
         self.core.drop(actor)
 
     async def handled(self, group_id: str) -> None:
-        """It is, as soon as it is sent."""
+        """A request is handled as soon as it is sent."""
 
     async def described(self, requests: Sequence[Described]) -> list[Body] | None:
         return None

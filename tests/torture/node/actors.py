@@ -1,5 +1,5 @@
-"""Who uses the node beside the consumers of `tests.simulation`: those whose every success is written down, so that a
-later server can be asked for it; and one that sends anything but requests.
+"""The clients of the node beside the consumers of `tests.simulation`. Each success of theirs is noted, so that a later
+server can be asked for it. One client sends bytes that are no requests.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 TOPIC_KIND: Final = 2
 SETTING: Final = "retention.ms"
 MAX_TOPICS: Final = 4
-"""An administrator has so many topics at a time."""
+"""The most topics that an administrator has at a time."""
 
 
 class Producer(Actor):
-    """Writes numbers that grow, each once, to one partition."""
+    """Writes increasing numbers, each once, to one partition."""
 
     def __init__(self, world: World, partition: int) -> None:
         super().__init__(world, f"producer-{partition}")
@@ -51,7 +51,7 @@ class Producer(Actor):
 
 
 class Administrator(Actor):
-    """Makes topics, changes a setting of them, and deletes them."""
+    """Creates topics, changes a setting of them, and deletes them."""
 
     def live(self) -> Script:
         world: Any = self.world
@@ -59,7 +59,7 @@ class Administrator(Actor):
         while True:
             yield 1 + int(world.random() * 1_500)
             if world.judging:
-                continue  # what the judge has seen is to be true when it has seen the rest
+                continue  # what the judge has seen counts when it has seen the rest
             chance = world.random()
             names = world.topics.present()
             if chance < 0.4 and len(names) < MAX_TOPICS:
@@ -85,14 +85,14 @@ class Administrator(Actor):
 
 
 class Rogue:
-    """Connects and sends what is no request, or half of one; never listens."""
+    """Connects and sends bytes that are no request, or half of one; never reads."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._wires: list[Any] = []
 
     def tick(self) -> None:
-        """Something of that."""
+        """Send some such bytes."""
         world = self.world
         self._wires = [wire for wire in self._wires if wire.open]
         if len(self._wires) > 3 or (self._wires and world.random() < 0.3):
@@ -110,14 +110,14 @@ class Rogue:
             return noise
         if chance < 0.4:
             return len(noise).to_bytes(4, "big") + noise
-        if chance < 0.6:  # the beginning of a large one
+        if chance < 0.6:  # the beginning of a large request
             return (50_000_000).to_bytes(4, "big") + noise
         key = world.rng.randrange(70)
         head = key.to_bytes(2, "big") + world.rng.randrange(12).to_bytes(2, "big") + b"\0\0\0\1\0\3bad"
         return (len(head) + len(noise)).to_bytes(4, "big") + head + noise
 
     def received(self, wire: Any, data: bytes) -> None:
-        """It does not care."""
+        """Ignore the bytes."""
 
     def hung_up(self, wire: Any) -> None:
-        """It does not care."""
+        """Ignore it."""

@@ -1,7 +1,7 @@
 """The world around a process of three brokers, which stop, die, stand still and return while clients use them.
 
-Clients go to who leads, as they would find out; now and then they are late, and go to another broker. What is promised
-is what one broker promises: see `world`.
+Clients go to the leader or coordinator, as they would find it; sometimes they are late, and go to another broker. The
+promises are those of one broker: see `world`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from tests.torture.node.world import World
 NODES: Final = 3
 SESSION_MS: Final = 2_000
 LATE: Final = 0.03
-"""How often a client goes to a broker that it should not ask."""
+"""How often a client goes to the wrong broker."""
 CHANGES_MS: Final = 3_000
 STILL_MS: Final = 5_000
 READ_MS: Final = 300
 ANSWERS_MS: Final = 3_000
-"""So soon a broker answers that has gone on."""
+"""A broker that continues answers within this time."""
 
 
 class Reader(Judge):
-    """Asks again and again what is committed, of whoever coordinates: never less than what was acknowledged before."""
+    """Asks the coordinator again and again for committed offsets: they are never less than what was acknowledged
+    before.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(world, was_cut=False)
@@ -51,7 +53,7 @@ class Reader(Judge):
 
 
 class Knock(Actor):
-    """Asks one broker, which has gone on after it stood still: somebody has to answer."""
+    """Asks one broker that has continued after it stood still: some answer must come."""
 
     def __init__(self, world: Brokers, node: int) -> None:
         super().__init__(world, f"knock-{node}")
@@ -74,7 +76,7 @@ class Knock(Actor):
 
 
 class Brokers(World):
-    """See the module. `changes`: how often something was done to a broker; `knocks`: the broker that a request is for,
+    """The world of this module. `changes`: how often a fault hit a broker. `knocks`: the broker that a request is for,
     by the identity of the request.
     """
 
@@ -103,7 +105,7 @@ class Brokers(World):
         knocked_at = self.knocks.get(id(request))
         if knocked_at is not None:
             return PORT + [*nodes].index(knocked_at)
-        if isinstance(request, ListTransactionsRequest):  # each knows its own
+        if isinstance(request, ListTransactionsRequest):  # each of these clients knows only its own broker
             self._asked += 1
             return PORT + self._asked % NODES
         up = [node for node, state in nodes.items() if state is NodeState.UP]
@@ -121,14 +123,14 @@ class Brokers(World):
             index = group_partition(str(index), len(of_topic))
         return of_topic[index].broker_id if isinstance(index, int) and 0 <= index < len(of_topic) else -1
 
-    # ---- what is done to brokers
+    # ---- faults of brokers
 
     def _begin_clients(self) -> None:
         super()._begin_clients()
         Reader(self).start()
 
     def started(self) -> None:
-        """The process listens."""
+        """Note that the process listens."""
         super().started()
         self._later(self.process)
 
@@ -151,7 +153,7 @@ class Brokers(World):
         self._later(process)
 
     def _look_at_leaderships(self, process: Any) -> None:
-        """Who is active leads, in that epoch: the image and the leaderships change in one turn."""
+        """Check that each active leader leads in that epoch: the image and the leaderships change in one iteration."""
         cluster = process.server.cluster
         for node_id, node in cluster.nodes.items():
             if cluster.states[node_id] is not NodeState.UP:
@@ -171,7 +173,7 @@ class Brokers(World):
 
     async def _do(self, process: Any, what: str, node: int) -> None:
         cluster = process.server.cluster
-        with suppress(WrongNode, ApiError, OSError):  # that cannot be done to it now, or the disk failed
+        with suppress(WrongNode, ApiError, OSError):  # the broker cannot do that now, or the disk failed
             if what == "stop":
                 await cluster.stop_node(node)
             elif what == "kill":
@@ -192,14 +194,14 @@ class Brokers(World):
         try:
             await process.server.cluster.resume_node(node)
         except WrongNode:
-            pass  # it was killed meanwhile
+            pass  # the process was killed meanwhile
         except ApiError:
-            self.later(STILL_MS, lambda _: self._go_on(process, node))  # the disk
+            self.later(STILL_MS, lambda _: self._go_on(process, node))  # the disk failed
         else:
             self._knock(process, node)
 
     def _knock(self, process: Any, node: int) -> None:
-        """It goes on, so it answers soon, unless something befalls it, or the process stands still."""
+        """The broker continues: it must answer soon, unless another fault hits it, or the process stands still."""
         changes, knock = self.reported[node], Knock(self, node)
         knock.start()
 
@@ -213,7 +215,7 @@ class Brokers(World):
 
 
 def _place(request: Any) -> tuple[str, Any]:
-    """Topic and partition that a request is about; for those of coordinators the name that decides the partition."""
+    """Topic and partition that a request is about; for coordinators the name that decides the partition."""
     name = type(request).__name__
     transactional_id = getattr(request, "transactional_id", None) or getattr(
         request, "v3_and_below_transactional_id", ""

@@ -1,4 +1,4 @@
-"""One seed is one history of a node. A failure says the seed, and the trace says what happened."""
+"""One seed is one history of a node. A failure names the seed, and the trace shows the events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BUGS: Final = frozenset(
         "a fault in the event loop",
     }
 )
-"""Lines of the log that only a bug writes."""
+"""Log lines that only a bug writes."""
 
 
 class History:
-    """See the module. `failure`: what went wrong."""
+    """The history of this module. `failure`: the error."""
 
     def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT, *, brokers: bool = False) -> None:
-        """`brokers`: the process has three, which stop, die, stand still and return."""
+        """`brokers`: the process has three brokers, which stop, die, stand still and return."""
         self.seed = seed
         self.brokers = brokers
         self.world = (Brokers if brokers else World)(seed, intercept)
@@ -34,7 +34,7 @@ class History:
         self.log: list[Any] = []
 
     def run(self) -> None:
-        """Play it."""
+        """Play the history."""
         with capture_logs() as log:
             try:
                 self.world.play()
@@ -52,7 +52,7 @@ class History:
 
 
 def described(history: History, *, in_full: bool = False) -> str:
-    """What went wrong, and how to see it again; `in_full`: with what happened before."""
+    """The failure, and how to see it again; `in_full`: with the events before it."""
     again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {history.seed}'"
     if history.brokers:
         again = f"again: make simulate ARGS='--brokers --seeds 1 --start {history.seed}'"

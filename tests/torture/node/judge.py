@@ -1,4 +1,4 @@
-"""Asks each new process, as clients do, for what the earlier ones have promised."""
+"""Asks each new process, as clients do, for everything that earlier processes have promised."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NOT_NOW: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
 LOOKS: Final = 400
-"""How often it asks again, 100 ms apart, before something is away for good."""
+"""How often it asks again, every 100 ms, before something counts as lost."""
 
 
 class Judge(Actor):
-    """One process's judge. `done` when it has seen everything."""
+    """The judge of one process. `done` when it has checked everything."""
 
     def __init__(self, world: World, *, was_cut: bool) -> None:
         super().__init__(world, "judge")
@@ -113,13 +113,13 @@ class Judge(Actor):
                 continue
             value = response.results[0].configs[0].value
             possible = self._node.topics.settings[name]
-            # of several changes without an answer the first may never have come, and then it is what it was
+            # of several changes without an answer the first may never have come: then the value is as before
             if value not in possible and not (len(possible) > 1 or name not in self._node.topics.sure):
                 self._node.fault(f"{SETTING} of {name} is {value}, and was set to one of {sorted(possible)}")
 
 
 class Inspector(Actor):
-    """Looks, when everybody behaves, whether each group has come to rest with its living members."""
+    """Checks, when no faults happen, whether each group has settled with its living members."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "inspector")

@@ -1,6 +1,6 @@
-"""What the server has promised of records and topics, and what a later one may show. Offsets: `tests.torture.ledger`.
+"""The server's promises about records and topics, and what a later server may show. `tests.torture.ledger` has offsets.
 
-What was asked for and not answered may be there or not, from then on.
+A request without an answer may have been done or not, from then on.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from muster.protocol.errors import ErrorCode
 
 
 class Records:
-    """By partition: the numbers that somebody tried to write, growing, and those that were acknowledged."""
+    """By partition: the increasing numbers that clients tried to write, and those that were acknowledged."""
 
     def __init__(self) -> None:
         self.attempted: dict[int, int] = {}
         self.acknowledged: dict[int, dict[int, bool]] = {}
-        """The numbers, and of each whether it has to outlive a power cut: the page cache is all that was promised."""
+        """The numbers, each with whether it must survive a power cut: some were only promised to be in the page cache.
+        """
 
     def attempt(self, partition: int) -> int:
-        """The next number there."""
+        """The next number of the partition."""
         self.attempted[partition] = number = self.attempted.get(partition, 0) + 1
         return number
 
     def acknowledge(self, partition: int, number: int) -> None:
-        """The server said that it has it."""
+        """Note that the server has acknowledged the number."""
         self.acknowledged.setdefault(partition, {})[number] = False
 
     def synced(self) -> None:
-        """The server has stopped in good order: all that it had is on the disk."""
+        """The server has stopped in order: everything that it had is on the disk."""
         for numbers in self.acknowledged.values():
             numbers.update(dict.fromkeys(numbers, True))
 
     def judge(
         self, partition: int, promised: Mapping[int, bool], found: Sequence[int], *, was_cut: bool
     ) -> Iterable[str]:
-        """`found`: all that is there; `promised`: what had been acknowledged before it was read; `was_cut`: the power
-        went since then. What is there then has been read from the disk, and what is not is owed no longer.
+        """Judge all records that are `found`. `promised`: the numbers acknowledged before the read. `was_cut`: a power
+        cut happened since then. After it, found numbers are on the disk, and missing ones are no longer expected.
         """
         if any(later <= earlier for earlier, later in itertools.pairwise(found)):
             yield f"partition {partition} holds {found[-20:]}: not in the order of writing, or twice"
@@ -47,7 +48,7 @@ class Records:
         there, known = set(found), self.acknowledged.get(partition, {})
         lost = [number for number in promised if number not in there]
         for number in promised:
-            if number in known:  # the judge of an earlier process may have been here
+            if number in known:  # the judge of an earlier process may have removed it
                 known[number] = True
             if number not in there:
                 known.pop(number, None)
@@ -57,53 +58,53 @@ class Records:
 
 
 UNSET: Final = "-1"
-"""The value that the setting has by the node's own properties."""
+"""The value of the setting by the node's own properties."""
 
 
 class Topics:
-    """By name: what is known of each topic."""
+    """What is known of each topic, by name."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, int] = {}
-        """Of those that were asked for, ever."""
+        """The partitions of all topics that were ever requested."""
         self.sure: dict[str, bool] = {}
-        """Whether it is there; those of which nobody knows are not in it."""
+        """Whether each topic exists; topics whose state is unknown are left out."""
         self.settings: dict[str, set[str]] = {}
-        """The values that its setting may have; one when it is sure."""
+        """The possible values of its setting; one value when it is certain."""
 
     def present(self) -> list[str]:
-        """Those that are surely there."""
+        """The topics that certainly exist."""
         return [name for name, there in self.sure.items() if there]
 
     def creating(self, name: str, partitions: int) -> None:
-        """It is asked for."""
+        """Note that a topic is requested."""
         self.partitions[name] = partitions
 
     def created(self, name: str, error: int) -> None:
-        """The answer to that."""
+        """Note the answer to the request."""
         if error == ErrorCode.NONE:
             self.sure[name] = True
 
     def deleting(self, name: str) -> None:
-        """Its end is asked for."""
+        """Note that its deletion is requested."""
         self.sure.pop(name, None)
 
     def deleted(self, name: str, error: int) -> None:
-        """The answer to that."""
+        """Note the answer to the deletion."""
         if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self.sure[name] = False
 
     def setting(self, name: str, value: str) -> None:
-        """Its setting is to be another."""
+        """Note that another value of its setting is requested."""
         self.settings.setdefault(name, {UNSET}).add(value)
 
     def was_set(self, name: str, value: str, error: int) -> None:
-        """The answer to that."""
+        """Note the answer to the change."""
         if error == ErrorCode.NONE:
             self.settings[name] = {value}
 
     def judge(self, sure: dict[str, bool], found: dict[str, tuple[int, int]]) -> Iterable[str]:
-        """`found`: by name, how many partitions there are and how many of them have no leader."""
+        """`found`: the number of partitions of each topic by name, and how many of them have no leader."""
         for name, there in sure.items():
             if there and name not in found and self.sure.get(name):
                 yield f"the topic {name} was made, and is not there"

@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: how the disk, the network, the clock and the clients behave."""
+"""The choices of a seed before anything happens: the behaviour of the disk, the network, the clock and the clients."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One seed's circumstances. `tick_ms`, `consumers`, `groups`, `probers`, `crashes`: see `simulation.faults`."""
+    """The parameters of one seed. `tick_ms`, `consumers`, `groups`, `probers`, `crashes`: see `simulation.faults`."""
 
     processes: int
-    """How many meet faults, one after the other; one more does not."""
+    """How many processes meet faults, one after the other; one more meets none."""
     power_cuts: bool
-    """Processes end with the power, else by a kill; some stop in good order either way."""
+    """Processes end by a power cut, else by a kill; some stop in order in both cases."""
     failing_disk: int
-    """So many of a process's changes of the disk fail."""
+    """So many changes of the disk fail in each process."""
     slow_disk: float
-    """How long a sync may take, as a multiple of what it usually takes."""
+    """The longest time of a sync, as a multiple of the usual time."""
     syncs_all: bool
     """One sync serves all files (syncfs)."""
     durability: str
     """`muster.offsets.durability`."""
     cuts: float
-    """How likely a tick cuts a connection."""
+    """How likely a connection is cut in a tick."""
     pauses: float
-    """How likely a tick lets the process stand still, for up to half a minute."""
+    """How likely the process stands still in a tick, for up to half a minute."""
     clock_jumps: bool
-    """The wall clock is set, by up to an hour, both ways."""
+    """The wall clock is changed by up to an hour, in both directions."""
     consumers: int
     groups: int
     probers: int
@@ -39,14 +39,14 @@ class Scenario:
     tick_ms: int
     initial_delay_ms: int
     roll_ms: int
-    """A segment gets so old; the cleaner compacts what is behind it."""
+    """The largest age of the active segment; the cleaner compacts older segments."""
     transactional_ids: int
     id_expiration_ms: int
     crashes: float = 0.0
 
 
 def draw(rng: Random) -> Scenario:
-    """A seed's scenario: fair as well as foul."""
+    """The scenario of a seed: with few faults or many."""
     power_cuts = rng.random() < 0.5
     groups = rng.choice((1, 2))
     return Scenario(
@@ -74,7 +74,7 @@ def draw(rng: Random) -> Scenario:
 
 
 def draw_transactional(rng: Random) -> Scenario:
-    """The same weather over clients with transactions, and few others."""
+    """The same faults for clients with transactions, and few other clients."""
     return replace(
         draw(rng),
         consumers=1,

@@ -1,4 +1,4 @@
-"""Histories of whole nodes, many of them: for `make torture` and `make simulate ARGS=--nodes`."""
+"""Plays many histories of whole nodes, for `make torture` and `make simulate ARGS=--nodes`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tests.simulation import seeds
 from tests.torture.node.history import History, described
 
 CHUNK = 20
-"""Histories that are played in one go."""
+"""Histories that are played in one task."""
 
 
 def play_brokers(first: int, count: int) -> seeds.Played:
-    """The same with three brokers in the process."""
+    """Play histories with three brokers in the process."""
     return play_nodes(first, count, brokers=True)
 
 

@@ -1,6 +1,6 @@
-"""Transactions on a whole node: their producers and readers, what befalls these, and the judge of what is left.
+"""Transactions on a whole node: their producers and readers, their faults, and the judge of the result.
 
-The judge reads partitions as they are stored, markers too, as a read_committed consumer, and as an administrator.
+The judge reads partitions as they are stored, with markers, as a read_committed consumer, and as an administrator.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CHECK_MS: Final = 2_000
 CONTROL: Final = 1 << 5
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 LOOKS: Final = 400
-"""How often the judge asks again, 100 ms apart, before something is away for good."""
+"""How often the judge asks again, every 100 ms, before something counts as lost."""
 ENDING_LOOKS: Final = 200
-"""A second apart: for how long transactions that are open may take to end."""
+"""How many seconds open transactions may take to end."""
 CHUNK_BYTES: Final = 1 << 16
 
 
 class Transactions:
-    """All of them in one world."""
+    """All transactions of one world."""
 
     def __init__(self, world: World, ids: int) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class Transactions:
         self._cuts = 0
 
     def begin(self) -> None:
-        """Producers and readers start, and trouble too."""
+        """Start producers, readers and faults."""
         for number in range(self.ids):
             self._spawn(number)
         self._readers = [Reader(self, partition) for partition in range(PARTITIONS if self.ids else 0)]
@@ -57,12 +57,12 @@ class Transactions:
             self._again()
 
     def calm(self) -> None:
-        """Nobody begins anything any more: what is open times out."""
+        """No producer begins a transaction any more: open transactions time out."""
         for one in self.producers:
             one.kill()
 
     def was_cut(self) -> None:
-        """The power went: what was promised of records was the page cache."""
+        """A power cut happened: records were only promised to be in the page cache."""
         for transaction in self.ledger.transactions.values():
             transaction.is_excused = True
         for reader in self._readers:
@@ -111,7 +111,7 @@ class Asker(Actor):
     """Reads partitions."""
 
     def fetch(self, partition: int, offset: int, *, read_committed: bool) -> Generator[Any, Any, PartitionData | None]:
-        """One answer; None when there was none, or the partition is not there just now."""
+        """One answer; None when there was none, or the partition is unavailable."""
         row = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=CHUNK_BYTES)
         response = yield FetchRequest(
             max_bytes=CHUNK_BYTES, isolation_level=int(read_committed), topics=[FetchTopic(TOPIC, partitions=[row])]
@@ -120,7 +120,7 @@ class Asker(Actor):
 
 
 class Reader(Asker):
-    """A read_committed consumer of one partition, that reads all the time."""
+    """A read_committed consumer of one partition, which reads all the time."""
 
     def __init__(self, transactions: Transactions, partition: int) -> None:
         super().__init__(transactions.world, f"reader-{partition}")
@@ -129,7 +129,7 @@ class Reader(Asker):
         self._ledger = transactions.ledger
 
     def begins_anew(self) -> None:
-        """What it has read may not be there any more."""
+        """Start again: records that it has read may be gone."""
         self.offset = 0
 
     def live(self) -> Script:
@@ -149,7 +149,7 @@ class Reader(Asker):
 
 
 class TransactionJudge(Asker):
-    """Asks one process for all that is left of transactions. `is_last`: everything is at rest."""
+    """Asks one process for all that is left of transactions. `is_last`: everything has settled."""
 
     def __init__(self, transactions: Transactions, *, is_last: bool) -> None:
         super().__init__(transactions.world, "judge of transactions")
@@ -187,10 +187,10 @@ class TransactionJudge(Asker):
             ledger.offset_shown(group_id, number)
 
     def _all_have_ended(self) -> Generator[Any, Any, bool]:
-        """Wait for that; False when a partition that is away keeps some from it, and may."""
+        """Wait until all have ended; False when an unavailable partition, which may be so, prevents that."""
         world: Any = self.world
         quiet = 0
-        """So many brokers, one after the other, have none that is open."""
+        """How many brokers, one after the other, have no open transaction."""
         for _ in range(ENDING_LOOKS):
             response = yield ListTransactionsRequest(list(OPEN_STATES))
             if response is not None and not response.error_code:
@@ -207,7 +207,7 @@ class TransactionJudge(Asker):
         return False
 
     def _read(self, partition: int) -> Generator[Any, Any, Reading | None]:
-        """The whole partition, both ways; None when it is away and may be."""
+        """Read the whole partition, both ways; None when it is unavailable, and may be."""
         world: Any = self.world
         ledger = self._transactions.ledger
         self.problem = f"partition {partition} is not there"
@@ -259,7 +259,7 @@ class TransactionJudge(Asker):
                     break
                 yield 100
             else:
-                return None  # the judge of the groups says so
+                return None  # the judge of the groups reports that
             found[group_id] = offsets_of(response).get(TOPIC, {}).get(0, 0)
         return found
 
@@ -283,7 +283,7 @@ def entries_of(row: PartitionData) -> Iterator[Entry]:
 
 
 def shown_by(row: PartitionData, entries: list[Entry], world: Any) -> Iterator[bytes]:
-    """What a read_committed consumer makes of an answer, of which nothing lies behind the last stable offset."""
+    """The values that a read_committed consumer takes from an answer; none may be behind the last stable offset."""
     for entry in entries:
         if entry.next_offset > row.last_stable_offset:
             world.fault(f"a reader was shown offset {entry.offset}; stable is {row.last_stable_offset}")

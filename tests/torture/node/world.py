@@ -1,4 +1,4 @@
-"""The world around one node: its scenario, processes that follow each other on one disk, and all their clients."""
+"""The world around one node: its scenario, its processes, one after the other on one disk, and all clients."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from tests.torture.node.transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from tests.torture.node.transactions import TOPIC as TRANSACTION_TOPIC
 
 PROCESS_MS: Final = 20_000
-"""A process that nothing ends gets about so old."""
+"""A process that no fault ends gets about so old."""
 CALM_MS: Final = 300_000
-"""So long after the last fault everything must be at rest."""
+"""So long after the last fault everything must have settled."""
 JUMP_MS: Final = 3_600_000
 PAUSE_MS: Final = 30_000
 TRACE: Final = 3_000
 UNSAID: Final = -1
-"""UNKNOWN_SERVER_ERROR: the server met what nobody had thought of."""
+"""UNKNOWN_SERVER_ERROR: the server met an unexpected error."""
 
 
 class Broken(AssertionError):
-    """What must not be."""
+    """A rule was broken."""
 
 
 class World(world.World):
-    """See the module. Odd seeds have clients with transactions. `brokers`: of the process."""
+    """The world of this module. Odd seeds have clients with transactions. `brokers`: those of the process."""
 
     brokers = 1
 
@@ -67,7 +67,7 @@ class World(world.World):
         self.transactions = Transactions(self, self.scenario.transactional_ids)
         self.answers = 0
         self.excused: set[str] = set()
-        """Folders of which a sync failed: they may need an operator after a power cut."""
+        """Folders with a failed sync: after a power cut they may need an operator."""
         self.trace: deque[str] = deque(maxlen=TRACE)
         self._disk = MemoryStorage()
         self._was_cut = False
@@ -78,7 +78,7 @@ class World(world.World):
         self.judging = True
 
     def run(self, done: Callable[[], bool], for_ms: int) -> bool:
-        """As any world's; raises Broken at the first fault."""
+        """Run as any world; raises Broken at the first fault."""
         is_done = super().run(lambda: bool(self.offsets.faults) or done(), for_ms)
         self._raise_faults()
         return is_done
@@ -90,7 +90,7 @@ class World(world.World):
     # ---- the history
 
     def play(self) -> None:
-        """All of it. Raises Broken."""
+        """Play the whole history. Raises Broken."""
         scenario = self.scenario
         for number in range(scenario.processes):
             self._begin_process(faults=True)
@@ -100,7 +100,7 @@ class World(world.World):
         self.calm = True
         self.chaos.calm()
         self.transactions.calm()
-        if scenario.clock_jumps:  # what began in a future that was taken back times out after it
+        if scenario.clock_jumps:  # transactions that began in a future that was revoked time out after it
             self.wall_at_zero_ms = world.WALL_MS + JUMP_MS
         self._begin_process(faults=False)
         inspector = Inspector(self)
@@ -119,7 +119,7 @@ class World(world.World):
         self._look_at_the_disk()
 
     def close(self) -> None:
-        """The history is over."""
+        """End the history."""
         for loop in self._loops:
             loop.close()
 
@@ -140,7 +140,7 @@ class World(world.World):
         return 1 + int(self.random() * 300)
 
     def _tick(self, _: None) -> None:
-        """Some trouble, and the next one later."""
+        """Cause a fault, and plan the next one."""
         if self.calm:
             return
         scenario = self.scenario
@@ -198,7 +198,7 @@ class World(world.World):
         }
 
     def _end_by(self, after_ms: float) -> None:
-        """Wait for the process's end; after so long, bring it about."""
+        """Wait for the end of the process; cause it after so long."""
         if not self.run(lambda: self._ended, int(after_ms)):
             process = self.process
             assert process is not None
@@ -219,14 +219,14 @@ class World(world.World):
             self.fault("the server did not stop")
 
     def started(self) -> None:
-        """The process listens."""
+        """Note that the process listens."""
         self.note("started")
         Judge(self, was_cut=self._was_cut).start()
         if self.scenario.transactional_ids:
             TransactionJudge(self.transactions, is_last=False).start()
 
     def start_failed(self, error: BaseException) -> None:
-        """The process ended before it listened."""
+        """Note that the process ended before it listened."""
         self.note(f"the start failed: {error!r}")
         process = self.process
         failing = process is None or bool(process.storage.fails_at)
@@ -235,13 +235,13 @@ class World(world.World):
         self.ended(was_clean=False)
 
     def judged(self) -> None:
-        """The judge of this process is done."""
+        """Note that the judge of this process is done."""
         self.judges += 1
         self.judging = False
         self._was_cut = False
 
     def ended(self, *, was_clean: bool) -> None:
-        """The process is gone; what the disk holds now is what the next one finds."""
+        """The process has ended; the next process finds the disk as it is now."""
         process = self.process
         if process is None or self._ended:
             return
@@ -260,7 +260,7 @@ class World(world.World):
     # ---- what happens to clients
 
     def send(self, actor: Actor, request: Message) -> None:
-        """An actor asks something."""
+        """An actor sends a request."""
         self.note(f"-> {actor.name} {brief(request)}")
         self.network.send(actor, request)
 
@@ -268,31 +268,31 @@ class World(world.World):
         """The actor was answered."""
         self.answers += 1
         self.note(f"<- {actor.name} {brief(response)}")
-        # Kafka's answer, too, to a stranger that mixes up ids of members and of instances
+        # Kafka gives this answer, too, to a client that mixes ids of members and of instances
         excused = self.scenario.failing_disk or actor.name == "prober"
         if not excused and _holds_unsaid(response):
             self.fault(f"{brief(request)} was answered {brief(response)}: UNKNOWN_SERVER_ERROR")
 
     def unanswered(self, request: Message) -> None:
-        """Nobody answered for so long that nobody will, unless the process stood still."""
+        """A request was not answered for so long that it never will be, unless the process stood still."""
         if not self.scenario.pauses:
             self.fault(f"{brief(request)} was never answered")
 
-    # ---- saying
+    # ---- trace and faults
 
     def note(self, text: str, *_: Any) -> None:
-        """For the trace."""
+        """Add a line to the trace."""
         about = " ".join(str(one) for one in _ if one is not None)
         self.trace.append(f"{self.ms:>8} ms {text} {about}")
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """What must not be: it ends the history, at the top, where that is played."""
+        """Report a violation: it ends the history, where the history is played."""
         self.note(f"FAULT {what}")
         self.offsets.faults.append(what)
         self._cause = self._cause or cause
 
     def _look_at_the_disk(self) -> None:
-        """After a stop in good order everything is sound."""
+        """After a stop in order everything must be sound."""
         if checkpoints.CLEAN_SHUTDOWN not in self._disk.files and not self.excused:
             self.fault("a stop in good order was none")
         stops = read_last_stops(self._disk)

@@ -20,9 +20,9 @@ from tests.torture.wire.crowd import Crowd
 
 SEEDS: Final = 1 << 32
 EACH: Final = 10
-"""Chapters that are played in one go."""
+"""Chapters that are played in one task."""
 MAX_GROWTH_MB: Final = 300
-"""A process that plays chapters may grow by so much after the first ones."""
+"""A process that plays chapters may grow by so much after the first chapters."""
 _sizes_mb: list[float] = []
 
 
@@ -44,7 +44,7 @@ def play_chapters(first: int, count: int) -> seeds.Played:
 
 
 def played(seed: int, inputs: int = INPUTS) -> Chapter:
-    """One chapter. A turn that took long counts when it does so again: the machine may have been busy."""
+    """Play one chapter. A slow iteration counts when it is slow again: the machine may have been busy."""
     chapter = Chapter(seed, inputs)
     chapter.run()
     if chapter.faults and all(one.startswith(SLOW) for one in chapter.faults):
@@ -54,7 +54,7 @@ def played(seed: int, inputs: int = INPUTS) -> Chapter:
 
 
 def described(chapter: Chapter) -> str:
-    """What went wrong, how to see it again, and where its inputs are."""
+    """The fault, how to see it again, and where its inputs are."""
     path = Path(tempfile.gettempdir()) / f"torture-wire-{chapter.seed}.txt"
     path.write_text("".join(f"{one.connection} {one.port} {one.data.hex()}\n" for one in chapter.steps))
     return "\n".join(
@@ -74,7 +74,7 @@ def _resident_mb() -> float:
 
 
 def main() -> int:
-    """Exit status 1 when something was not as it must be."""
+    """Exit status 1 when a fault was found."""
     parser = argparse.ArgumentParser(prog="make torture-wire", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="to nodes in memory (default: 1,000,000)")
     parser.add_argument("--seed", type=int, default=random.randrange(SEEDS), help="of the first chapter (default: any)")
@@ -93,7 +93,7 @@ def main() -> int:
 
 
 def _crowd(options: argparse.Namespace) -> bool:
-    """A server process among those who mean no good; whether something was not as it must be."""
+    """Run a server process among hostile clients; whether a fault was found."""
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(Path(folder), options.seed, options.crowd, options.connections)
         asyncio.run(crowd.run())

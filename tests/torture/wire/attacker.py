@@ -1,4 +1,4 @@
-"""One hostile connection in virtual time: what it has sent, as the server must read it, and what it is answered."""
+"""One hostile connection in virtual time: what it has sent, as the server must read it, and its answers."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ MAX_BYTES: Final = 104_857_600
 USER, PASSWORD = "alice", "secret"
 Learn = Callable[[Any], object]
 Login = Generator[bytes, bytes, None]
-"""Yields what is sent to the server as a token, and is sent the server's."""
+"""Yields the tokens for the server, and receives the server's tokens."""
 
 
 class Attacker:
-    """See the module. `answers` counts them; `wrong` says what was not as it must be."""
+    """The connection of this module. `answers` counts the answers; `wrong` describes the fault."""
 
     def __init__(self, process: Process, port: int, client_id: str, learn: Learn) -> None:
         self.client_id = client_id
         self.answers = 0
         self.reported: tuple[Any, ...] = ()
-        """What the last answer was about: for what is new."""
+        """The subject of the last answer: used to find new kinds of answers."""
         self.wrong: str | None = None
         self.is_closed = False
         self.is_raw = False
-        """Tokens go without requests around them, since SaslHandshake 0 was sent."""
+        """Tokens are sent without requests around them, since SaslHandshake 0 was sent."""
         self.is_known = False
-        """It has said who it is."""
+        """Whether it has authenticated."""
         self.token: bytes | None = None
         self.port = port
         self._is_unclear = False
@@ -57,16 +57,16 @@ class Attacker:
 
     @property
     def is_open(self) -> bool:
-        """It can send."""
+        """Whether it can send."""
         return self.wire.open and not self.is_closed
 
     def send(self, data: bytes) -> None:
-        """These bytes, which need be no request."""
+        """Send these bytes, which need be no request."""
         self._note(data)
         self.wire.send(data)
 
     def _note(self, data: bytes) -> None:
-        """Read them as the server has to."""
+        """Read the bytes as the server must read them."""
         self._unread += data
         while len(self._unread) >= 4:
             (size,) = struct.unpack_from(">i", self._unread)
@@ -86,7 +86,7 @@ class Attacker:
     # ---- the wire's calls
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Bytes of the server."""
+        """Receive bytes of the server."""
         self._received += data
         while len(self._received) >= 4:
             end = 4 + int.from_bytes(self._received[:4], "big")
@@ -97,7 +97,7 @@ class Attacker:
             self._read(frame)
 
     def hung_up(self, wire: Wire) -> None:
-        """The server has closed the connection."""
+        """Note that the server has closed the connection."""
         self.is_closed = True
 
     def _read(self, frame: bytes) -> None:
@@ -132,7 +132,7 @@ class Attacker:
         self._learn(response)
 
 
-# ---- those who say who they are
+# ---- authentication
 
 
 def framed(message: Message, version: int, correlation: int = 1) -> bytes:
@@ -147,12 +147,12 @@ def handshake(mechanism: str, version: int = 1) -> bytes:
 
 
 def as_sent(token: bytes, raw: bool) -> bytes:
-    """A token on its way."""
+    """A token in the form in which it is sent."""
     return struct.pack(">i", len(token)) + token if raw else framed(SaslAuthenticateRequest(token), 2)
 
 
 def plain() -> Login:
-    """By PLAIN."""
+    """Log in with PLAIN."""
     yield f"\0{USER}\0{PASSWORD}".encode()
 
 
@@ -162,7 +162,7 @@ def _salted(algorithm: str, salt: bytes, iterations: int) -> bytes:
 
 
 def scram(algorithm: str, nonce: str) -> Login:
-    """By SCRAM, as RFC 5802 has it."""
+    """Log in with SCRAM, as in RFC 5802."""
     first = f"n={USER},r={nonce}"
     server_first = yield f"n,,{first}".encode()
     fields = dict(one.split("=", 1) for one in server_first.decode().split(","))
@@ -176,14 +176,14 @@ def scram(algorithm: str, nonce: str) -> Login:
 
 
 def oauthbearer(rng: Random) -> Login:
-    """By OAUTHBEARER, with some token."""
+    """Log in with OAUTHBEARER, with a random token."""
     refusal = yield bearer.message(rng)
     if refusal:
         yield b"\1"
 
 
 def login(mechanism: str, rng: Random) -> Login:
-    """By any of them."""
+    """Log in with one of the mechanisms."""
     if mechanism == "OAUTHBEARER":
         return oauthbearer(rng)
     nonce = f"nonce{rng.randrange(1 << 30)}"

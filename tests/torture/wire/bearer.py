@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER, good and hostile: drawn from a seed, and signed so that what they say is read at all."""
+"""Tokens of OAUTHBEARER, good and hostile: drawn from a seed, and signed so that their content is read at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BODIES: Final = (
 
 @cache
 def keys() -> str:
-    """The document with the keys. Only those of "oct" and "ed" sign here; the others have to be tried by the server."""
+    """The document with the keys. Only the keys "oct" and "ed" sign here; the server must try the others."""
     algorithms = get_default_algorithms()
     draw = Random(7)
     curves = {"p256": ("ES256", ec.SECP256R1()), "p521": ("ES512", ec.SECP521R1())}
@@ -56,7 +56,7 @@ def keys() -> str:
 
 @cache
 def keys_file() -> Path:
-    """The same in a file, until the process ends."""
+    """The same document in a file, until the process ends."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "keys.json"
@@ -65,7 +65,7 @@ def keys_file() -> Path:
 
 
 def properties(listener: str, file: Path) -> dict[str, str]:
-    """What a listener needs for tokens, beside the mechanism's name."""
+    """The properties that a listener needs for tokens, beside the mechanism's name."""
     return {
         f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class": CLASS,
         f"listener.name.{listener}.sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
@@ -81,7 +81,7 @@ def message(rng: Random) -> bytes:
 
 
 def token(rng: Random) -> str:
-    """A token; every third one is good."""
+    """A random token; every third token is good."""
     header: dict[str, Any] = {"alg": "HS256", "kid": "oct"}
     if rng.random() < 0.3:
         header = {"alg": "EdDSA", "kid": "ed"}

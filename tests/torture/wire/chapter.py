@@ -1,8 +1,8 @@
 """A chapter: some thousand inputs to one whole node in virtual time, drawn from a seed.
 
-Beside the attackers there are members of groups that nobody may disturb. What must not be is said as a `Fault`: an
-exception, an answer that is none, a turn of the loop of more than 50 ms of the processor's time, memory without bound.
-Inputs that the node answers in a new way are kept and changed further.
+Beside the attackers there are members of groups that must not be disturbed. A violation is a `Fault`: an exception, an
+invalid answer, an iteration of the loop with more than 50 ms of CPU time, or unbounded memory. Inputs that the node
+answers in a new way are kept, and changed further.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tests.torture.wire.mutating import MAX_BYTES, mutated
 from tests.torture.wire.records import Batches, bombs, liars
 
 INPUTS: Final = 5_000
-"""In one chapter."""
+"""The inputs of one chapter."""
 TURN_MS: Final = 50
 STEPS_IN_A_MS: Final = 40
-"""Of work in slices: a step takes some 20 us."""
+"""Steps of work in slices in one ms: a step takes some 20 us."""
 SLOW: Final = "a turn of the loop took"
 MAX_MEMORY_MB: Final = 400
-"""One input may raise the process's greatest size by so much: batches of a request may unpack to 256 MB."""
+"""One input may raise the process's greatest size by so much: batches of a request may decompress to 256 MB."""
 SASL_PORT: Final = PORT + 1
 ATTACKERS: Final = 12
 CORPUS: Final = 400
@@ -59,11 +59,11 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Fault(AssertionError):
-    """What must not be."""
+    """A violation of a rule."""
 
 
 class Step(NamedTuple):
-    """What was done, for the file of a failure: connection (negative: cut), port, bytes."""
+    """One action, for the file of a failure: connection (negative: cut), port, bytes."""
 
     connection: int
     port: int
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class ChapterWorld(World):
-    """What is around the node."""
+    """The world around the node."""
 
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
@@ -84,30 +84,30 @@ class ChapterWorld(World):
         self.network.send(actor, request)
 
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
-        """A member that nobody may disturb was answered."""
+        """A member that must not be disturbed was answered."""
 
     def unanswered(self, request: Message) -> None:
-        """It was not."""
+        """A member that must not be disturbed got no answer."""
         self.fault(f"{request!r} of an innocent member was never answered")
 
     def started(self) -> None:
-        """The node listens."""
+        """Note that the node listens."""
         self.up = True
 
     def start_failed(self, error: BaseException) -> None:
         raise error
 
     def ended(self, *, was_clean: bool) -> None:
-        """The node is gone."""
+        """Note that the node has ended."""
         self.up = False
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """What must not be."""
+        """Report a violation."""
         self.faults.append(f"{what}{'' if cause is None else f' ({_where(cause)})'}")
 
 
 class TickingClock:
-    """The node's clock for work that is done in slices: time passes with each step, else a slice would never end."""
+    """The node's clock for work in slices: time passes with each step, otherwise a slice would never end."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -115,13 +115,13 @@ class TickingClock:
         self.call_soon, self.mono_us = clock.call_soon, clock.mono_us
 
     def mono_ms(self) -> int:
-        """With what the steps have taken."""
+        """The time, with that of the steps."""
         self._steps += 1
         return self._clock.mono_ms() + self._steps // STEPS_IN_A_MS
 
 
 class Log:
-    """Reads what the server logs; nothing is written."""
+    """Reads what the server logs, and writes nothing."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
@@ -143,12 +143,12 @@ class Log:
         raise structlog.DropEvent
 
     def close(self) -> None:
-        """Let others log as before."""
+        """Restore the loggers."""
         structlog.configure(**self._before)
 
 
 class Chapter:
-    """See the module. `faults`: what went wrong, each as a sentence; `steps`: what was done until then."""
+    """The chapter of this module. `faults`: the violations, each as a sentence; `steps`: the actions until then."""
 
     def __init__(self, seed: int, inputs: int = INPUTS) -> None:
         self.seed = seed
@@ -174,7 +174,7 @@ class Chapter:
         """Play the chapter; the faults are reported afterwards."""
         log = self._log = Log()
         was_enabled = gc.isenabled()
-        gc.disable()  # a collection of all that the test holds is no turn of the server's
+        gc.disable()  # a garbage collection of the test's objects is not the server's work
         bombs(), liars()
         try:
             self._start()
@@ -244,7 +244,7 @@ class Chapter:
         process.loop.iterate = timed  # type: ignore[method-assign]
 
     def _end(self) -> None:
-        """Everybody goes; the node stops in good order."""
+        """End: all clients disconnect, and the node stops in order."""
         world, process = self._world, self._world.process
         assert process is not None
         for _, one in self._attackers:
@@ -312,7 +312,7 @@ class Chapter:
         return rng.choice(self._attackers)
 
     def _log_in(self, attacker: Attacker) -> None:
-        """Go through an authentication, with a change somewhere as often as not."""
+        """Authenticate, half of the time with a change somewhere."""
         rng, world = self._rng, self._world
         mechanism, raw = rng.choice(MECHANISMS), rng.random() < 0.3
         changed = rng.choice((None, None, 0, 1, 2))
@@ -334,7 +334,7 @@ class Chapter:
         except StopIteration:
             attacker.is_known, attacker.is_raw = True, False
         except (ValueError, KeyError):
-            pass  # it was answered what no client understands
+            pass  # the answer was one that no client understands
 
     def _other(self) -> bytes:
         return self._rng.choice(self._corpus) if self._corpus else b""
@@ -346,14 +346,14 @@ class Chapter:
         return drawn.frame(self._correlation, attacker.client_id)
 
     def _chunks(self, attacker: Attacker) -> list[bytes]:
-        """What is sent, each in one go."""
+        """The chunks that are sent, each at once."""
         rng, chance = self._rng, self._rng.random()
         if chance < 0.2 or not self._corpus:
             return [self._fresh(attacker)]
         some = rng.choice(self._corpus)
         if chance < 0.6:
             return [mutated(rng, some, self._other())]
-        if chance < 0.72:  # what comes again is prepared; what is only nearly the same is not
+        if chance < 0.72:  # a repeated request is cached; a nearly equal one is not
             again = [self._counted(some) for _ in range(3)]
             near = bytearray(self._counted(some))
             if len(near) > 12:
@@ -375,14 +375,14 @@ class Chapter:
         return [self._fresh(attacker) if rng.random() < 0.4 else self._other() for _ in range(rng.choice((2, 3, 8)))]
 
     def _counted(self, frame: bytes) -> bytes:
-        """With a correlation id of its own."""
+        """The frame with a correlation id of its own."""
         self._correlation += 1
         return frame[:8] + self._correlation.to_bytes(4, "big") + frame[12:] if len(frame) > 12 else frame
 
     # ---- judging
 
     def _judge(self) -> None:
-        """Was that input harmless?"""
+        """Judge whether that input was harmless."""
         faults = self.faults
         if self._turn_ms > self.slowest_ms:
             self.slowest_ms, self.slowest = self._turn_ms, self._last
@@ -400,11 +400,11 @@ class Chapter:
 
 
 _peak_mb = [0.0]
-"""The greatest size of the process so far: it never falls."""
+"""The greatest size of the process so far, which never falls."""
 
 
 def import_all() -> None:
-    """What a server imports at first need: here that shall be no turn of the loop."""
+    """Import all modules that a server imports at first need, so that no import counts as an iteration."""
     for module in pkgutil.walk_packages(coordinator.__path__, "muster.coordinator."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
@@ -413,7 +413,7 @@ def import_all() -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The last lines of the code that it came from."""
+    """The last lines of code of the error."""
     places, trace = [], error.__traceback__
     while trace is not None:
         places.append(f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}")

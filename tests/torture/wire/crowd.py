@@ -36,7 +36,7 @@ from tests.torture.wire.records import Batches
 
 LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MAX_MB: Final = 1_500
-"""What the server may have in memory among ten thousand connections."""
+"""The most memory of the server with ten thousand connections."""
 ATTACKERS: Final = 24
 SPARE_FILES: Final = 500
 _JAAS: Final = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
@@ -44,7 +44,7 @@ Attack = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class Crowd:
-    """One run against one server. `faults`: what must not be."""
+    """One run on one server. `faults`: the violations."""
 
     def __init__(self, folder: Path, seed: int, inputs: int, connections: int) -> None:
         self.faults: list[str] = []
@@ -80,7 +80,7 @@ class Crowd:
         self._done = asyncio.Event()
 
     async def run(self) -> None:
-        """Start the server, be bad to it, look at it."""
+        """Start the server, attack it, and check it."""
         self._server.start()
         try:
             addresses = {
@@ -121,7 +121,7 @@ class Crowd:
         world.close()
 
     async def _beat(self) -> None:
-        """Ask for a heartbeat of a group that there is not, fifty times a second, and see how long it takes."""
+        """Send a heartbeat of an unknown group fifty times a second, and measure its duration."""
         from muster.protocol.messages.heartbeat import HeartbeatRequest
 
         async with connected(("127.0.0.1", self._ports["PLAINTEXT"]), "beat") as client:
@@ -149,7 +149,7 @@ class Crowd:
             self._watch_memory()
 
     async def _bad_tls(self, rng: Random, listener: str) -> None:
-        """A client's side of a handshake, with bytes changed."""
+        """The client's side of a handshake, with changed bytes."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self._context.wrap_bio(incoming, outgoing, server_hostname="localhost")
         reader, writer = await asyncio.open_connection("127.0.0.1", self._ports[listener])
@@ -217,7 +217,7 @@ class Crowd:
     # ---- many connections
 
     async def _come_in_crowds(self) -> None:
-        """Idle ones, slow ones, ones that never finish a handshake, and bursts."""
+        """Open idle connections, slow ones, ones that never finish a handshake, and bursts."""
         free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
         wanted = min(self._connections, free)
         if wanted < self._connections:
@@ -236,17 +236,17 @@ class Crowd:
                 with contextlib.suppress(OSError):
                     if kind == 1:  # a slow writer
                         connection.send(b"\0\0\0\x40\0\x12")
-                    elif kind == 2:  # half a handshake, or what a listener without TLS calls nonsense
+                    elif kind == 2:  # half a handshake, or bytes that a listener without TLS refuses
                         connection.send(b"\x16\x03\x01\x02\0\1\0\1\xfc\x03\x03")
                     elif kind == 3 and listener == "PLAINTEXT":  # a slow reader
                         connection.send(fetch * 200)
-                    elif kind == 4:  # much of a large request
+                    elif kind == 4:  # a large part of a large request
                         connection.send(b"\0\x10\0\0" + bytes(30_000))
                 if number % 200 == 199:
                     self._watch_memory()
                     await asyncio.sleep(0)
             self.counts["connections at a time"] = len(kept)
-            for _ in range(40):  # slow writers go on, slow readers take a little
+            for _ in range(40):  # slow writers continue, slow readers read a little
                 for connection in kept[:: max(1, len(kept) // 500)]:
                     with contextlib.suppress(OSError):
                         connection.send(b"\0")
@@ -257,7 +257,7 @@ class Crowd:
             for connection in kept:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 connection.close()
-        for _ in range(10):  # bursts: five hundred come and go at once
+        for _ in range(10):  # bursts: five hundred connect and disconnect at once
             burst = [await self._opened(self._ports[self._rng.choice(LISTENERS)]) for _ in range(min(500, wanted))]
             self.counts["connections in bursts"] += len(burst)
             for connection in filter(None, burst):
@@ -282,13 +282,13 @@ class Crowd:
 
         return framed(MetadataRequest(None), 9)
 
-    # ---- the server from outside
+    # ---- the server as seen from outside
 
     def _files(self) -> int:
         return len(os.listdir(f"/proc/{self._server.pid}/fd"))
 
     async def _files_are(self, before: int) -> None:
-        """In the end no connection is left open."""
+        """Check that no connection is left open at the end."""
         for _ in range(600):
             if self._files() <= before + 5:
                 return
@@ -310,7 +310,7 @@ class Crowd:
 
 
 def _token_of(answer: bytes) -> bytes:
-    """Of a SaslAuthenticate response, version 2; nothing of a handshake's."""
+    """The token of a SaslAuthenticate response, version 2; nothing for a handshake's response."""
     from muster.protocol.api import api
     from muster.protocol.message import ProtocolError
 

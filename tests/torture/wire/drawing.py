@@ -1,5 +1,5 @@
-"""Requests of every API and version, drawn along the layouts of the generated modules, with values that mean something
-to the node: groups, topics, members and producers that there are, and numbers at the ends of their ranges.
+"""Requests of every API and version, drawn along the layouts of the generated modules. Their values mean something to
+the node: existing groups, topics, members and producers, and numbers at the ends of their ranges.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ NAMES: Final = {
     "states_filter": ("Stable", "Empty", "stable", "", "Nothing"),
     "types_filter": ("classic", "consumer", "share", ""),
 }
-"""Words that mean something in fields of a name."""
+"""Valid words for fields with names."""
 TEXTS: Final = ("", "a", "range", "gr\u00fcppe", "\U0001f600", "\0", "x" * 127, "y" * 128, "z" * 5000)
 TIMES_MS: Final = (0, 1, 100, 1_000, 10_000, 45_000, 60_000, 300_000, -1, 2**31 - 1)
 MANY: Final = 3_000
-"""So many equal elements a long array has."""
+"""The number of equal elements of a long array."""
 MAX_OF_MANY_BYTES: Final = 20_000
-"""Batches in such an element: the length of a frame has 31 bits."""
+"""The largest size of batches in such an element: the length of a frame has 31 bits."""
 
 
 SPARED: Final = frozenset({ApiKey.UNREGISTER_BROKER})
-"""Who may alter the cluster may take its only broker away: after that nobody is served, as was asked for."""
+"""A client that may alter the cluster may remove its only broker; then no client is served, as requested."""
 
 
 class Drawn(NamedTuple):
-    """A request, and as what it is sent."""
+    """A request, and the version in which it is sent."""
 
     api: Api
     version: int
     message: Message
 
     def frame(self, correlation: int, client_id: str) -> bytes:
-        """As a client sends it."""
+        """The frame that a client sends."""
         return request_frame(self.api, self.version, correlation, self.message, client_id)
 
 
@@ -76,7 +76,7 @@ class Known:
         self.uuids: list[bytes] = [ZERO_UUID, b"\1" * 16]
 
     def learn(self, response: Any) -> None:
-        """Read an answer."""
+        """Learn names from an answer."""
         member_id = getattr(response, "member_id", None)
         if member_id and len(self.members) < 40:
             self.members.append(member_id)
@@ -92,7 +92,7 @@ class Known:
 
 
 def kinds() -> list[Kind]:
-    """All that is served; versions that are only advertised too."""
+    """Everything that is served, also versions that are only advertised."""
     known = layouts()
     return [
         Kind(one, version, known[one.name + "Request"])
@@ -112,7 +112,7 @@ class Drawing:
         self._in_many = False
 
     def request(self) -> Drawn:
-        """Some request."""
+        """A random request."""
         kind = self._rng.choice(self._kinds)
         layout = kind.layout
         return Drawn(kind.api, kind.version, self._struct(layout.module, layout.message, layout.fields, kind.version))
@@ -133,7 +133,7 @@ class Drawing:
 
     def _array(self, module: ModuleType, field: LayoutField, version: int) -> list[Any]:
         if not self._in_many and self._rng.random() < 0.002:
-            self._in_many = True  # many of many would fill the memory of who sends them
+            self._in_many = True  # many long arrays together would fill the sender's memory
             element = self._one(module, field, version)
             self._in_many = False
             return [element] * MANY

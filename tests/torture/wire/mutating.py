@@ -1,4 +1,4 @@
-"""What is done to the bytes of a frame."""
+"""Changes of the bytes of a frame."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 HEAD: Final = 8
-"""Length, key, version: changed less often, else nearly nothing would come further than the header."""
+"""Length, key, version: they are changed less often, otherwise nearly no frame would pass the header."""
 EXTREMES: Final = (
     b"\x7f\xff\xff\xff",
     b"\x80\0\0\0",
@@ -20,13 +20,13 @@ EXTREMES: Final = (
     b"\x80\x80\x80\x80\x00",
     b"\xff" * 20,
 )
-"""Lengths, counts and varints that are more than there is."""
+"""Lengths, counts and varints that exceed the bytes of the frame."""
 MAX_BYTES: Final = 200_000
-"""Longer ones would only grow, and fill the memory of who sends them."""
+"""Longer frames would only grow, and fill the sender's memory."""
 
 
 def mutated(rng: Random, frame: bytes, other: bytes) -> bytes:
-    """Another frame, mostly with the right length in front. `other`: a part of it may come in."""
+    """Another frame, mostly with the correct length in front. `other`: a part of it may be copied in."""
     body = bytearray(frame[4:])
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         _change(rng, body, other)

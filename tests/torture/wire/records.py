@@ -1,5 +1,5 @@
-"""Record batches: good ones of each codec, bombs, batches of old formats, and what becomes of them when bytes change
-behind a checksum that is right.
+"""Record batches: good ones of each codec, bombs, batches of old formats, and batches with changed bytes and a correct
+checksum.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CHECKED_FROM: Final = 21
 _HEADER: Final = 61
 _ATTRIBUTES_AT: Final = 21
 BOMB_BYTES: Final = 96 << 20
-"""More than a batch may unpack to (`compression.UNPACKED_BYTES`)."""
+"""More than a batch may decompress to (`compression.UNPACKED_BYTES`)."""
 
 
 def checked(batch: bytes | bytearray) -> bytes:
-    """With the right length and checksum, whatever else it says."""
+    """The batch with the correct length and checksum."""
     changed = bytearray(batch)
     if len(changed) >= _HEADER:
         struct.pack_into(">i", changed, 8, len(changed) - 12)
@@ -36,14 +36,14 @@ def checked(batch: bytes | bytearray) -> bytes:
 
 
 def timeless(batch: bytes | bytearray) -> bytes:
-    """With no time in the header of gzip: the same seed is the same bytes."""
+    """The data without a time in the header of gzip: the same seed gives the same bytes."""
     if batch[_HEADER : _HEADER + 3] != b"\x1f\x8b\x08":
         return bytes(batch)
     return checked(batch[: _HEADER + 4] + bytes(4) + batch[_HEADER + 8 :])
 
 
 def with_payload(codec: int, payload: bytes, count: int) -> bytes:
-    """A batch of format 2 whose packed records are these bytes."""
+    """A batch of format 2 whose compressed records are these bytes."""
     header = bytearray(batches.build([(None, b"x")], timestamp_ms=NOW_MS)[:_HEADER])
     struct.pack_into(">h", header, _ATTRIBUTES_AT, codec)
     struct.pack_into(">i", header, 23, count - 1)
@@ -53,7 +53,7 @@ def with_payload(codec: int, payload: bytes, count: int) -> bytes:
 
 @cache
 def bombs() -> tuple[bytes, ...]:
-    """Few bytes that unpack to very many, of each codec."""
+    """A few bytes that decompress to very many, for each codec."""
     zeros = bytes(BOMB_BYTES)
     snappy = bytes(cramjam.snappy.compress_raw(zeros))
     xerial = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2 + struct.pack(">i", len(snappy)) + snappy
@@ -68,7 +68,7 @@ def bombs() -> tuple[bytes, ...]:
 
 @cache
 def liars() -> tuple[bytes, ...]:
-    """Batches that claim more than they hold: records, headers, lengths."""
+    """Batches that claim more than they have: records, headers, lengths."""
     huge = b"\xff\xff\xff\xff\x0f"
     record = b"\0\0\0\1\1" + huge  # no key, no value, two thousand million headers
     return (
@@ -96,7 +96,7 @@ class Batches:
         ]
 
     def some(self, rng: Random, producer_id: int, producer_epoch: int) -> bytes:
-        """Some batch; of a producer now and then."""
+        """A random batch, sometimes of a producer."""
         chance = rng.random()
         if chance < 0.25:
             return rng.choice(self._good)

@@ -1,4 +1,6 @@
-"""Some twenty thousand hostile inputs to nodes in memory; `make torture-wire` sends millions. And: faults are found."""
+"""Some twenty thousand hostile inputs to nodes in memory; `make torture-wire` sends millions. The tests also prove that
+faults are found.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def test_a_seed_always_gives_the_same_hostile_bytes() -> None:
 
 
 def _fault_of(monkeypatch: pytest.MonkeyPatch, handle: Any) -> str:
-    """The first fault when Heartbeat is handled so for those whose group is theirs."""
+    """The first fault when Heartbeat is handled like this for members of the group."""
     real = membership.handle_heartbeat
 
     def handle_heartbeat(node: Any, context: Any, request: Any, respond: Any) -> Any:
