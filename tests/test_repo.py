@@ -21,6 +21,7 @@ from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.server.nodes.common import LeadershipSettings
+from muster.coordinator.telemetry.reports import TelemetrySettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api
@@ -204,7 +205,7 @@ def test_the_configuration_page_lists_the_effective_properties() -> None:
     config = load()
     rooms = (
         *(LeadershipSettings, GroupSettings, LogSettings, NetSettings, HistorySettings, ShardSettings),
-        *(TopicSettings, TransactionSettings),
+        *(TopicSettings, TransactionSettings, TelemetrySettings),
     )
     later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}
     assert later <= config.effective  # although a server makes them when they are needed

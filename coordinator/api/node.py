@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
+    from muster.coordinator.telemetry.client_instances import ClientInstances
+    from muster.coordinator.telemetry.reports import ClientReports
     from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.topics import Topics
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
@@ -128,9 +130,9 @@ class Node:
     """The objects of this node that handlers use."""
 
     __slots__ = (
-        "_most_sessions", "authorizer", "clock", "cluster", "config", "controller", "decoded_requests",
-        "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "quotas", "routing", "serves_consumer_groups",
-        "sessions", "topics", "transactions", "unsent",
+        "_most_sessions", "authorizer", "client_instances", "client_reports", "clock", "cluster", "config",
+        "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "quotas",
+        "routing", "serves_consumer_groups", "sessions", "topics", "transactions", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -149,6 +151,7 @@ class Node:
         draw_uuid_text: Callable[[], str] | None = None,
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
+        client_reports: ClientReports | None = None,
     ) -> None:
         """`job_queue`: None means a queue without a thread. `unsent`: the memory limit of answers; None means no limit.
         `fetch_sessions`: the most sessions that are kept at once (KIP-227). `draw_uuid`: returns a fresh id of 16
@@ -170,6 +173,10 @@ class Node:
         """Whether the node serves the consumer protocol (KIP-848). None means that no request has asked yet."""
         self.delegation_tokens: DelegationTokens | None = None
         """The delegation tokens. None means that no `delegation.token.secret.key` is configured."""
+        self.client_reports = client_reports
+        """The metrics that clients push (KIP-714). None: the node has no receiver of metrics, and advertises none."""
+        self.client_instances: ClientInstances | None = None
+        """The clients that may push metrics. None means that no client has asked yet."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
         self._most_sessions = fetch_sessions
         self.forget_sessions()

@@ -20,7 +20,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
-    from muster.coordinator.api import client_quotas  # noqa: F401
+    from muster.coordinator.api import client_quotas, telemetry  # noqa: F401
     from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
     from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
@@ -111,12 +111,16 @@ _TABLE = (
     _api(66, 0, 2, "transactions.administration"),
     _api(68, 0, 1, "groups.consumer_groups"),
     _api(69, 0, 1, "groups.consumer_groups"),
+    _api(71, 0, 0, "telemetry"),
+    _api(72, 0, 0, "telemetry"),
     _api(74, 0, 1, "configs.describe_configs"),
     _api(75, 0, 0, "topics.describe_topic_partitions"),
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
 """The served APIs by API key, in ascending order, as in the answer to ApiVersions."""
+OF_A_RECEIVER: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""APIs that a node without a receiver of metrics serves, as Kafka does, but does not advertise."""
 
 _loaded: dict[int, Handler] = {}
 

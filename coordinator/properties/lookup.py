@@ -32,6 +32,8 @@ ABOUT = {
     "Segments of compacted topics and of the coordinators do not count. Other segments are in the database.",
     "muster.cluster.segment.bytes": "With --cluster: the largest segment of a topic, unless segment.bytes is less. A "
     "new leader of a partition reads the newest segment. Older segments are fetched whole.",
+    "muster.client.telemetry.enable": "Let clients push the metrics that client metrics resources name (KIP-714), and "
+    "keep the newest metrics of each client in memory: muster clients list.",
     "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
     "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
     "is created.",
@@ -55,6 +57,7 @@ ABOUT = {
 
 OWN = (
     ("muster.sasl.jaas.file", "STRING", None, "non-empty string", "MEDIUM", "read-only", False),
+    ("muster.client.telemetry.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),

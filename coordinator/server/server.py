@@ -35,6 +35,7 @@ from muster.coordinator.server.nodes.running_node import Bound, RunningNode
 from muster.coordinator.server.nodes.security import make_authorizer, make_delegation_tokens
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, at_once, to_its_end
+from muster.coordinator.telemetry.reports import ClientReports, TelemetrySettings
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import (
@@ -99,6 +100,9 @@ class Server:
         self._histories: Histories | None = None
         self._control: Any = None
         self._stops: list[Callable[[], object]] = []
+        has_receiver = config.settings(TelemetrySettings).muster_client_telemetry_enable
+        self.client_reports = ClientReports() if has_receiver else None
+        """The metrics that clients have pushed to any node of this process (KIP-714)."""
         self._to_load = 0
         """The number of nodes with transactional ids that are not loaded yet."""
 
@@ -241,6 +245,7 @@ class Server:
             controller=controller,
             peers=None if membership is None else membership.peers,
             post=self._post,
+            client_reports=self.client_reports,
         )
         for place, of_node in enumerate(configs):
             live = self.live if place == 0 else self._live_of(of_node)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _LIMITED_ELSEWHERE = (TOPIC_RESOURCE, BROKER_RESOURCE)
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 ALL_BROKERS = ""
 
@@ -121,6 +122,8 @@ class MetadataState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.resource_characters = 0
         """How many characters the configs of groups and client metrics have, with the names."""
+        self.client_metrics_version = 0
+        """How many records have changed subscriptions of client metrics (KIP-714)."""
         self.acls: dict[bytes, Message] = {}
         self.deleted: dict[bytes, str] = {}
         self.features: dict[str, int] = {}
@@ -254,6 +257,8 @@ class MetadataState:
 
     def _config(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
+        if record.resource_type == CLIENT_METRICS_RESOURCE:
+            self.client_metrics_version += 1
         entries = self.configs.get(key)
         if record.resource_type not in _LIMITED_ELSEWHERE:
             self.resource_characters -= _characters(key, entries)

@@ -69,6 +69,8 @@ class ApiKey:
     LIST_TRANSACTIONS: Final = 66
     CONSUMER_GROUP_HEARTBEAT: Final = 68
     CONSUMER_GROUP_DESCRIBE: Final = 69
+    GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
+    PUSH_TELEMETRY: Final = 72
     LIST_CONFIG_RESOURCES: Final = 74
     DESCRIBE_TOPIC_PARTITIONS: Final = 75
     SHARE_GROUP_HEARTBEAT: Final = 76
@@ -142,6 +144,8 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (66, "ListTransactions", "list_transactions", 0, 2, 0),
     (68, "ConsumerGroupHeartbeat", "consumer_group_heartbeat", 0, 1, 0),
     (69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0),
+    (71, "GetTelemetrySubscriptions", "get_telemetry_subscriptions", 0, 0, 0),
+    (72, "PushTelemetry", "push_telemetry", 0, 0, 0),
     (74, "ListConfigResources", "list_config_resources", 0, 1, 0),
     (75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
     (76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, 0),

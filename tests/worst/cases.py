@@ -119,6 +119,9 @@ from muster.protocol.messages import (
     find_coordinator as fc,
 )
 from muster.protocol.messages import (
+    get_telemetry_subscriptions as gts,
+)
+from muster.protocol.messages import (
     heartbeat as hb,
 )
 from muster.protocol.messages import (
@@ -167,6 +170,9 @@ from muster.protocol.messages import (
     produce as pr,
 )
 from muster.protocol.messages import (
+    push_telemetry as pt,
+)
+from muster.protocol.messages import (
     renew_delegation_token as rdt,
 )
 from muster.protocol.messages import (
@@ -187,6 +193,7 @@ from muster.protocol.messages import (
 from muster.protocol.messages import (
     write_txn_markers as wtm,
 )
+from tests.coordinator.telemetry.support import metrics_data
 from tests.coordinator.topics.support import batch
 from tests.worst.state import (
     CLASSIC,
@@ -402,6 +409,19 @@ def replaced_configs(s: State, n: int) -> Iterator[Message]:
 
 def listed_resources(s: State, n: int) -> Iterator[Message]:
     yield lcr.ListConfigResourcesRequest([])
+
+
+def asked_subscriptions(s: State, n: int) -> Iterator[Message]:
+    for number in fresh(2):
+        yield gts.GetTelemetrySubscriptionsRequest(number.to_bytes(16, "big"))
+
+
+def pushed_metrics(s: State, n: int) -> Iterator[Message]:
+    (number,) = fresh(1)
+    instance_id = number.to_bytes(16, "big")
+    wanted = s.node.ask(gts.GetTelemetrySubscriptionsRequest(instance_id))
+    data = metrics_data({f"metric.{i:07}": float(i) for i in range(n)}, {"group_id": "g"}).SerializeToString()
+    yield pt.PushTelemetryRequest(instance_id, wanted.subscription_id, False, 0, data)
 
 
 # ---- security
@@ -773,6 +793,8 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "ConsumerGroupDescribe": (
         Case("groups", LONG_GROUPS, described_consumers), Case("members", 4_000, described_consumer_members),
     ),
+    "GetTelemetrySubscriptions": (Case("subscriptions", MANY, asked_subscriptions),),
+    "PushTelemetry": (Case("series", 20_000, pushed_metrics),),
     "ListConfigResources": (Case("resources", MANY, listed_resources),),
     "DescribeTopicPartitions": (
         Case("topics", LONG_TOPICS, described_topics), Case("partitions", 2_000, described_partitions),

@@ -29,15 +29,13 @@ SOURCES = {
     "kafka-metadata": "metadata",
 }
 
-# These APIs are listed for "broker" listeners, but only brokers send them, or they need a metrics receiver (telemetry).
+# These APIs are listed for "broker" listeners, but only brokers send them.
 BROKER_TO_BROKER = (
     "InitializeShareGroupState",
     "ReadShareGroupState",
     "WriteShareGroupState",
     "DeleteShareGroupState",
     "ReadShareGroupStateSummary",
-    "GetTelemetrySubscriptions",
-    "PushTelemetry",
 )
 
 # Definitions of type "data" in kafka-clients that Muster reads or writes.

@@ -11,7 +11,7 @@ from muster.coordinator.api.context import (
     api_versions_shows_features_from_zero,
 )
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.registry import SERVED
+from muster.coordinator.api.registry import OF_A_RECEIVER, SERVED
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import (
@@ -38,6 +38,10 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 )
 
 
+_WITH_RECEIVER: Final = tuple(SERVED.values())
+_WITHOUT_RECEIVER: Final = tuple(api for api in _WITH_RECEIVER if api.key not in OF_A_RECEIVER)
+
+
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
     """Answer with the APIs of `registry` and Kafka's features. INVALID_REQUEST: the client's name or version is bad."""
     if api_versions_names_software(context.api_version):
@@ -50,9 +54,10 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
     features = _FEATURES
     if not api_versions_shows_features_from_zero(context.api_version):
         features = tuple(row for row in _FEATURES if row[1] > 0)
+    apis = _WITHOUT_RECEIVER if node.client_reports is None else _WITH_RECEIVER
     respond(
         ApiVersionsResponse(
-            api_keys=[ApiVersion(api.key, api.min_version, api.max_version) for api in SERVED.values()],
+            api_keys=[ApiVersion(api.key, api.min_version, api.max_version) for api in apis],
             supported_features=[SupportedFeatureKey(name, low, high) for name, low, high, _ in features],
             finalized_features_epoch=node.topics.image.version,
             finalized_features=[FinalizedFeatureKey(name, now, now) for name, _, _, now in _FEATURES if now > 0],

@@ -24,6 +24,7 @@ from muster.coordinator.topics.topics import Topics
 if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.markers import Peers
     from muster.coordinator.server.histories import Histories
+    from muster.coordinator.telemetry.reports import ClientReports
     from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
 
 
@@ -136,3 +137,4 @@ class SharedByNodes(NamedTuple):
     peers: Peers | None
     """The nodes of other processes. None means that no other process exists."""
     post: Callable[[Callable[[], object]], object]
+    client_reports: ClientReports | None

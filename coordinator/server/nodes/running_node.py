@@ -143,6 +143,7 @@ class RunningNode:
             draw_uuid_text=common.machine.draw_uuid_text,
             fetch_sessions=topics.settings.max_incremental_fetch_session_cache_slots,
             controller=common.controller,
+            client_reports=common.client_reports,
         )
 
     def _transaction_settings(self) -> Any:

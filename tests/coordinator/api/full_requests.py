@@ -237,6 +237,8 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     68: _simple("consumer_group_heartbeat", group_id="g", member_id="m" * 22, member_epoch=0,
                 rebalance_timeout_ms=1_000, subscribed_topic_names=list(TOPICS), topic_partitions=[]),
     69: _simple("consumer_group_describe", group_ids=list(GROUPS)),
+    71: _simple("get_telemetry_subscriptions", client_instance_id=b"c" * 16),
+    72: _simple("push_telemetry", client_instance_id=b"c" * 16, subscription_id=1),
     74: _simple("list_config_resources"),
     75: _simple("describe_topic_partitions", topics=[
         make("describe_topic_partitions", "TopicRequest", name=topic) for topic in TOPICS]),

@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.api.cluster.api_versions import handle_api_versions
 from muster.coordinator.api.registry import SERVED
+from muster.coordinator.telemetry.reports import ClientReports
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
@@ -15,7 +16,12 @@ from tests.coordinator.api.harness import Answers, FakeTopics, make_context, mak
 def answer(version: int, name: str = "librdkafka", software: str = "2.1") -> Any:
     answers = Answers()
     context = make_context(18, version)
-    handle_api_versions(make_node(topics=FakeTopics()), context, ApiVersionsRequest(name, software), answers)
+    handle_api_versions(
+        make_node(topics=FakeTopics(), client_reports=ClientReports()),
+        context,
+        ApiVersionsRequest(name, software),
+        answers,
+    )
     response = answers.one()
     if version >= 3 and response.error_code == 0:
         assert (context.channel.software_name, context.channel.software_version) == (name, software)

@@ -149,7 +149,7 @@ class RefusesAll(Refusing):
 
 async def test_refusals_without_permission_name_everything_that_was_asked_for() -> None:
     # any client may send these; as on Kafka, the others omit rows that a client may not see
-    untouched = {"ApiVersions", "ListGroups", "ListTransactions", "DescribeCluster"}
+    untouched = {"ApiVersions", "ListGroups", "ListTransactions", "DescribeCluster", "GetTelemetrySubscriptions"}
     async with serving() as server:
         server.node.authorizer = RefusesAll()
         check(await refused(server), ALL - untouched)

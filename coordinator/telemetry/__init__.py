@@ -1,0 +1,1 @@
+"""Metrics that clients push to the broker (KIP-714): subscriptions, client instances, and reports."""
