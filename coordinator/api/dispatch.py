@@ -334,7 +334,7 @@ class ConnectionRequests:
         intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:
-        """End the connection of a request whose handler has a bug; the server goes on."""
+        """End the connection of a request whose handler has a bug; the server continues."""
         log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:

@@ -77,7 +77,7 @@ class Taken:
         self.bytes = 0
 
     def set(self, size: int) -> None:
-        """Note that the answer now has `size` bytes. 0: the answer was handed over or given up."""
+        """Note that the answer now has `size` bytes. 0: the answer was handed over or dropped."""
         expect_block(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
@@ -93,7 +93,7 @@ class Taken:
         self._unsent.wait(self.host, self.goes_on)
 
     def goes_on(self) -> bool:
-        """Let the answer exceed its share until `release`. Returns False if the answer was given up."""
+        """Let the answer exceed its share until `release`. Returns False if the answer was dropped."""
         resume, self._resume = self._resume, None
         if resume is None:
             return False
@@ -102,7 +102,7 @@ class Taken:
         return True
 
     def release(self) -> None:
-        """Note that the answer was handed over, or given up."""
+        """Note that the answer was handed over, or dropped."""
         self.set(0)
         self._resume = None
         if self._unsent.growing is self:

@@ -55,7 +55,7 @@ class Availability:
             raise LogOffline(self.failure.path, self.failure.reason, is_reported=self.failure.is_reported)
 
     def go_online(self) -> None:
-        """Go on with the open files, because the data directory is back."""
+        """Continue with the open files, because the data directory is back."""
         if self.failure is not None and self.failure.is_reported:
             self.failure = None
 

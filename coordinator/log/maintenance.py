@@ -1,8 +1,8 @@
 """Regular work on a data directory, by the clock: retention, checkpoints, syncs by age, and the check of the directory.
 
 The system accepts writes into removed files, so `DirectoryMonitor` checks each second, in a thread. While the directory
-is missing every log is offline. When the directory is back, the logs go on with their open files. A log whose own files
-were removed stays offline.
+is missing every log is offline. When the directory is back, the logs continue with their open files. A log whose own
+files were removed stays offline.
 """
 
 from __future__ import annotations

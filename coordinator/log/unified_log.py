@@ -163,7 +163,7 @@ class UnifiedLog:
         self._availability.fail(path, error)
 
     def go_online(self) -> None:
-        """Go on with the open files, because the data directory is back."""
+        """Continue with the open files, because the data directory is back."""
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:

@@ -128,7 +128,7 @@ class Listener:
         self._loop.add_reader(bound, self._accept)
 
     def close(self) -> None:
-        """Stop accepting. Open connections stay open, and TLS handshakes in progress are given up."""
+        """Stop accepting. Open connections stay open, and TLS handshakes in progress fail."""
         if self._socket is None:
             return
         if self._pause is not None:

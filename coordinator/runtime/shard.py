@@ -284,7 +284,7 @@ class CoordinatorShard(Generic[S]):
             self.run(_loaded)
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """Stay offline until an operator acts: another load would find the same bytes. Other shards go on."""
+        """Stay offline until an operator acts: another load would find the same bytes. Other shards continue."""
         log.error(f"the {self._what} of this partition are offline until their log is repaired",
                   partition=self.partition, path=damage.path, position=damage.position, reason=damage.reason,
                   what_to_do=damage.advice)  # fmt: skip

@@ -189,7 +189,7 @@ class Histories:
         return found
 
     def renew(self, topic: str, index: int) -> None:
-        """Begin anew: the log of this history partition was opened again, or has another leader."""
+        """Begin again: the log of this history partition was opened again, or has another leader."""
         found = self._observers.get((topic, index))
         if found is not None and found.journal is not None:
             found.journal.writer.renew()

@@ -17,7 +17,7 @@ NEVER: Final = 2**63 - 1
 """The time of a deadline that is off."""
 
 _SLACK: Final = 64
-"""With more than this number of entries to be skipped, the heap may be built anew."""
+"""With more than this number of entries to be skipped, the heap may be built again."""
 
 
 class Due:
@@ -129,7 +129,7 @@ class Deadlines:
             self._update_earliest()
 
     def clear(self) -> None:
-        """Switch off and remove all deadlines, because the core is given up."""
+        """Switch off and remove all deadlines, because the core is dropped."""
         for _, _, deadline in self._heap:
             deadline.due_ms = deadline.queued_ms = NEVER
         self._heap.clear()

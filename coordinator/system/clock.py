@@ -1,7 +1,7 @@
 """The only source of time and of timers. Commands, which have no `Clock`, read the wall time in `wall_time`.
 
-A process that was stopped, a machine that slept or a long collection hold the event loop up. Then deadlines have
-passed, but requests that arrived in time are not read yet. So a late timer waits until the loop has read earlier input.
+A process that was stopped, a machine that slept or a long collection blocks the event loop. Then deadlines have passed,
+but requests that arrived in time are not read yet. So a late timer waits until the loop has read earlier input.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from muster.coordinator.state_machine.interface import Now
 PROMPT_MS: Final = 2
 """A timer with at most this delay is in time: loops count in whole ms."""
 HELD_UP_MS: Final = 100
-"""A timer that is later than this shows that the loop was held up."""
+"""A timer that is later than this shows that the loop was blocked."""
 GRACE_MS: Final = 3_000
-"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s."""
+"""The longest time that clients get after the loop was blocked: Kafka's clients send a heartbeat every 3 s."""
 MAX_READ_MS: Final = 1_000
 """The longest time that a late timer waits for input to be read: a busy server always has more input."""
 _TURNS, _TURNS_HELD_UP = 2, 6
-"""How many iterations of the loop precede late timers; the second number counts after the loop was held up."""
+"""How many iterations of the loop precede late timers; the second number counts after the loop was blocked."""
 AT_ONCE_MS: Final = 5
 """How long late timers run in one iteration of the loop. Each of 50 partitions may have a late timer."""
 _PAUSE_S: Final = 0.002
@@ -84,7 +84,7 @@ class LateTimers:
     """The late timers, which wait until the loop has read and handled earlier input.
 
     Timers late by at most `HELD_UP_MS` let each socket be read once. Later timers wait until no input is left, at most
-    `MAX_READ_MS`. Then no timer runs for as long as the loop was held up (at most `GRACE_MS`): packets may be lost.
+    `MAX_READ_MS`. Then no timer runs for as long as the loop was blocked (at most `GRACE_MS`): packets may be lost.
     Each timer is delayed only once, so that deadlines also count in a loop that is always late.
     """
 
@@ -122,12 +122,12 @@ class LateTimers:
         took_ms = now_ms - self._turn_began_ms
         self._turn_began_ms = now_ms
         if took_ms > HELD_UP_MS:
-            # the loop was held up (again) since the ready input was read
+            # the loop was blocked (again) since the ready input was read
             self._late_ms = max(self._late_ms, took_ms)
             self._turns = 0
         if not self._has_unread():
             self._turns += 1
-        # the loop gets its iterations, however long it was held up
+        # the loop gets its iterations, however long it was blocked
         self._spent_ms += min(took_ms, HELD_UP_MS)
         held_up = self._late_ms > HELD_UP_MS
         if self._spent_ms < MAX_READ_MS:

@@ -79,7 +79,7 @@ def changes(
 
 
 def losing_nodes(state: MetadataState, records: Sequence[Message]) -> list[int]:
-    """Return the nodes that lose partitions by these records, before the state takes in the records."""
+    """Return the nodes that lose partitions by these records, before the records are applied to the state."""
     found: set[int] = set()
     for record in records:
         if isinstance(record, RemoveTopicRecord) and record.topic_id in state.topics_by_id:

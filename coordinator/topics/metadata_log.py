@@ -101,7 +101,7 @@ class MetadataLog:
         self.log = log
 
     def replay(self, snapshot: Iterable[bytes] = ()) -> None:
-        """Take in all records. `snapshot`: the state before the first record, as batches of `metadata_snapshot`."""
+        """Apply all records. `snapshot`: the state before the first record, as batches of `metadata_snapshot`."""
         for part in snapshot:
             self.unknown += _replay(self.state, part)
         self.state.version = self.log.start_offset
@@ -109,7 +109,7 @@ class MetadataLog:
             self.unknown += _replay(self.state, chunk)
 
     def apply_batches(self, data: bytes, decoded: DecodedBatches) -> None:
-        """Take in the whole batches that another process wrote after the known batches. `decoded`: from `decoding`."""
+        """Apply the whole batches that another process wrote after the known batches. `decoded`: from `decoding`."""
         self.log.append_as_is(data)
         self.unknown += decoded.unknown
         for record in decoded.records:
@@ -117,7 +117,7 @@ class MetadataLog:
         self.state.version = decoded.next_offset
 
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
-        """Append the records (`encoded` too, if many) of one change and take them in. Raises LogOffline."""
+        """Append the records (`encoded` too, if many) of one change, and apply them. Raises LogOffline."""
         if not records:
             return
         values = [(None, value) for value in encoded or map(encode, records)]
@@ -173,7 +173,7 @@ def _messages(header: BatchHeader, records: Iterable[LogRecord]) -> Iterator[Mes
 
 
 def _replay(state: MetadataState, chunk: bytes) -> int:
-    """Take in whole batches of the metadata log; return how many of their records have unknown types."""
+    """Apply whole batches of the metadata log; return how many of their records have unknown types."""
     unknown = 0
     for header, records in batches.read(chunk):
         for message in _messages(header, records):
@@ -215,6 +215,6 @@ class SharedMetadataLogWriter(Protocol):
     def writing(self, records: Sequence[Message]) -> Job[bool]:
         """Add records that were decided on the present state, as one change.
 
-        True: the records count, and this node has taken them in. False: another node has written before; its records
-        are taken in, and the caller decides again. Raises `ApiError` when the result is unknown, or the write fails.
+        True: the records count, and this node has applied them. False: another node has written before; its records are
+        applied, and the caller decides again. Raises `ApiError` when the result is unknown, or the write fails.
         """

@@ -40,7 +40,7 @@ class MetadataSnapshot:
         self._records_as_written = [*state.acls.values(), *state.scram.values(), *state.tokens.values()]
 
     def records(self) -> Iterator[Message]:
-        """Yield the records in an order in which they can be taken in: a record follows those that it names."""
+        """Yield the records in an order in which they can be applied: a record follows those that it names."""
         for name, level in self._features.items():
             yield FeatureLevelRecord(name=name, feature_level=level)
         for broker_id, broker in self._brokers.items():

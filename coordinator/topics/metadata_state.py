@@ -136,7 +136,7 @@ class MetadataState:
         self.brokers: dict[int, BrokerState] = {}
         self._starts: dict[int, int] = {}
         self.version = 0
-        """The end offset of the records that this state has taken in."""
+        """The end offset of the records that were applied to this state."""
         self._collisions: dict[str, dict[str, None]] = {}
         self._images: dict[str, TopicImage] = {}
         self._images_by_id: dict[bytes, TopicImage] = {}
@@ -181,7 +181,7 @@ class MetadataState:
         return TopicsImage(self._images, self.version, deleted, self._images_by_id)
 
     def evolve(self, record: Message) -> None:
-        """Take in one record of the metadata log."""
+        """Apply one record of the metadata log."""
         evolve = _EVOLVE.get(type(record)) or _EVOLVE_BY_NAME.get(type(record).__name__)
         if evolve is not None:
             evolve(self, record)

@@ -274,7 +274,7 @@ class Topics:
                 of_quotas(quotas)
 
     def applying_batches(self, data: bytes) -> Job[None]:
-        """Take in whole batches that other nodes wrote, which follow the known batches."""
+        """Apply whole batches that other nodes wrote, which follow the known batches."""
         metadata_log, state = self.metadata_log, self.state
         decoded = yield from decoding(data)
         metadata_log.apply_batches(data, decoded)

@@ -187,7 +187,7 @@ class Cleaner:
                 job.log.durability.compacted_to(job.end_offset)
             else:
                 self._undecided[key] = job.planned_end
-            self._begin_due()  # the thread goes on with the next log
+            self._begin_due()  # the thread continues with the next log
 
     def _save(self) -> None:
         self._changes += 1

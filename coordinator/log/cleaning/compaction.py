@@ -41,7 +41,7 @@ class Throttle:
         self._since_s = thread_cpu_s()
 
     def begin(self) -> None:
-        """Go on with the compaction, perhaps in another thread than before."""
+        """Continue the compaction, perhaps in another thread than before."""
         self._since_s = thread_cpu_s()
 
     def spent(self, count: int) -> None:

@@ -199,7 +199,7 @@ class ProducerFiles:
 
 @dataclass(eq=False)
 class _Pending:
-    """A snapshot that a thread makes while its producers go on."""
+    """A snapshot that a thread makes while its producers continue."""
 
     storage: Storage
     path: str

@@ -108,7 +108,7 @@ def _producer(
 
 
 class RowsInTime:
-    """The rows of producers as they are now, encoded in another thread while the producers go on."""
+    """The rows of producers as they are now, encoded in another thread while the producers continue."""
 
     __slots__ = ("_producers", "_row_of", "_rows")
 

@@ -184,7 +184,7 @@ def _is_surely_small(size: int, records: int, limits: Allowed) -> bool:
 
 def _read(batch: Plain) -> Iterable[LogRecord]:
     if batch.has_large:
-        # the reader below copies each record at once: 64 MB take 60 ms and hold up the event loop
+        # the reader below copies each record at once: 64 MB take 60 ms and block the event loop
         return cast(Iterable[LogRecord], views_of(batch.data, batch.header))
     # aiokafka's reader takes any buffer, but its annotation says bytes
     return cast(Iterable[LogRecord], DefaultRecordBatch(cast(Any, batch.data)))

@@ -31,7 +31,7 @@ REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 
 _FIRST_BYTES = 64 * 1024
 _MAPPED_BYTES = 1024 * 1024
-"""A larger buffer is memory-mapped: Python would first fill it with zeros, which holds up the event loop."""
+"""A larger buffer is memory-mapped: Python would first fill it with zeros, which blocks the event loop."""
 _GROWTH = 8
 _ATTRIBUTES = Struct(">h")
 _BLOCK_SIZE = Struct(">i")

@@ -38,7 +38,7 @@ class Repair(NamedTuple):
     kept_beside: list[str]
     indexes: list[str]
     gone: list[range]
-    """Offsets that were synced and that no file has. The log goes on without these offsets."""
+    """Offsets that were synced and that no file has. The log continues without these offsets."""
     identities: list[str]
     """The file with the topic's id, when it was written again."""
     is_stray: bool

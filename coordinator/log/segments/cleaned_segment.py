@@ -8,7 +8,7 @@ Steps 1 and 3 work on files, in a thread. Step 2 changes the log in memory, on t
 
 1. `commit_swap`: writes the indexes and the end offset of the replaced segments. Then `.log.cleaned` becomes
    `.log.swap`. From then on a start finishes the swap (`leftovers`).
-2. `LogSegments.replace`: readers go on in the `.log.swap`, which is held open.
+2. `LogSegments.replace`: readers continue in the `.log.swap`, which stays open.
 3. `finish_swap`: the old files are removed, and the new files get their names. Then `Segment.end_swap`.
 """
 

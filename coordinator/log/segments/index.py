@@ -134,7 +134,7 @@ class TimeIndex:
         timestamps = _big_endian(self.timestamps)
         offsets = _big_endian(self.offsets)
         data = bytearray(TIME_ENTRY * len(self.timestamps))
-        # One byte of all entries is set at a time. A loop over the entries would hold up the event loop at each roll.
+        # One byte of all entries is set at a time. A loop over the entries would block the event loop at each roll.
         for at in range(8):
             data[at::TIME_ENTRY] = timestamps[at::8]
         for at in range(4):

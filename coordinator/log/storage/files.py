@@ -187,7 +187,7 @@ class DiskFile:
             self._write_rest(parts, written, position)
 
     def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
-        # a short write: the next write raises the error (ENOSPC), or goes on after a signal or a limit
+        # a short write: the next write raises the error (ENOSPC), or continues after a signal or a limit
         rest = memoryview(b"".join(parts))[written:]
         position += written
         while rest:

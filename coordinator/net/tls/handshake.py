@@ -32,7 +32,7 @@ HANDSHAKE_S: Final = 30
 SHUTDOWN_S: Final = 2.0
 """How long a closing connection waits for the peer's close."""
 MAX_HANDSHAKES: Final = 1_000
-"""The limit of concurrent handshakes of one listener. Beyond the limit, the oldest handshake is given up."""
+"""The limit of concurrent handshakes of one listener. Beyond the limit, the oldest handshake fails."""
 MAX_STEPS_AT_ONCE: Final = 10
 """The most steps of handshakes in one iteration of the event loop. A step is a start, or received bytes."""
 _TLS_RECORD: Final = b"\x16"

@@ -122,7 +122,7 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
         groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
     ),
-    # These replies are not answers, but requests for work. A core that was built anew ignores the result.
+    # These replies are not answers, but requests for work. A core that was built again ignores the result.
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,

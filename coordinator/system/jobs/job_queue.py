@@ -244,7 +244,7 @@ class JobQueue:
         if running.is_behind:
             self._enter_behind(running)
         elif self._is_running:
-            # the job does not go on within another job's step: each step could deliver the next result, without end
+            # the job does not continue within another job's step: each step could deliver the next result, without end
             self._new.append(running)
             self._schedule()
         else:
