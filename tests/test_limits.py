@@ -264,6 +264,7 @@ INNER = {
     "topics/configs.CONFIGURED_AT_ONCE",
     "topics/fetch_wait.WATCHED_AT_ONCE",
     "topics/metadata_log.DECODED_AT_ONCE",
+    "topics/metadata_state.COPIED_AT_ONCE",
     "topics/partition_maintenance.MAX_CHECKS_APART",
     "topics/open_topics.CHECKED_AT_ONCE",
     "topics/partition_maintenance.CHECKED_AT_ONCE",

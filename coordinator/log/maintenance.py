@@ -155,12 +155,12 @@ class DirectoryMonitor:
         self._sync.run(job, checked)
 
     def _some(self) -> list[UnifiedLog]:
-        """The next logs of a walk over all logs. Each walk copies the list of logs once: to copy 60,000 took 12 ms."""
+        """The next logs of a walk over all logs."""
         some = list(islice(self._walk, LOGS_EACH))
         if not some:
-            self._walk = iter(self._manager.logs())
+            self._walk = self._manager.logs()
             some = list(islice(self._walk, LOGS_EACH))
-        return [log for log in some if self._manager.get(log.topic, log.partition) is log]
+        return some
 
 
 def monitoring(manager: LogManager, clock: Clock, sync: SharedSync | None) -> Callable[[], object]:

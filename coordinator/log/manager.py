@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -22,6 +22,7 @@ from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.system.chunked import Chunked
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, at_once
 
@@ -54,7 +55,7 @@ class LogManager:
         self.offline: dict[Partition, DamagedLog] = {}
         """Partitions whose log could not be opened, with the reason."""
         self._lock: DirectoryHeld | None = None
-        self._logs: dict[Partition, UnifiedLog] = {}
+        self._logs = Chunked[Partition, UnifiedLog]()
         self._absent: dict[Partition, Sequence[SegmentFigures]] = {}
         self.gone: DirectoryGone | None = None
         """Why the data directory is no longer the directory that was opened; None while it is."""
@@ -180,7 +181,7 @@ class LogManager:
             _logger.error("a log is offline", topic=key[0], partition=key[1], path=path, reason=reason)
             raise LogOffline(path, reason) from error
         self.offline.pop(key, None)
-        self._logs[key] = log
+        self._logs.put(key, log)
         return log
 
     def _set_offline(self, key: Partition, damage: DamagedLog) -> None:
@@ -202,9 +203,9 @@ class LogManager:
         """Return the log of a partition, when it is open."""
         return self._logs.get((topic, partition))
 
-    def logs(self) -> list[UnifiedLog]:
-        """All open logs, in the order of their opening."""
-        return list(self._logs.values())
+    def logs(self) -> Iterator[UnifiedLog]:
+        """Walk over all open logs: see `Chunked.walk`."""
+        return self._logs.walk()
 
     def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> UnifiedLog:
         """Discard a log's state and read it again from its files, as after a kill. The log is no longer offline.
@@ -215,18 +216,19 @@ class LogManager:
         """
         key = (topic, partition)
         damage = self.offline.get(key)
-        if damage is not None and key not in self._logs:
+        old = self._logs.get(key)
+        if damage is not None and old is None:
             raise damage
         try:
             self.storage.verify()
         except DirectoryGone as gone:
             self.directory_is(gone)
         self._raise_if_gone()
-        old = self._logs[key]  # KeyError: the log was never opened
+        if old is None:
+            raise KeyError(key)  # the log was never opened
         if any(segment.is_absent for segment in old.segments):
             raise LogOffline(f"{self.storage.root}/{old.directory}", "not all of its segments are here")
         self._raise_if_removed(key)
-        del self._logs[key]
         old.abandon()
         recovery_point, waits = old.durability.recovery_point, old.durability.waits_for_sync
         self._last_stops.note(key, recovery_point, old.start_offset)
@@ -241,7 +243,7 @@ class LogManager:
                     raise
             return log
         except BaseException:
-            self._logs[key] = old  # then a caller can try again
+            self._logs.put(key, old)  # then a caller can try again
             raise
 
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
@@ -280,7 +282,7 @@ class LogManager:
     def _rename(self, topic: str, partitions: Sequence[int], suffix: str, uuid: bytes | None = None) -> list[str]:
         for partition in partitions:
             key = (topic, partition)
-            log = self._logs.pop(key, None)
+            log = self._logs.remove(key)
             if log is not None:
                 log.abandon()
             self.offline.pop(key, None)
@@ -313,10 +315,8 @@ class LogManager:
 
     def checkpointing(self) -> Job[None]:
         """Do `checkpoint` as a job, with the writes in a thread. Raises OSError."""
-        for number, log in enumerate(self.logs(), 1):  # not `items`: the garbage collector would visit each tuple
-            key = (log.topic, log.partition)
-            if self._logs.get(key) is log:  # the log was not deleted meanwhile
-                self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
+        for number, log in enumerate(self.logs(), 1):
+            self._last_stops.note((log.topic, log.partition), log.durability.recovery_point, log.start_offset)
             if not number % LOGS_AT_ONCE:
                 yield None
         yield from self._last_stops.saving()
@@ -331,8 +331,8 @@ class LogManager:
 
     def checkpoint(self, *, sync: bool = False) -> None:
         """Write recovery points and start offsets. Closed logs keep their old offsets. `sync`: wait for the disk."""
-        for key, log in self._logs.items():
-            self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
+        for log in self.logs():
+            self._last_stops.note((log.topic, log.partition), log.durability.recovery_point, log.start_offset)
         self._last_stops.save(sync=sync)
 
     def flush(self) -> None:

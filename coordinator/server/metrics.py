@@ -214,7 +214,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
                     yield None
             yield None
     led = 0
-    for topic in list(server.topics.by_name.values()):
+    for topic in server.topics.open.walk():
         led += sum(partition is not None for partition in topic.partitions)
         yield None
     return [

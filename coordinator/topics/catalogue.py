@@ -15,14 +15,14 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 from muster.coordinator.system.clock import Clock
-from muster.coordinator.system.jobs import Job
+from muster.coordinator.system.jobs import Job, at_once
 from muster.coordinator.topics.configs import DynamicConfigs, TopicConfigs
 from muster.coordinator.topics.creation import Home
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog, encode
-from muster.coordinator.topics.metadata_state import MetadataState
+from muster.coordinator.topics.metadata_state import COPIED_AT_ONCE, MetadataState, TopicState
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics, Topic
+from muster.coordinator.topics.open_topics import OpenTopics, Topic
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.stray_folders import Strays
 from muster.protocol.errors import ErrorCode
@@ -38,18 +38,21 @@ class PendingChanges:
         self,
         version: Callable[[], int],
         sync: Callable[[Waiter], object],
-        image: Callable[[], TopicsImage],
+        imaging: Callable[[], Job[TopicsImage]],
+        run_job: Callable[[Job[None]], object],
         publish: Callable[[TopicsImage], object],
         remove: Callable[[Sequence[str]], object],
     ) -> None:
         """`version`: returns the version of the present state.
 
-        `sync`: calls back when all present records are durable, or a sync has failed. `image`: makes the image of the
-        present topics. `publish`: gives an image to all subscribers. `remove`: removes folders from the disk.
+        `sync`: calls back when all present records are durable, or a sync has failed. `imaging`: makes the image of the
+        present topics. `run_job`: runs a job. `publish`: gives an image to all subscribers. `remove`: removes folders
+        from the disk.
         """
         self._version = version
         self._sync = sync
-        self._image = image
+        self._imaging = imaging
+        self._run_job = run_job
         self._publish = publish
         self._remove = remove
         self.version = version()
@@ -88,7 +91,7 @@ class PendingChanges:
     def publish(self) -> None:
         """Publish the present image at once: at a start, before the first client connects."""
         self._is_published = True
-        self._publish_newer(self._image())
+        self._publish_newer(at_once(self._imaging()))
 
     def _publish_newer(self, image: TopicsImage) -> None:
         if image.version > self._published:
@@ -100,9 +103,15 @@ class PendingChanges:
             return
         self._is_syncing = True
         version = self._version()
+        if self._is_published:
+            self._sync(lambda failure: self._synced(version, None, failure))
+        else:
+            self._is_published = True
+            self._run_job(self._syncing(version))
+
+    def _syncing(self, version: int) -> Job[None]:
         # the present image: a change during the sync must not be published with it
-        image = None if self._is_published else self._image()
-        self._is_published = True
+        image = yield from self._imaging()
         self._sync(lambda failure: self._synced(version, image, failure))
 
     def _synced(self, version: int, image: TopicsImage | None, failure: LogOffline | None) -> None:
@@ -176,8 +185,14 @@ class Catalogue:
         self.see_brokers()
         self.dynamic_configs.apply(self.state)
         self.pending = PendingChanges(
-            lambda: self.state.version, self._when_written, self.state.image, publish, self._remove
+            lambda: self.state.version, self._when_written, self.state.imaging, self._run_imaging, publish, self._remove
         )
+
+    def _run_imaging(self, job: Job[None]) -> None:
+        if len(self.state.topics) <= COPIED_AT_ONCE:
+            at_once(job)  # the job has one step
+        else:
+            self.logs.run_job(job)
 
     def see_brokers(self) -> None:
         """Let new partitions be placed on the brokers that are registered now."""
@@ -194,42 +209,44 @@ class Catalogue:
         except LogOffline as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def write(
-        self,
-        records: Sequence[Message],
-        encoded: Sequence[bytes] | None = None,
-        made: Mapping[int, Partition | None] = NOTHING_MADE,
-    ) -> None:
-        """Write records, and open the logs of new partitions. `made`: partitions that are open. Raises `ApiError`."""
-        self.append(records, encoded)
+    def write(self, records: Sequence[Message]) -> None:
+        """Write records, and open the logs of new partitions. Raises `ApiError`."""
+        self.append(records)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}
-        for state in touched:
-            if state is not None:
-                self.open.open(state, made)
-                state.as_image()  # the call is made now: many topics may change before the next complete image
-        self.pending.changed(topics=touched != {None: None})
+        self._changed([state for state in touched if state is not None])
+
+    def _changed(self, topics: Sequence[TopicState], made: Sequence[Partition] = ()) -> None:
+        """Open the logs of changed topics. `made`: new partitions of the one changed topic, which are open already."""
+        for state in topics:
+            self.open.open(state, made)
+            state.as_image()  # the call is made now: many topics may change before the next complete image
+        self.pending.changed(topics=bool(topics))
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
         """Create all logs of new partitions or none, then write the records that name them. Raises `ApiError`."""
         given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
         config = self.configs.log_config({**self.state.topic_configs(name), **given})
-        made: dict[int, Partition | None] = {}
+        begun: list[int] = []
+        made: list[Partition] = []
         encoded: list[bytes] = []
+        is_checked = False
         try:
-            if any(type(one) is PartitionRecord and self.logs.is_forgotten(name, one.partition_id) for one in records):
-                yield from self.logs.checkpointing()
             for record in records:
                 encoded.append(encode(record))
                 if isinstance(record, PartitionRecord):
                     index = record.partition_id
+                    if not is_checked and self.logs.is_forgotten(name, index):
+                        is_checked = True
+                        yield from self.logs.checkpointing()
                     self.strays.clear_folder(name, index)
-                    made[index] = None
-                    made[index] = self.open.open_partition(name, topic_id, index, record.leader_epoch, config)
+                    begun.append(index)
+                    made.append(self.open.open_partition(name, topic_id, index, record.leader_epoch, config))
                 yield None
-            self.write(records, encoded, made)
+            self.append(records, encoded)
+            self._changed([self.state.topics[name]], made)
         except (DamagedLog, LogOffline, OSError, ApiError) as error:
-            for index in made:
+            for index in begun:
                 self.logs.remove(self.logs.delete(name, index))  # no folder had this name before
                 yield None
             if isinstance(error, ApiError):

@@ -115,14 +115,18 @@ def _bad_assignment(message: str) -> ApiError:
 
 def _check_assignments(topic: NewTopic, home: Home) -> None:
     seen: set[int] = set()
+    checked: set[tuple[int, ...]] = set()
     factor: int | None = None
     for partition, brokers in topic.assignments:
         if partition in seen:
             raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
-        check_brokers(brokers, factor, home)
+        place = tuple(brokers)
+        if place not in checked:
+            check_brokers(brokers, factor, home)
+            checked.add(place)
         seen.add(partition)
         factor = len(brokers)
-    if any(partition not in seen for partition in range(len(seen))):
+    if seen != {*range(len(seen))}:
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
 
 
@@ -142,7 +146,22 @@ def decide_creation(
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
         for name, value in topic.configs.items()
     ]
-    records += (partition_record(topic.topic_id, index, home, place) for index, place in enumerate(places))
+    records += _partition_records(topic.topic_id, 0, home, places)
+    return records
+
+
+def _partition_records(topic_id: bytes, first: int, home: Home, places: Sequence[Sequence[int]]) -> list[Message]:
+    """Return the records of new partitions from the index `first` on. Records with equal replicas share their lists."""
+    models: dict[tuple[int, ...], PartitionRecord] = {}
+    records: list[Message] = []
+    for index, place in enumerate(places, first):
+        key = tuple(place)
+        if key not in models:
+            models[key] = partition_record(topic_id, index, home, place)
+        one = models[key]
+        records.append(
+            PartitionRecord(index, topic_id, one.replicas, one.isr, (), (), one.leader, 0, 0, 0, one.directories)
+        )
     return records
 
 
@@ -189,7 +208,7 @@ def decide_growth(
     for brokers in assignments or ():
         check_brokers(brokers, factor, home)
     places = home.place(more, min(factor, len(home.racks))) if assignments is None else assignments
-    return [partition_record(topic.topic_id, present + n, home, place) for n, place in enumerate(places)]
+    return _partition_records(topic.topic_id, present, home, places)
 
 
 EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024

@@ -112,8 +112,7 @@ class MetadataLog:
         """Apply the whole batches that another process wrote after the known batches. `decoded`: from `decoding`."""
         self.log.append_as_is(data)
         self.unknown += decoded.unknown
-        for record in decoded.records:
-            self.state.evolve(record)
+        self.state.evolve_all(decoded.records)
         self.state.version = decoded.next_offset
 
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
@@ -127,8 +126,7 @@ class MetadataLog:
         unsynced.append((base_offset, batch))
         while unsynced and unsynced[0][0] < self.log.durable_offset:
             unsynced.popleft()
-        for record in records:
-            self.state.evolve(record)
+        self.state.evolve_all(records)
         self.state.version = self.log.end_offset
 
 

@@ -5,11 +5,13 @@ Pure. The state changes only by `evolve`, which never refuses a record of Kafka'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.image import Gone, TopicImage, TopicsImage
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.names import collision_key, may_collide
 from muster.protocol.message import Message
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
     from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
+COPIED_AT_ONCE: Final = 500
+"""The most topics that are copied into an image in one step."""
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _LIMITED_ELSEWHERE = (TOPIC_RESOURCE, BROKER_RESOURCE)
@@ -99,7 +103,10 @@ class TopicState:
     def as_image(self) -> TopicImage:
         """The topic as groups see it. The same object until the topic changes."""
         if self.image is None:
-            epochs = tuple(self.leader_epoch(index) for index in range(len(self.partitions)))
+            starts = {one.leader: 0 for one in self.partitions}
+            for leader in starts:
+                starts[leader] = self._cluster.epochs_of_starts(leader)
+            epochs = tuple([one.first_epoch + starts[one.leader] for one in self.partitions])
             self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)
         return self.image
 
@@ -142,6 +149,8 @@ class MetadataState:
         self._images_by_id: dict[bytes, TopicImage] = {}
         self._changed: dict[str, None] = {}
         """Names of topics whose image in `_images` is out of date."""
+        self._image_number = 0
+        self._image_version = 0
 
     def epochs_of_starts(self, broker_id: int) -> int:
         """Return how many leader epochs the starts of a broker have used in the partitions that it leads."""
@@ -168,17 +177,46 @@ class MetadataState:
         names = self._collisions.get(collision_key(name))
         return None if not names or name in names else next(iter(names))
 
-    def image(self) -> TopicsImage:
-        """The immutable image of the topics. Only topics that changed since the last image are made again."""
+    def imaging(self) -> Job[TopicsImage]:
+        """Make the immutable image of the topics. Later changes, while the job runs, are not in the image.
+
+        Only topics that changed since the last image are made again. The maps are copied in steps.
+        """
+        gone: dict[bytes, str] = {}
         for name in self._changed:
             old, topic = self._images.get(name), self.topics.get(name)
             if old is not None and (topic is None or topic.topic_id != old.topic_id):
                 del self._images[name], self._images_by_id[old.topic_id]
+                gone[old.topic_id] = name
             if topic is not None:
                 self._images[name] = self._images_by_id[topic.topic_id] = topic.as_image()
         self._changed.clear()
+        self._image_number = number = self._image_number + 1
+        before, version = self._image_version, self.version
+        self._image_version = version
         deleted = MappingProxyType(dict(self.deleted))
-        return TopicsImage(self._images, self.version, deleted, self._images_by_id)
+        by_name: dict[Any, TopicImage] = {}
+        by_id: dict[Any, TopicImage] = {}
+        tables: Sequence[tuple[dict[Any, TopicImage], dict[Any, TopicImage]]]
+        tables = ((self._images, by_name), (self._images_by_id, by_id))
+        for table, copied in tables:
+            rest = iter(table.items())
+            while len(copied) < len(table):
+                if copied:
+                    yield None
+                    if self._image_number != number:  # a later call has changed the maps
+                        return (yield from self.imaging())
+                copied.update(islice(rest, COPIED_AT_ONCE))
+        return TopicsImage(by_name, version, deleted, by_id, Gone(before, gone))
+
+    def evolve_all(self, records: Iterable[Message]) -> None:
+        """Take in the records of one change."""
+        for kind, some in groupby(records, type):
+            if kind is PartitionRecord:
+                self._partitions(some)  # type: ignore[arg-type]  # these are partition records
+            else:
+                for record in some:
+                    self.evolve(record)
 
     def evolve(self, record: Message) -> None:
         """Apply one record of the metadata log."""
@@ -203,23 +241,31 @@ class MetadataState:
             self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
 
     def _partition(self, record: PartitionRecord) -> None:
-        topic = self.topics_by_id.get(record.topic_id)
-        if topic is None:
-            return
-        state = PartitionState(
-            tuple(record.replicas),
-            tuple(record.isr),
-            record.leader,
-            record.leader_epoch - self.epochs_of_starts(record.leader),
-            record.partition_epoch,
-            tuple(record.directories),
-        )
-        topic.image = None
-        self._changed[topic.name] = None
-        if record.partition_id < len(topic.partitions):
-            topic.partitions[record.partition_id] = state
-        else:
-            topic.partitions.append(state)
+        self._partitions((record,))
+
+    def _partitions(self, records: Iterable[PartitionRecord]) -> None:
+        """Take in partitions. Partitions of one call with equal states share one object: a topic may have 10,000."""
+        topic: TopicState | None = None
+        states: dict[tuple[Any, ...], PartitionState] = {}
+        for record in records:
+            if topic is None or topic.topic_id != record.topic_id:
+                topic = self.topics_by_id.get(record.topic_id)
+                if topic is None:
+                    continue
+                topic.image = None
+                self._changed[topic.name] = None
+                partitions = topic.partitions
+            key = (
+                tuple(record.replicas), tuple(record.isr), record.leader, record.leader_epoch, record.partition_epoch,
+                tuple(record.directories),
+            )  # fmt: skip
+            if key not in states:
+                first_epoch = record.leader_epoch - self.epochs_of_starts(record.leader)
+                states[key] = PartitionState(*key)._replace(first_epoch=first_epoch)
+            if record.partition_id < len(partitions):
+                partitions[record.partition_id] = states[key]
+            else:
+                partitions.append(states[key])
 
     def _partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self.topics_by_id.get(record.topic_id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
+from itertools import chain
 from typing import Final
 
 from muster.coordinator.log import DamagedLog, LogConfig, LogManager, LogOffline, UnifiedLog
+from muster.coordinator.system.chunked import Chunked
 from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TopicState
@@ -58,7 +59,6 @@ class Topic:
 CHECKED_AT_ONCE: Final = 2_000
 """How many partitions are checked each second for failed logs: some 5 ms, since few are in the CPU's caches."""
 CHECKED_IN_A_STEP: Final = 200
-NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 Failed = tuple[str, int, Callable[[], object]]
 """Topic, partition, and a function that opens the log again; it raises a LogError."""
@@ -81,6 +81,7 @@ class OpenTopics:
         """`config_of`: the config of a topic's logs. `waits_for_sync`: whether records count only once synced."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self._all = Chunked[str, Topic]()
         self.leaders: dict[str, tuple[Leader, ...]] = {}
         """The leaders of each topic's partitions, by the topic's name. Changes of leaders replace the mapping."""
         self._logs = logs
@@ -88,28 +89,34 @@ class OpenTopics:
         self.waits_for_sync = waits_for_sync
         self.is_one_of_several = False
         """Whether other processes lead partitions. Then only `open_led_partition` opens partitions."""
-        self._to_check: list[str] = []
-        """Names of topics that `failed_logs` has still to check, the next name last."""
+        self._to_check: Iterator[Topic] = iter(())
+        """The walk of `failed_logs`."""
 
-    def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
+    def open(self, state: TopicState, made: Sequence[Partition] = ()) -> None:
         """Configure a topic's logs, and open the logs of new partitions. `made`: partitions that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(
                 state, is_shared=self.is_one_of_several
             )
+            self._all.put(state.name, topic)
         config = self.configure(topic)
         if self.is_one_of_several:
             topic.partitions += [None] * (len(state.partitions) - len(topic.partitions))
+        topic.partitions += made
         for index in range(len(topic.partitions), len(state.partitions)):
             try:
-                partition = made.get(index) or self._open_one(state, index, config)
+                partition = self._open_one(state, index, config)
             except (DamagedLog, LogOffline):
                 # The log manager has reported why. The partition exists, without a leader.
                 topic.partitions.append(None)
             else:
                 topic.partitions.append(partition)
         self._set_leaders(topic)
+
+    def walk(self) -> Iterator[Topic]:
+        """Walk over all topics: see `Chunked.walk`."""
+        return self._all.walk()
 
     def hand_over(self, state: TopicState, indexes: Iterable[int], *, anew: bool = False) -> list[Partition]:
         """Replace partitions whose leaders have new epochs; return the old objects, which refuse appends.
@@ -190,16 +197,20 @@ class OpenTopics:
     def forget(self, topic: Topic) -> None:
         """Remove a deleted topic from the topics that can be found. The logs of the topic stay open."""
         del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
+        self._all.remove(topic.name)
 
     def leaders_of(self, name: str) -> Sequence[Leader]:
         """Return the leaders of a topic's partitions; an empty tuple when the topic does not exist."""
         return self.leaders.get(name, ())
 
     def _set_leaders(self, topic: Topic) -> None:
-        partitions = topic.state.partitions
-        self.leaders[topic.name] = tuple(
-            Leader(partitions[index].leader, topic.leader_epoch(index)) for index in range(len(topic.partitions))
-        )
+        """Note the leaders. Partitions with the same leader and epoch share one object: a topic may have 10,000."""
+        leaders = [
+            (state.leader, topic.leader_epoch(index) if partition is None else partition.leader_epoch)
+            for index, (partition, state) in enumerate(zip(topic.partitions, topic.state.partitions, strict=False))
+        ]
+        shared = {leader: Leader(*leader) for leader in {*leaders}}
+        self.leaders[topic.name] = tuple(map(shared.__getitem__, leaders))
 
     def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
         return self.open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
@@ -247,11 +258,11 @@ class OpenTopics:
     def failed_logs(self) -> Found:
         """Find the logs that are offline and may be tried again. Of very many partitions, each call checks a part."""
         checked = paused = 0
-        if not self._to_check:
-            self._to_check = list(reversed(self.by_name))
-        while self._to_check and checked < CHECKED_AT_ONCE:
-            topic = self.by_name.get(self._to_check.pop())
-            if topic is None or topic.name in _OF_SHARDS:
+        first = next(self._to_check, None)
+        if first is None:
+            self._to_check = self.walk()
+        for topic in self._to_check if first is None else chain((first,), self._to_check):
+            if topic.name in _OF_SHARDS:
                 continue
             checked += len(topic.partitions)
             if checked - paused >= CHECKED_IN_A_STEP:
@@ -267,3 +278,5 @@ class OpenTopics:
                     continue
                 if (topic.name, index) not in self._logs.offline:
                     yield topic.name, index, partial(self.reopen, topic.name, index)
+            if checked >= CHECKED_AT_ONCE:
+                return

@@ -135,7 +135,7 @@ class PartitionMaintenance:
         now, expiration_ms = self._catalogue.clock.now(), self._settings().producer_id_expiration_ms
         checked = 0
         try:
-            for topic in list(self._catalogue.open.by_name.values()):
+            for topic in self._catalogue.open.walk():
                 for partition in list(topic.partitions):
                     if partition is not None:
                         yield from partition.expiring_producers(now, expiration_ms)

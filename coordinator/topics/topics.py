@@ -152,6 +152,7 @@ class Topics:
             )
 
         records = decide()
+        yield None
         placed = [record for record in records if type(record) is PartitionRecord]
         if charge is not None:
             charge(len(placed))
@@ -211,6 +212,7 @@ class Topics:
             return creation.decide_growth(self.state, name, count, assignments, self.home)
 
         records = decide()
+        yield None
         if charge is not None:
             charge(len(records))
         if not validate_only and self._shared_log is not None:

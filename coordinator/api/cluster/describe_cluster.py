@@ -136,7 +136,7 @@ def handle_describe_log_dirs(
         return describe_log_dirs.DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
-        wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
+        wanted = ((topic.name, range(len(topic.partitions))) for topic in node.topics.open.walk())
     else:
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
     # a topic that is named twice has one row, and so has each partition
@@ -152,7 +152,10 @@ def handle_describe_log_dirs(
                 rows[index] = describe_log_dirs.DescribeLogDirsPartition(index, partition.log.size_bytes)
             yield answer_size.pause()
         yield None
-    topics = [describe_log_dirs.DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
+    topics: list[describe_log_dirs.DescribeLogDirsTopic] = []
+    for name, rows in found.items():
+        topics.append(describe_log_dirs.DescribeLogDirsTopic(name, list(rows.values())))
+        yield None
     storage = node.topics.logs.storage
     path = IN_MEMORY if storage.root == MemoryStorage.root else os.path.abspath(storage.root)
     total, usable = _space(storage)

@@ -6,7 +6,7 @@ The brokers share the logs, so no data is copied. A reassignment is complete at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.coordinator.api.cluster.describe_cluster import may_alter_cluster, may_describe_cluster
@@ -55,12 +55,11 @@ def handle_elect_leaders(
     if request.election_type not in (PREFERRED, UNCLEAN):
         what = f"Unknown election type {request.election_type}"
         return (yield from _refuse_elections(context, request, ErrorCode.INVALID_REQUEST, what))
-    state = node.topics.state
     asked = request.topic_partitions
-    wanted = (
-        [(name, [*range(len(topic.partitions))]) for name, topic in state.topics.items()]
+    wanted: Iterator[tuple[str, Iterable[int]]] = (
+        ((topic.name, range(len(topic.partitions))) for topic in node.topics.open.walk())
         if asked is None
-        else [(topic.topic, topic.partitions) for topic in asked]
+        else ((topic.topic, topic.partitions) for topic in asked)
     )
     results: list[ReplicaElectionResult] = []
     elected: list[PartitionResult] = []

@@ -53,7 +53,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
         answer_size = AnswerSize(node, context, NO_LIMIT)
-        for present in [*node.topics.by_name.values()]:
+        for present in node.topics.open.walk():
             if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name, log_denied=False):
                 rows.append((yield from _present(node, context, present, with_operations)))
                 answer_size.add(_size(rows[-1]))

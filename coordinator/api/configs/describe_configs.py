@@ -173,12 +173,13 @@ def handle_list_config_resources(
     if any(kind not in _ALL for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
+    names: Iterable[str]
     answer_size = AnswerSize(node, context)
     for kind in _ALL:
         if kind not in kinds:
             continue
         if kind == Kind.TOPIC:
-            names = [*node.topics.by_name]
+            names = (topic.name for topic in node.topics.open.walk())
         elif kind in (Kind.BROKER, Kind.BROKER_LOGGER):
             names = [str(broker_id) for broker_id in node.cluster.brokers]
         else:

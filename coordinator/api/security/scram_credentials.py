@@ -127,7 +127,7 @@ def handle_alter_user_scram_credentials(
             done.append(AlterUserScramCredentialsResult(name, 0, None))
     results: list[AlterUserScramCredentialsResult] = []
     for name in in_hash_order(refused):
-        code, what = refused.pop(name)  # this also frees the rows in steps
+        code, what = refused[name]
         results.append(AlterUserScramCredentialsResult(name, code, what))
         yield None
     yield from until_durable(node, done)

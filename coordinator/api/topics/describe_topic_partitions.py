@@ -43,7 +43,7 @@ def handle_describe_topic_partitions(
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         return (yield from _refuse_all(request))
     first = "" if cursor is None else cursor.topic_name
-    runs, refused = yield from _sorted(node, context, asked or dict.fromkeys(node.topics.by_name), first)
+    runs, refused = yield from _sorted(node, context, asked or (topic.name for topic in node.topics.open.walk()), first)
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()

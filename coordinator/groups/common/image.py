@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 
 class TopicImage:
@@ -20,12 +21,19 @@ class TopicImage:
         self.metadata_hash: int | None = None
 
 
+class Gone(NamedTuple):
+    """The topics of the image of version `before` that a later image does not have: name by id."""
+
+    before: int
+    names: Mapping[bytes, str]
+
+
 class TopicsImage:
     """All topics at one moment, by name and by id. `version` is the metadata log's end offset, which grows with each
     change. `deleted`: the names of deleted topics by id, as far as the metadata log has them.
     """
 
-    __slots__ = ("_before", "_gone", "by_id", "by_name", "deleted", "version")
+    __slots__ = ("_gone", "by_id", "by_name", "deleted", "version")
 
     def __init__(
         self,
@@ -33,26 +41,31 @@ class TopicsImage:
         version: int,
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
+        gone: Gone | None = None,
     ) -> None:
-        """`by_id`: the same topics by id, if the caller has this map. The constructor copies both maps."""
+        """`by_id`: the same topics by id; then both maps are the image's own. Otherwise `topics` is copied.
+
+        `gone`: the topics that were deleted since another image, if the caller knows them.
+        """
         self.deleted = deleted
-        self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
-        copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
-        self.by_id: Mapping[bytes, TopicImage] = MappingProxyType(copied)
+        if by_id is None:
+            topics = dict(topics)
+            by_id = {t.topic_id: t for t in topics.values()}
+        self.by_name: Mapping[str, TopicImage] = MappingProxyType(topics)
+        self.by_id: Mapping[bytes, TopicImage] = MappingProxyType(by_id)
         self.version = version
-        self._before: int | None = None
-        """The version of the image that `_gone` is about."""
-        self._gone: Mapping[bytes, str] = {}
+        self._gone = gone
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
         """The topics of `before` that were deleted since then: name by id. The result is cached for all shards."""
-        if self._before != before.version:
+        gone = self._gone
+        if gone is None or gone.before != before.version:
             ids = self.by_id
-            self._gone = {}
+            names: Mapping[bytes, str] = {}
             if not ids.keys() >= before.by_id.keys():  # most changes delete no topic
-                self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
-            self._before = before.version
-        return self._gone
+                names = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
+            self._gone = gone = Gone(before.version, names)
+        return gone.names
 
 
 NO_TOPICS = TopicsImage({}, 0)

@@ -162,7 +162,7 @@ class TopicHasher:
             )
 
     def _hash(self, image: TopicsImage) -> Job[None]:
-        for number, topic in enumerate(list(image.by_name.values())):
+        for number, topic in enumerate(image.by_name.values()):
             hash_of_topic(topic, self._rack)
             if not number % HASHED_AT_ONCE:
                 yield None

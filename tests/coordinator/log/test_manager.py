@@ -183,7 +183,7 @@ def test_the_files_of_a_partition_have_kafkas_names_and_contents(tmp_path: Path)
     log = manager.open_log("my-topic", 7, config=SMALL, topic_id=TOPIC_ID)
     assert manager.open_log("my-topic", 7) is log
     assert manager.get("my-topic", 7) is log
-    assert manager.logs() == [log]
+    assert [*manager.logs()] == [log]
     log.begin_epoch(0)
     list(fill(log, 60))
     manager.close()
@@ -362,7 +362,7 @@ def test_retention_handles_all_logs_and_one_failure_stops_no_other(monkeypatch: 
     monkeypatch.setattr(storage, "rename", rename)
     assert at_once(enforcing_retention(manager.logs(), NOW)) > 2
     assert [log.failure is None for log in manager.logs()] == [False, True, True]
-    assert [log.size_bytes for log in manager.logs()[1:]] == [0, 0]
+    assert [log.size_bytes for log in [*manager.logs()][1:]] == [0, 0]
 
 
 def test_a_flush_syncs_all_logs_that_work() -> None:

@@ -130,3 +130,18 @@ def test_a_checkpoint_walk_continues_when_logs_are_deleted_meanwhile() -> None:
     saved = storage.load(RECOVERY_POINTS)
     assert saved is not None
     assert saved.startswith(b"0\n%d\n" % (2 * LOGS_AT_ONCE - 1))
+
+
+def test_a_log_that_is_opened_again_keeps_its_place_in_a_walk() -> None:
+    manager = manage(MemoryStorage())
+    count = 3 * LOGS_AT_ONCE
+    for index in range(count):
+        manager.open_log("t", index)
+    walk = manager.logs()
+    assert next(walk).partition == 0
+    new = manager.reopen("t", count - 1)
+    passed = manager.reopen("t", 0)
+    manager.delete("t", 1)
+    assert [log.partition for log in walk] == [*range(2, count)]
+    assert [*manager.logs()][-1] is new
+    assert next(manager.logs()) is passed

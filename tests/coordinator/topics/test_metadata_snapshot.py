@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.log import batches
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
 from muster.coordinator.topics.metadata_state import NO_LEADER_CHANGE, MetadataState
@@ -33,7 +34,7 @@ from muster.protocol.records import decode_metadata
 
 def described(state: MetadataState) -> dict[str, Any]:
     """Everything that can be asked of a state."""
-    image = state.image()
+    image = at_once(state.imaging())
     return {
         "version": state.version,
         "topics": {

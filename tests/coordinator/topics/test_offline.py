@@ -230,7 +230,7 @@ def test_no_log_is_opened_after_the_end() -> None:
     topics.logs.close()
     clock.advance(10 * CHECK_EVERY_MS)
     assert not storage.locked
-    assert topics.logs.logs() == []
+    assert [*topics.logs.logs()] == []
 
 
 METADATA = f"t-1/{checkpoints.PARTITION_METADATA}"
