@@ -21,7 +21,7 @@ async def consuming(muster, topic, group, **settings):
     try:
         yield consumer
     finally:
-        # aiokafka 0.14 cancels tasks of its own here, and now and then lets it be seen
+        # aiokafka 0.14 cancels its own tasks here, and sometimes raises CancelledError
         with contextlib.suppress(asyncio.CancelledError):
             await consumer.stop()
 
