@@ -102,7 +102,7 @@ def _max_bytes(node: Node) -> int:
 
 
 def _instance(node: Node, context: RequestContext, instance_id: bytes) -> Job[ClientInstance]:
-    """The instance of a client. An instance that is new, or older than the subscriptions, is made of them."""
+    """The instance of a client. It is made again when the subscriptions have changed since it was made."""
     instances = node.client_instances
     if instances is None:
         instances = node.client_instances = ClientInstances()

@@ -18,7 +18,7 @@ from muster.coordinator.log.records.compression import unpack_set
 from muster.coordinator.telemetry.reports import LABELS, MAX_NAME, MAX_SERIES, MalformedMetrics, Point, Pushed
 
 MAX_VISITED: Final = 20_000
-"""The most parts of a push that are looked at, so that the thread leaves the event loop its turns."""
+"""The most parts of a push that are read: the thread holds Python's lock, which the event loop needs."""
 
 
 def decode(codec: int, data: bytes, max_bytes: int) -> Pushed:

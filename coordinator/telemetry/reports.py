@@ -17,9 +17,9 @@ MAX_NAME: Final = 1_000
 MAX_BYTES: Final = 32 << 20
 """The most memory of all reports together, in bytes."""
 SERIES_BYTES: Final = 200
-"""What one series takes beside the characters of its name, in bytes."""
+"""The memory of one series, in bytes, without the characters of its name."""
 CLIENT_BYTES: Final = 3_000
-"""What one client takes beside its series and the characters of its facts and labels, in bytes."""
+"""The memory of one client, in bytes, without its series and the characters of its facts and labels."""
 GROUP: Final = "group_id"
 MEMBER: Final = "group_member_id"
 LABELS: Final = ("client_rack", GROUP, "group_instance_id", MEMBER, "transactional_id")
@@ -56,7 +56,7 @@ class Pushed(NamedTuple):
 
 
 class Report:
-    """What one client has said.
+    """The newest metrics of one client.
 
     `client`: its `ClientFacts`. `series`: values by name. `pushed_ms`: the wall time of the newest push.
     """
@@ -75,7 +75,7 @@ class Report:
         self.bytes = 0
 
     def take(self, pushed: Pushed) -> None:
-        """Replace the series by those of a new push. Changes are added to the values before."""
+        """Replace the series by those of a new push. Changes are added to the previous values."""
         before, after = self.series, {}
         for name, value, is_delta in pushed.points:
             after[name] = before.get(name, 0.0) + value if is_delta else value
@@ -99,7 +99,7 @@ class ClientReports:
         self.pushes = 0
 
     def add(self, client: Any, pushed: Pushed, now: Now, lifetime_ms: int, *, has_ended: bool) -> None:
-        """Take a push of a client. Older reports go when there are too many, or when their lifetime is over."""
+        """Take a push of a client. Older reports are removed when they are too many, or when their lifetime is over."""
         instance_id = client.client_instance_id
         report = self._remove(instance_id) or Report()
         report.client = type(client)(*[text[:MAX_NAME] for text in client])
