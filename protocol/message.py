@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 ZERO_UUID: Final = bytes(16)
 """Kafka's Uuid.ZERO_UUID, which stands for a missing topic id or member id."""
@@ -17,7 +17,7 @@ class Message:
     A list and a tuple with the same elements compare as equal. Messages are mutable, so they are not hashable.
     """
 
-    __slots__: tuple[str, ...] = ()
+    __slots__: ClassVar[tuple[str, ...]] = ()
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

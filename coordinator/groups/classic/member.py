@@ -194,8 +194,7 @@ MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
 
 MAX_TOPIC_NAMES: Final = 100_000
 """The history does not decode metadata with more topic names in all: so many names take some 30 ms."""
-_NAMES_AT: Final = slice(2, 6)
-"""The bytes of a subscription that have the number of topics."""
+_NUMBER_OF_TOPICS: Final = itemgetter(slice(2, 6))
 
 
 class Subscriptions:
@@ -217,7 +216,7 @@ class Subscriptions:
         """Whether the members' metadata names too many topics for the history."""
         if self._metadata is None:
             return len(self._topics or ()) > MAX_TOPIC_NAMES
-        return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MAX_TOPIC_NAMES
+        return sum([int.from_bytes(_NUMBER_OF_TOPICS(one), signed=True) for one in self._metadata]) > MAX_TOPIC_NAMES
 
     def topics(self) -> frozenset[str] | None:
         """The topics that members subscribe to. None when the topics are unknown."""

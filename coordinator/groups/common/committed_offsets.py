@@ -9,8 +9,9 @@ later record counts, whichever transaction ends first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
+from operator import itemgetter
 from struct import Struct
 from sys import intern
 from types import MappingProxyType
@@ -134,7 +135,6 @@ _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from
 _unpack_times = Struct(">12xqq").unpack_from
-_TOPIC_ID: Final = slice(28, 44)
 _NO_TOPICS: Final[Mapping[str, Partitions]] = MappingProxyType({})
 _NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
@@ -164,9 +164,8 @@ def metadata_of(packed: Packed) -> str:
     return packed[_METADATA:].decode("utf-8", "surrogatepass") if len(packed) > _METADATA else ""
 
 
-def topic_id_of(packed: Packed) -> bytes:
-    """The topic id of a `Packed`; zeroes when the record had no topic id."""
-    return packed[_TOPIC_ID]
+topic_id_of: Final[Callable[[Packed], bytes]] = itemgetter(slice(28, 44))
+"""Returns the topic id of a `Packed`; zeroes when the record had no topic id."""
 
 
 def times_of(packed: Packed) -> tuple[int, int]:
