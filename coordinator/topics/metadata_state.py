@@ -210,7 +210,7 @@ class MetadataState:
         return TopicsImage(by_name, version, deleted, by_id, Gone(before, gone))
 
     def evolve_all(self, records: Iterable[Message]) -> None:
-        """Take in the records of one change."""
+        """Apply the records of one change."""
         for kind, some in groupby(records, type):
             if kind is PartitionRecord:
                 self._partitions(some)  # type: ignore[arg-type]  # these are partition records
@@ -244,7 +244,7 @@ class MetadataState:
         self._partitions((record,))
 
     def _partitions(self, records: Iterable[PartitionRecord]) -> None:
-        """Take in partitions. Partitions of one call with equal states share one object: a topic may have 10,000."""
+        """Apply partitions. Partitions of one call with equal states share one object: a topic may have 10,000."""
         topic: TopicState | None = None
         states: dict[tuple[Any, ...], PartitionState] = {}
         for record in records:

@@ -46,7 +46,7 @@ class RowsRead:
     """The rows and their data, the bytes of records, and the partitions that may have more records later.
 
     As on Kafka, rows of unknown topics and partitions are last. Among these, rows of unknown topic ids are first.
-    `failed`: the answer must not wait: a partition could not be read, or has diverged. `absent`: segments, by base
+    `failed`: a partition cannot be read or has diverged, so the answer must not wait. `absent`: segments, by base
     offset, that the local replica does not have yet. The answer is as if these segments had no records.
     """
 
