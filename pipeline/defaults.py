@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 HEARTBEAT_MS: Final = 3_000
-"""heartbeat.interval.ms: a member learns of a rebalance with its next heartbeat."""
+"""heartbeat.interval.ms: a member sees a rebalance with its next heartbeat."""
 INITIAL_DELAY_MS: Final = 3_000
 """group.initial.rebalance.delay.ms."""
 MAX_SESSION_TIMEOUT_MS: Final = 1_800_000

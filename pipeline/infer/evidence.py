@@ -166,7 +166,7 @@ def rested_ms(before: State, after: State) -> int | None:
 
 
 JOIN_MS: Final = 6_000
-"""A member learns of a rebalance with its next heartbeat (3 s), and joins again within this time."""
+"""A member sees a rebalance with its next heartbeat (3 s), and joins again within this time."""
 _SURE: Final = 5.0
 """The log odds of a habit stay between plus and minus this value: habits change with a new release."""
 _MISSED: Final = 0.05

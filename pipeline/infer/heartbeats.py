@@ -1,11 +1,11 @@
-"""How soon the members of a group learn of a rebalance, and how they leave.
+"""How soon the members of a group see a rebalance, and how they leave.
 
-Both are learned from the group's rebalances. Pure. The size of the result does not grow with the history. Members learn
-of a rebalance by the answer to their next heartbeat. No record has the interval of heartbeats, but two facts show it.
-If the log shows the start of a rebalance, all members were back within one interval. And members begin to count the
-interval anew when they get their partitions. So the end of a join phase comes a whole number of intervals after the
-last assignment. Both facts change the weight of each interval that people configure. docs/dev/pipeline-inference.md has
-the rules.
+Both are learned from the group's rebalances. Pure. The size of the result does not grow with the history. The answer to
+its next heartbeat shows a member the rebalance. No record has the interval of heartbeats, but two facts show it. If the
+log shows the start of a rebalance, all members were back within one interval. And members begin to count the interval
+anew when they get their partitions. So the end of a join phase comes a whole number of intervals after the last
+assignment. Both facts change the weight of each interval that people configure. docs/dev/pipeline-inference.md has the
+rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from muster.pipeline.defaults import HEARTBEAT_MS
 
 SLACK_MS: Final = 150
-"""The time from when a member learns of a rebalance until it joins again. It must poll, and a broker has threads."""
+"""The time from when a member sees a rebalance until it joins again. It must poll, and a broker has threads."""
 _COMMON: Final = MappingProxyType(
     {HEARTBEAT_MS: 0.4, 500: 0.06, **dict.fromkeys((1_000, 2_000), 0.12), **dict.fromkeys((5_000, 10_000), 0.06)}
 )
@@ -88,7 +88,7 @@ class HeartbeatHabits(NamedTuple):
         return round(exp(sum(chance * log(interval_ms) for interval_ms, chance in chances)))
 
     def at_most_ms(self, session_ms: int) -> int:
-        """The longest time, as far as is known, in which a member learns of a rebalance and joins again."""
+        """The longest time, as far as is known, in which a member sees a rebalance and joins again."""
         so_far = accumulate(self.probabilities(session_ms))
         longest_ms = next(
             (interval_ms for interval_ms, chance in zip(INTERVALS_MS, so_far, strict=True) if chance >= _LIKELY),

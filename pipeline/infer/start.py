@@ -26,7 +26,7 @@ _ALONE_MS: Final = 30
 SOON_MS: Final = 400
 """A member that gave partitions up joins again within this time: it polls first."""
 _PARTED_MS: Final = 100
-"""A commit at parting is in the log within this time after the member learned of the rebalance."""
+"""A commit at parting is in the log within this time after the member saw the rebalance."""
 _LATE: Final = 1.25
 """A regular commit comes at the latest after this many usual intervals."""
 _LOOKED_MS: Final = 1_000
@@ -153,7 +153,7 @@ def _of_empty(one: _Case) -> Start:
 def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
     """The bounds that hold for any cause. The rebalance began after the last assignment.
 
-    And it began so late that the members that stayed learned of it in time.
+    And it began so late that the members that stayed saw it in time.
     """
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
@@ -162,7 +162,7 @@ def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
     if stayed and not waited_for(before, after, one.verdict):
         low = max(low, high - heard_ms)
     if not before.is_cooperative:
-        # a member that has learned of the rebalance commits only once more, at parting
+        # a member that has seen the rebalance commits only once more, at parting
         for member in stayed:
             activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
@@ -280,10 +280,10 @@ def _farewell_ms(one: _Case, last_ms: int) -> int:
 
 
 def _between(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
-    """The start if all members that stayed learned of it within one heartbeat.
+    """The start if all members that stayed saw it within one heartbeat.
 
-    Members that got their partitions at the same time send their heartbeats at the same times. So all members learn of
-    the rebalance at once, at any time within a heartbeat interval after its start.
+    Members that got their partitions at the same time send their heartbeats at the same times. So all members see the
+    rebalance at once, at any time within a heartbeat interval after its start.
     """
     end_ms, waited = one.after.joined_ms, waited_for(one.before, one.after, one.verdict)
     if survivors(one.before, one.after):

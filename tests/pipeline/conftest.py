@@ -28,11 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with Spark's Kafka connector if its jars are installed."""
     settings = {
-        # what an analysis of a small log gets. Adaptive execution made one partition of each small shuffle as well
+        # these are the settings for a small log. Adaptive execution also made one partition of each small shuffle
         **LITTLE,
         "spark.driver.memory": "640m",
-        # compiling well costs more than it saves: half the CPU time. With that, Java keeps room for a fifth of the
-        # code, which does not suffice. With room for all classes and for young objects the collector visits less
+        # to compile well costs more than it saves: half the CPU time. Java then reserves space for a fifth of the code,
+        # which is too little. With space for all classes and for young objects the collector visits fewer objects
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
         "-XX:MetaspaceSize=256m -Xmn160m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
@@ -47,8 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_kept() -> Iterator[None]:
-    """Plans and tables that Spark cached for a module are dropped at its end: Spark compares each later query with all
-    of them.
+    """Drop the plans and tables that Spark cached for a module at its end: Spark compares each later query with all of
+    them.
     """
     yield
     session = SparkSession.getActiveSession()

@@ -1,4 +1,4 @@
-"""Reads through Spark's Kafka connector, by the recipe of docs/pipeline-spark.md."""
+"""Reads over Spark's Kafka connector, as docs/pipeline-spark.md shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def through_connector(reading: Any, bootstrap: str, **options: str) -> Any:
 
 
 def places(decoded: Any) -> list[tuple[int, int]]:
-    """Of all rows but those of groups that the connector itself joins to find its offsets."""
+    """All rows except those of groups that the connector itself joins to find its offsets."""
     others = decoded.where("NOT startswith(group, 'spark-kafka-')").select("log_partition", "log_offset")
     return sorted((row.log_partition, row.log_offset) for row in others.collect())

@@ -1,4 +1,4 @@
-"""Jars beside Spark's own, from the cache or through Maven where it is there."""
+"""Jars beside Spark's own, from the cache or from Maven if it is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FETCH_TIMEOUT_S = 60
 
 
 class Jars(NamedTuple):
-    """What belongs together."""
+    """Jars that belong together."""
 
     what: str
     pom: Path
@@ -27,7 +27,7 @@ class Jars(NamedTuple):
         return () if self.why_not() else tuple(sorted(self.folder.glob("*.jar")))
 
     def why_not(self) -> str:
-        """Why there are no jars; empty when they are there."""
+        """Why there are no jars; empty when they exist."""
         return _fetched(self)
 
 

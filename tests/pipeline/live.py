@@ -14,15 +14,15 @@ ANSWER_TIMEOUT_S: Final = 30.0
 
 
 class Live:
-    """A server that is reached with `client`, the options of librdkafka; `data_dir` is where its log lies."""
+    """A server for tests. `client` has the options of librdkafka; `data_dir` is the place of its log."""
 
     def __init__(self, client: Mapping[str, str], data_dir: str = "") -> None:
         self.client = dict(client)
         self.data_dir = data_dir
         self.aborted = 0
-        """Commits in transactions that were aborted."""
+        """The number of commits in aborted transactions."""
         self.markers = 0
-        """Ends of transactions in the offsets topic."""
+        """The number of ends of transactions in the offsets topic."""
         self._topics = 0
         self._quiet = {**self.client, "log_level": "0"}
         self._admin = AdminClient(self._quiet)
@@ -33,7 +33,7 @@ class Live:
         return self.client["bootstrap.servers"]
 
     def fill(self, *, transactions: bool = False) -> None:
-        """Commits of some groups, a member that joins; transactions where the server has them."""
+        """Commit for some groups, let a member join, and run transactions if the server has them."""
         self.create(TOPIC, PARTITIONS)
         for number in range(8):
             self.commit(f"group-{number}", 10)
@@ -46,16 +46,16 @@ class Live:
         consumer.close()
 
     def topics(self) -> set[str]:
-        """Those that there are."""
+        """The names of all topics."""
         return set(self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """A topic."""
+        """Create a topic."""
         asked = self._admin.create_topics([NewTopic(topic, partitions, 1)])
         asked[topic].result(ANSWER_TIMEOUT_S)
 
     def new_topic(self, records: int) -> str:
-        """A topic of one partition with some records."""
+        """Create a topic of one partition with some records."""
         self._topics += 1
         topic = f"topic-{self._topics}"
         self.create(topic)
@@ -63,14 +63,14 @@ class Live:
         return topic
 
     def produce(self, topic: str, records: int) -> None:
-        """Some records more in its partition 0."""
+        """Produce more records to its partition 0."""
         producer = Producer({**self._quiet, "linger.ms": "5"})
         for number in range(records):
             producer.produce(topic, str(number).encode(), partition=0)
         assert producer.flush(ANSWER_TIMEOUT_S) == 0
 
     def delete_records(self, topic: str, before: int) -> None:
-        """Everything before an offset of its partition 0."""
+        """Delete all records before an offset of its partition 0."""
         place = TopicPartition(topic, 0, before)
         self._admin.delete_records([place])[place].result(ANSWER_TIMEOUT_S)
 
@@ -78,20 +78,20 @@ class Live:
         return Consumer({**self._quiet, "group.id": group, "enable.auto.commit": "false", **options})
 
     def commit(self, group: str, times: int, metadata: str = "") -> None:
-        """Commits of every partition of TOPIC."""
+        """Commit offsets of every partition of TOPIC."""
         for offset in range(times):
             self.commit_to(
                 group, *(TopicPartition(TOPIC, partition, offset, metadata) for partition in range(PARTITIONS))
             )
 
     def commit_to(self, group: str, *places: TopicPartition) -> None:
-        """One commit of a group without members."""
+        """Commit once for a group without members."""
         consumer = self._consumer(group)
         consumer.commit(offsets=list(places), asynchronous=False)
         consumer.close()
 
     def commit_in_transactions(self, consumer: Consumer) -> None:
-        """One that is committed and one that is aborted, each with a commit of every partition."""
+        """Run one committed and one aborted transaction, each with a commit for every partition."""
         producer = Producer({**self._quiet, "transactional.id": "x"})
         producer.init_transactions(ANSWER_TIMEOUT_S)
         for offset, end in ((100, producer.commit_transaction), (200, producer.abort_transaction)):

@@ -1,4 +1,4 @@
-"""Raw rows for the tests: written by the codec, or bent."""
+"""Raw rows for the tests: written by the codec, or damaged."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def in_order(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 def filled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of `decode_record` with all the columns that it leaves out."""
+    """A row of `decode_record` with all columns; missing columns are null."""
     return dict.fromkeys(DECODED.names) | row

@@ -39,7 +39,7 @@ _ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verd
 
 
 def inputs_of(spark: SparkSession, log: Path) -> Inputs:
-    """A broker's folders."""
+    """The folders of a broker."""
     rows = spark.read.format("muster").option("path", str(log)).option("rows", "decoded").load()
     ends = ends_of_path(str(log))
     kinds = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
@@ -72,27 +72,27 @@ def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
 
 
 def read(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
-    """The tables of an archive that are scored, and the truth; in a Spark session of this process."""
+    """The scored tables of an archive, and its truth; in a Spark session of this process."""
     with tempfile.TemporaryDirectory() as directory:
         log, truth = unpacked(archive, Path(directory))
         return tables_of(open_session("local[2]"), log), truth
 
 
 def each_alone(make: Callable[[Path], Made], paths: Iterable[Path]) -> Iterator[Made]:
-    """What is made of each, by a process of its own, one after the other: Java keeps something of every plan, and one
-    heap would not do for the plans of all logs.
+    """Make each result in a process of its own, one after the other. Java keeps a part of every plan, and one heap is
+    too small for the plans of all logs.
     """
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
         yield from processes.map(make, paths)
 
 
 def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    """Of all parts."""
+    """The figures of all parts."""
     return [figure for part in PARTS for figure in part(tables, truth)]
 
 
 def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
-    """A table for people: a line for each figure, a column for each log. What misses its goal is marked."""
+    """The figures as a table: a line for each figure, a column for each log. Missed goals are marked."""
     names = list(all_figures)
     titles = list(dict.fromkeys(figure.title for one in all_figures.values() for figure in one))
     width = max(map(len, titles), default=0)
@@ -115,7 +115,7 @@ def _marked(figure: Figure) -> str:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help="archives, without .tar.xz; default: all")
     parser.add_argument("--misses", action="store_true")

@@ -1,4 +1,4 @@
-"""What advice is worth: a piece is useful if it is about what happened to the group, by the truth."""
+"""The value of advice: a piece of advice is useful if it is about what happened to the group, by the truth."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.pipeline.scores_episodes import Truth, happenings
 Row = Mapping[str, Any]
 
 _CALM: Final = frozenset({"static", "session.timeout.ms"})
-"""Members that come back are waited for."""
+"""Settings with which the group waits for returning members."""
 _SMOOTH: Final = frozenset({"assignor", "group.protocol"})
-"""A rebalance stops less."""
+"""Settings with which a rebalance stops less."""
 HELPS: Final[Mapping[str, frozenset[str]]] = {
     "rolling_restart": _CALM | _SMOOTH,
     "crash_loop": _CALM | _SMOOTH,
@@ -30,13 +30,13 @@ HELPS: Final[Mapping[str, frozenset[str]]] = {
     "subscription_changed": _SMOOTH,
     "partitions_changed": _SMOOTH,
 }
-"""By what happened: the settings that would have helped."""
+"""The settings that would have helped, by what happened."""
 _WANTS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
 """A group with one of these episodes, or with a rolling restart of dynamic members, should get advice."""
 
 
 class Worth(NamedTuple):
-    """Of the table `advice`."""
+    """One row of the table `advice`."""
 
     useful: list[bool]
     useless: list[str]
@@ -46,7 +46,7 @@ class Worth(NamedTuple):
 
 
 def worth(rows: Sequence[Row], truth: Truth) -> Worth:
-    """Each piece by the truth of its group. A slow poller is healed by its own setting alone."""
+    """Judge each piece of advice by the truth of its group. Only its own setting helps a slow poller."""
     happened: dict[str, set[str]] = {}
     for one in happenings(truth):
         if one.confirmed:
@@ -62,7 +62,7 @@ def worth(rows: Sequence[Row], truth: Truth) -> Worth:
         whats = happened.get(group, set())
         good = HELPS["slow_poller"] if "slow_poller" in whats else frozenset().union(*(HELPS[what] for what in whats))
         is_new = not (reported.get("static") and group in static)
-        # who is cooperative already gains nothing by a strategy at which all stop
+        # a cooperative group gains nothing by a strategy at which all members stop
         is_new = is_new and not (group in cooperative and "group.protocol" not in reported and reported.get("assignor"))
         useful.append(is_new and bool(reported) and set(reported) <= good)
         if not useful[-1]:

@@ -15,11 +15,11 @@ Truth = Sequence[Mapping[str, Any]]
 SLACK_MS: Final = 8_000
 """An episode counts as found if it is reported within this time of the event."""
 _LATE_MS: Final = 60_000
-"""A process that is started is a member at most so long after, on a busy machine."""
+"""On a busy machine a started process becomes a member at most so long after."""
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "formation": ("first_formation",),
-    "start": ("whole_stop",),  # one episode: all went and came again
+    "start": ("whole_stop",),  # one episode: all members left and returned
     "rolling_restart": ("rolling_restart",),
     "scale_out": ("scale_out",),
     "scale_in": ("scale_in",),
@@ -34,7 +34,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """The kinds of episode that the pipeline may report for a kind of the truth."""
 _TOLD: Final = frozenset(kind for kinds in KINDS.values() for kind in kinds)
 _STARTS: Final = frozenset({"formation", "start", "scale_out", "overlapping_deploy"})
-"""What begins with processes that are started."""
+"""Episodes that begin with processes that are started."""
 
 
 class Happening(NamedTuple):
@@ -54,7 +54,7 @@ class Happening(NamedTuple):
 
 
 def happenings(truth: Truth) -> list[Happening]:
-    """All of a log."""
+    """All episodes of a log."""
     rows: dict[str, list[Row]] = {}
     for line in truth:
         if line["kind"] == "rebalance":
@@ -69,7 +69,7 @@ def _groups(line: Row, rows: Mapping[str, Sequence[Row]]) -> Iterator[str]:
         yield line["group"]
         return
     yield from line["groups"]
-    for group, some in rows.items():  # nobody meant it, and it was hit all the same
+    for group, some in rows.items():  # no script meant it, but the group was affected
         if group not in line["groups"] and any(one["died"] and _touches(one, line) for one in some):
             yield group
 
@@ -109,7 +109,7 @@ def _came(rebalance: Row) -> set[str]:
 
 
 def _overlapped(line: Row, rebalances: Sequence[Row], until_ms: int) -> bool:
-    """Had some come before others, that were members, left?"""
+    """Whether some members joined before others, which were members, left."""
     members = set(line["members"])
     near = [one for one in rebalances if line["from"] <= one["settled"] and one["acted"] <= until_ms + SLACK_MS]
     came = min((one["acted"] for one in near if members & _came(one)), default=None)
@@ -132,8 +132,8 @@ class Scored(NamedTuple):
 
 
 def scored(rows: Sequence[Row], truth: Truth) -> Scored:
-    """A happening is right if a row of its kind touches its time. A row is false if nothing of its kind was then; or,
-    of a kind that no truth has (a restart of one), if there was no rebalance at all.
+    """An episode is found if a row of its kind touches its time. A row is false if no episode of its kind was then. If
+    the truth does not have its kind (a restart of one member), it is false if there was no rebalance at all.
     """
     every = happenings(truth)
     right, misses = [], []
@@ -157,7 +157,7 @@ def scored(rows: Sequence[Row], truth: Truth) -> Scored:
 
 
 def _may_be(row: Row, one: Happening) -> bool:
-    """Of what its script did, but the broker did not see so, nobody knows what it was instead."""
+    """If the broker did not see the action of a script, nobody knows what happened instead."""
     unknown = not one.confirmed and one.what != "trouble"
     return unknown or row["kind"] in (*KINDS[one.what], *one.also)
 
@@ -171,7 +171,7 @@ def _is_near(row: Row, one: Happening) -> bool:
 
 
 def _is_seen(row: Row, rebalances: Sequence[Row]) -> bool:
-    """Was there a rebalance; and for deaths one in which somebody died?"""
+    """Whether there was a rebalance; for deaths, whether a member died in one."""
     return any(
         one["group"] == row["group"]
         and one["acted"] <= row["until_ms"] + SLACK_MS

@@ -18,7 +18,7 @@ START_MS: Final = 300
 LENGTH: Final = 20
 """The goals for a start and, in percent, for a length."""
 NEAR_MS: Final = 20
-"""The broker's log and its records have different clocks: threads."""
+"""The times in the broker's log and in its records differ by this much: different threads wrote them."""
 
 
 class Figure(NamedTuple):
@@ -28,12 +28,12 @@ class Figure(NamedTuple):
     value: float | None
     """None: the truth had nothing to find."""
     of: int | None = None
-    """For a count: of how many."""
+    """For a count: the number of all."""
     unit: str = ""
     misses: tuple[str, ...] = ()
     """The wrong reports."""
     goal: float | None = None
-    """For a count: at least this share of it; otherwise at most that. None: no goal is set."""
+    """For a count: at least this share of all; otherwise at most this value. None: no goal is set."""
 
     @property
     def reached(self) -> bool | None:
@@ -73,7 +73,7 @@ def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: 
 
 
 def rebalances(tables: Tables, truth: Truth) -> list[Figure]:
-    """Found, causes, when they began, how long they took, who died."""
+    """Found rebalances, causes, starts, lengths, and dead members."""
     found = _numbered(tables["rebalances"], "end_ms")
     for line in _of("unsure", truth):
         last = line["last"] or max((key[1] for key in found if key[0] == line["group"]), default=0)
@@ -165,7 +165,7 @@ def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list
 
 
 def regressions(tables: Tables, truth: Truth) -> list[Figure]:
-    """Each happening is to be one row with the right cause."""
+    """Each incident must be one row with the right cause."""
     meant = [line for line in _of("regression", truth) if line["cause"] is not None]
     rows = tables["regressions"]
     reported: dict[int, list[Row]] = {}
@@ -202,7 +202,7 @@ STILL: Final = ("STALL", "STOP")
 
 
 def stalls(tables: Tables, truth: Truth) -> list[Figure]:
-    """A true one is found if a row of it covers half of it; a row that touches no true one is false."""
+    """A true stall is found if one of its rows covers half of it; a row that touches no true stall is false."""
     rows = [row for row in tables["stalls"] if row["status"] in STILL]
     meant = [(line, partition) for line in _of("stall", truth) for partition in line["partitions"]]
     found, misses, true_rows = [], [], []
@@ -228,7 +228,7 @@ def _overlap(row: Row, line: Mapping[str, Any]) -> float:
 
 
 def episodes(tables: Tables, truth: Truth) -> list[Figure]:
-    """One row of the right kind at the right time, in all and by kind; and rows of what did not happen."""
+    """One row of the right kind at the right time, in all and by kind; and rows without an event."""
     rows = tables.get("episodes")
     if rows is None:
         return []
@@ -257,4 +257,4 @@ def advice(tables: Tables, truth: Truth) -> list[Figure]:
 
 
 PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes, advice)
-"""Whoever adds a table adds its figures here."""
+"""A new table needs its figures here."""

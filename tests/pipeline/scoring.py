@@ -1,4 +1,4 @@
-"""How good the inference is: rebalances concluded from an offsets log, against what is known of the same run.
+"""How good the inference is: rebalances inferred from an offsets log, compared with the truth of the same run.
 
 `python -m tests.pipeline.scoring DIR [--truth FILE] [--misses]`: DIR is a data directory of Muster, whose
 `__group_events` are what is known; or any directory of segments and FILE the truth, in the form of the sample's
@@ -30,23 +30,23 @@ NAMED: Final = (
     "partitions_changed",
     "leader_rejoined",
 )
-"""The causes that the mean is taken over."""
+"""The causes over which the mean is taken."""
 
 Key = tuple[str, int, int]
 """Group, generation, and how many times the group has had that generation before."""
 
 
 class One(NamedTuple):
-    """A rebalance, as far as it is scored."""
+    """A rebalance with the values that are scored."""
 
     cause: str | None
     trigger: str | None
-    """Client id of who caused it."""
+    """The client id of the member that caused it."""
     start_ms: int | None = None
 
 
 class Score(NamedTuple):
-    """What is asked for, as shares of 1."""
+    """The results, as shares of 1."""
 
     precision: float
     recall: float
@@ -56,10 +56,10 @@ class Score(NamedTuple):
     rows: int
     by_cause: Mapping[str, float]
     confusion: Mapping[tuple[str, str], int]
-    """How often: what it was, what was concluded."""
+    """How often each pair of true cause and inferred cause occurs."""
 
     def text(self) -> str:
-        """A table for people."""
+        """The results as a table."""
         lines = [
             f"rebalances {self.rows}  precision {self.precision:.3f}  recall {self.recall:.3f}  cause {self.cause:.3f}"
             f"  mean over causes {self.mean_over_causes:.3f}  trigger {self.trigger:.3f}"
@@ -74,7 +74,7 @@ class Score(NamedTuple):
 
 
 def score(true: Mapping[Key, One], found: Mapping[Key, One]) -> Score:
-    """Compare. Causes are compared where both know of the rebalance."""
+    """Compare true and inferred rebalances. Causes are compared if both know the rebalance."""
     both = [key for key in true if key in found]
     confusion = Counter((str(true[key].cause), str(found[key].cause)) for key in both)
     totals = Counter(str(true[key].cause) for key in both)
@@ -117,7 +117,7 @@ def of_table(rows: DataFrame) -> dict[Key, One]:
 
 
 def of_truth(path: Path, found: dict[Key, One]) -> dict[Key, One]:
-    """The lines of a file of truths. What it is unsure of is taken out of what was `found`."""
+    """The lines of a truth file. Rebalances of which it is unsure are removed from `found`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         if line["kind"] == "unsure":
@@ -147,7 +147,7 @@ def read(spark: SparkSession, directory: Path) -> Inputs:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--truth", type=Path)

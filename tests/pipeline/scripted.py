@@ -1,10 +1,10 @@
-"""Groups of real aiokafka consumers that a script lets join, leave, die and change, against a real server, and what was
-done. It makes the logs that the inference of causes is scored with.
+"""Groups of real aiokafka consumers on a real server. A script lets members join, leave, die and change, and notes what
+it did. It makes the logs with which the inference of causes is scored.
 
 `python -m tests.pipeline.scripted DIR [--server kafka|muster] [--seconds N] [--groups N] [--seed N]`: runs the server
 in DIR and leaves its log there (DIR/data) beside `truth.jsonl`, in the form that `tests.pipeline.scoring` reads. It
-takes two cores for some minutes. Lines `unsure` name generations that the script cannot account for: more of them came
-of one action than it should have had, the last of them maybe without a record; or the group never came to rest.
+takes two cores for some minutes. Lines `unsure` name generations that the script cannot explain. One action had more
+generations than expected, perhaps the last without a record; or the group never settled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE_S: Final = 90.0
 SESSIONS_MS: Final = (6_000, 6_000, 10_000, 15_000)
 COMMITS_MS: Final = (100, 500, 1_000, 5_000, 5_000)
 LIMIT: Final = 5
-"""Members of a group."""
+"""The most members of a group."""
 
 
 class Process:
@@ -47,18 +47,18 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Is it there?"""
+        """Whether the process runs."""
         return self._consumer is not None
 
     @property
     def generation(self) -> int:
-        """The generation it is in; 0: none."""
+        """The generation of the member; 0: none."""
         coordinator = self._coordinator
         return 0 if coordinator is None or coordinator._rejoin_needed_fut.done() else coordinator.generation
 
     @property
     def assigned(self) -> set[TopicPartition]:
-        """What it has."""
+        """Its partitions."""
         return set() if self._consumer is None else set(self._consumer.assignment())
 
     @property
@@ -66,7 +66,7 @@ class Process:
         return None if self._consumer is None else self._consumer._coordinator
 
     async def start(self) -> None:
-        """Start it and do not wait for it to be a member."""
+        """Start the process; do not wait until it is a member."""
         group = self.group
         consumer = AIOKafkaConsumer(
             bootstrap_servers=group.bootstrap,
@@ -103,7 +103,7 @@ class Process:
         coordinator._perform_assignment, coordinator._do_rejoin_group = perform, join
 
     async def _commit(self) -> None:
-        """By hand, every now and then, and not before partitions are given up."""
+        """Commit by hand, now and then, and not before partitions are given up."""
         while True:
             await asyncio.sleep(self.group.commit_ms / 1000 * random.uniform(0.5, 1.5))
             if not self.assigned:
@@ -112,7 +112,7 @@ class Process:
                 await self._consumer.commit(dict.fromkeys(self.assigned, 0))  # type: ignore[union-attr]  # it runs
 
     async def stop(self) -> None:
-        """End it in good order."""
+        """End it in order."""
         consumer = self._take()
         await stopped(consumer)
 
@@ -130,13 +130,13 @@ class Process:
         return consumer
 
     def subscribe(self, topics: list[str]) -> None:
-        """Want other topics."""
+        """Subscribe to other topics."""
         assert self._consumer is not None
         self.topics = topics
         self._consumer.subscribe(topics)
 
     def rejoin(self) -> None:
-        """Join again for no reason that anybody could see."""
+        """Join again without a visible reason."""
         self._coordinator.request_rejoin()
 
 
@@ -162,7 +162,7 @@ class ScriptedGroup:
         return [one for one in self.processes if one.runs]
 
     async def run(self, until: float) -> None:
-        """Let things happen until then (time.monotonic())."""
+        """Run the script until then (time.monotonic())."""
         topics = [NewTopic(topic, count, 1) for topic, count in self.partitions.items()]
         await self.admin.create_topics(topics)
         for process in self.processes[: self.random.randrange(2, 4)]:
@@ -220,7 +220,7 @@ class ScriptedGroup:
         self._trigger.rejoin()
 
     async def _restart(self, one: Process) -> None:
-        """Stop and start at once: one rebalance or two."""
+        """Stop and start a process at once: one rebalance or two."""
         acted, before = _now_ms(), self.generation
         await one.stop()
         await one.start()
@@ -242,7 +242,7 @@ class ScriptedGroup:
         self._account(before + 2)
 
     async def _settled(self, before: int) -> None:
-        """Wait until everybody is in one new generation and has its share."""
+        """Wait until all members are in one new generation and have their share."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             await asyncio.sleep(0.05)
@@ -295,7 +295,7 @@ async def play(bootstrap: str, groups: int, seconds: float, seed: int, truth: Te
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--server", choices=("kafka", "muster"), default="kafka")

@@ -28,14 +28,14 @@ _CAUSES: Final = (
 )
 _CREATED: Final = re.compile(r"Created a new member id (\S+) and requesting the member to rejoin")
 _AGAIN: Final = "using the classic protocol"
-"""Members that speak the classic protocol also join again."""
+"""Members with the classic protocol also join again."""
 _MEMBER_METADATA: Final = 5
 
 
 def epochs_truth(
     log: Iterable[str], clients: Mapping[str, str], actions: Sequence[Action], ends: Mapping[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """The lines. `clients`: client ids by member ids, `ends`: when the script let go of each group."""
+    """The lines. `clients`: client ids by member ids, `ends`: when the script stopped to act on each group."""
     begun: dict[str, tuple[str, str]] = {}
     todo = list(actions)
     last = dict.fromkeys(ends, 0)
@@ -57,7 +57,7 @@ def epochs_truth(
             before = waiting.get(group)
             if (
                 before is not None and before["generation"] != last[group]
-            ):  # else it could not be written the first time
+            ):  # otherwise it could not be written the first time
                 yield before
             waiting[group] = {
                 "kind": "rebalance", "group": group, "generation": last[group], "cause": cause,

@@ -31,7 +31,7 @@ TURN_S: Final = 0.1
 
 
 class Settings(NamedTuple):
-    """What a process is started with."""
+    """The settings of a process."""
 
     client: str
     bootstrap: str
@@ -44,9 +44,10 @@ class Settings(NamedTuple):
     session_ms: int
     commit_ms: int
     commits: str
-    """auto: the client's own; parting: by hand, also when partitions are given up; now-and-then: by hand, only so."""
+    """auto: the client's own commits; parting: by hand, also when partitions are given up; now-and-then: only by hand.
+    """
     protocol: str = "classic"
-    """classic, or consumer (KIP-848): then session, heartbeat and assignor are the server's."""
+    """classic, or consumer (KIP-848): then the server sets session, heartbeat and assignor."""
 
     @property
     def heartbeat_ms(self) -> int:
@@ -55,29 +56,29 @@ class Settings(NamedTuple):
 
 
 class Consumer(Protocol):
-    """What a client library has to do here."""
+    """What a client library must do here."""
 
     def turn(self) -> None:
-        """Wait for records for a moment, and take them."""
+        """Wait for records for a moment, and read them."""
 
     def status(self) -> tuple[int, int, bool]:
-        """Generation, how many partitions it has, whether it is the leader."""
+        """The generation, the number of its partitions, and whether it is the leader."""
 
     def commit(self) -> None:
-        """Commit where it is."""
+        """Commit its positions."""
 
     def subscribe(self, topics: list[str]) -> None:
-        """Want these topics."""
+        """Subscribe to these topics."""
 
     def rejoin(self) -> None:
-        """Join again for no reason that anybody could see."""
+        """Join again without a visible reason."""
 
     def close(self) -> None:
-        """Part in good order."""
+        """Close in order."""
 
 
 class Confluent:
-    """confluent-kafka: librdkafka."""
+    """A consumer of confluent-kafka (librdkafka)."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -125,7 +126,7 @@ class Confluent:
             self._consumer.commit(asynchronous=False)
 
     def rejoin(self) -> None:
-        """It has no such call."""
+        """Do nothing: the library has no such call."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -133,7 +134,7 @@ class Confluent:
 
 
 class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """kafka-python."""
+    """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {
         "range": RangePartitionAssignor,
@@ -154,7 +155,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
             auto_commit_interval_ms=settings.commit_ms,
             auto_offset_reset="earliest",
             metadata_max_age_ms=1_500,
-            fetch_min_bytes=100_000,  # half a second's worth at once: it takes much CPU else
+            fetch_min_bytes=100_000,  # the records of half a second at once: otherwise it takes much CPU
             partition_assignment_strategy=(self.ASSIGNORS[settings.assignor],),
         )
         self.subscribe(settings.topics)
@@ -210,7 +211,7 @@ def _read(reported: deque[str]) -> None:
 
 
 def main() -> None:
-    """The process."""
+    """Run the process."""
     settings = Settings(**json.loads(sys.argv[1]))
     reported: deque[str] = deque()
     threading.Thread(target=_read, args=(reported,), daemon=True).start()

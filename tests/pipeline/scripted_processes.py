@@ -36,7 +36,7 @@ from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
 PATIENCE_S: Final = 30.0
 QUIET_S: Final = 1.5
 LIMIT: Final = 5
-"""Members of a group."""
+"""The most members of a group."""
 SESSIONS_MS: Final = (6_000, 6_000, 10_000, 15_000)
 COMMITS_MS: Final = (500, 1_000, 5_000, 5_000)
 COMMITS: Final = ("auto", "auto", "auto", "parting", "now-and-then")
@@ -47,7 +47,7 @@ REJOIN: Final = ("kafka-python", "java")
 """Clients that can be asked to join again."""
 
 Command = Callable[[Settings], list[str]]
-"""What runs a member."""
+"""Makes the command that runs a member."""
 
 
 class Process:
@@ -62,11 +62,11 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Is it there?"""
+        """Whether the process runs."""
         return self._process is not None
 
     async def start(self) -> None:
-        """Start it and do not wait for it to be a member."""
+        """Start the process; do not wait until it is a member."""
         group, pipe = self.group, asyncio.subprocess.PIPE
         settings = Settings(
             group.client, group.bootstrap, group.name, self.client_id, self.client_id if group.is_static else None,
@@ -86,7 +86,7 @@ class Process:
                 self.generation, self.assigned, self.leads = generation, assigned, bool(leads)
 
     async def stop(self) -> None:
-        """End it in good order."""
+        """End it in order."""
         process = self._take()
         self._write(process, "stop")
         await asyncio.wait_for(process.wait(), 60)
@@ -99,13 +99,13 @@ class Process:
         await process.wait()
 
     def subscribe(self, topics: list[str]) -> None:
-        """Want other topics."""
+        """Subscribe to other topics."""
         assert self._process is not None
         self.topics = topics
         self._write(self._process, " ".join(["subscribe", *topics]))
 
     def rejoin(self) -> None:
-        """Join again for no reason that anybody could see."""
+        """Join again without a visible reason."""
         assert self._process is not None
         self._write(self._process, "rejoin")
 
@@ -161,11 +161,11 @@ class Group:
         return [one for one in self.processes if one.runs]
 
     async def run(self, until: float) -> None:
-        """Let things happen until then (time.monotonic())."""
+        """Run the script until then (time.monotonic())."""
         for future in self.admin.create_topics([NewTopic(*topic, 1) for topic in self.partitions.items()]).values():
             await asyncio.wrap_future(future)
         feeding = asyncio.create_task(self._feed())
-        await asyncio.sleep(3)  # everybody is to know of the topics
+        await asyncio.sleep(3)  # all members must know the topics
         try:
             for process in self.processes[: self.random.randrange(2, 4)]:
                 await process.start()
@@ -188,7 +188,7 @@ class Group:
         while self.traffic != "none":
             for topic, count in self.partitions.items():
                 for partition in range(count):
-                    with suppress(KafkaException):  # a partition that it does not know of yet
+                    with suppress(KafkaException):  # a partition that it does not know yet
                         producer.produce(topic, b"x" * 20, partition=partition)
             producer.poll(0)
             pauses = self.traffic == "bursts" and self.random.random() < 0.02
@@ -261,10 +261,12 @@ class Group:
         grown = NewPartitions(self.main, self.partitions[self.main])
         for future in self.admin.create_partitions([grown]).values():
             await asyncio.wrap_future(future)
-        await asyncio.sleep(3)  # until somebody has looked
+        await asyncio.sleep(3)  # until a member has checked
 
     async def _settled(self) -> None:
-        """Wait until everybody is in one generation, and nothing changes for a moment. Who hangs is started anew."""
+        """Wait until all members are in one generation, and nothing changes for a moment. A hanging member is started
+        again.
+        """
         deadline = time.monotonic() + PATIENCE_S
         quiet_since, last = time.monotonic(), [(0, 0)]
         while time.monotonic() < deadline:
@@ -294,7 +296,7 @@ def _now_ms() -> int:
 
 
 def commands(directory: Path) -> Command:
-    """What runs the members of each client. The Java one is compiled into `directory`."""
+    """The commands that run the members of each client. The Java member is compiled into `directory`."""
     jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
     source = Path(__file__).with_name("ScriptedMember.java")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", directory, source], check=True)
@@ -349,7 +351,7 @@ async def play(bootstrap: str, options: argparse.Namespace, command: Command) ->
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--client", nargs="+", choices=(*CLIENTS, "java"), required=True)
@@ -360,7 +362,7 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=int, default=0, help="group.initial.rebalance.delay.ms")
     options = parser.parse_args()
     options.directory = options.directory.absolute()
-    os.environ["LOG_LEVEL"] = "INFO"  # the broker is to say why groups rebalance
+    os.environ["LOG_LEVEL"] = "INFO"  # the broker logs why groups rebalance
     quick = {"group.initial.rebalance.delay.ms": str(options.delay_ms), "offsets.topic.num.partitions": "5"}
     server = KafkaServer(options.directory, quick)
     server.start()

@@ -1,8 +1,8 @@
-"""What a real Kafka says of its rebalances in its own log (level INFO), and what a script did to its groups: together
-the truth that the inference is scored with, in the form that `tests.pipeline.scoring` reads.
+"""The truth with which the inference is scored, in the form that `tests.pipeline.scoring` reads. It is made of what a
+real Kafka logs of its rebalances (level INFO), and of what a script did to its groups.
 
-The broker says who made a group rebalance, and how: it joined, left, expired or joined again. Why somebody joined again
-only the script knows, or the client says it. Where nobody does, the truth is unsure of the rebalance.
+The broker logs who made a group rebalance, and how: the member joined, left, expired or joined again. Only the script,
+or the client's reason, says why a member joined again. Without both, the truth is unsure of the rebalance.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _AGAIN: Final = ("leader_rejoined", "metadata_changed")
 _SECOND_ROUND: Final = "need to revoke partitions"
 """The Java client's words for why it joins again when it has given partitions up."""
 SOON_MS: Final = 20_000
-"""What was done to a member has an effect by then, or never."""
+"""An action on a member has an effect by then, or never."""
 _UUID: Final = 36
 
 
 class Action(NamedTuple):
-    """What the script did that makes somebody join again."""
+    """An action of the script that makes a member join again."""
 
     at_ms: int
     group: str
     cause: str
     client_id: str | None
-    """Whom it made do so; None: whoever sees it first."""
+    """The member that must join again; None: whoever sees the change first."""
 
 
 class _Begun(NamedTuple):
@@ -75,7 +75,7 @@ def truth(log: Iterable[str], actions: Sequence[Action], ends: Mapping[str, int]
 
 
 def _cause(reason: str) -> tuple[str | None, str]:
-    """By the broker's words; and the client id in the member id."""
+    """The cause by the broker's words; and the client id in the member id."""
     for cause, pattern in _CAUSES:
         if (found := pattern.search(reason)) is not None:
             return cause, found[1][: -_UUID - 1]

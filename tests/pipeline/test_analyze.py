@@ -22,7 +22,7 @@ from tests.simulation.sample.reading import truth
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# some forty jobs, each of which costs the same however small it is
+# some forty jobs, each of which has the same cost for a small log
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -62,7 +62,7 @@ def test_an_analysis_finds_the_transactions(analysed: tuple[Path, Analysis], log
 def test_the_notebook_runs(
     analysed: tuple[Path, Analysis], log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its cells run one after the other; the analysis is the one that was made already."""
+    """Its cells run one after the other, on the analysis that exists already."""
     monkeypatch.setenv("MUSTER_LOG", log)
     monkeypatch.setattr("muster.pipeline.analyze.run", lambda *_, **__: analysed[1])
     notebook = json.loads((EXAMPLES / "explain.ipynb").read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def test_an_analysis_prints_its_summary(analysed: tuple[Path, Analysis], log: st
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
-    """The sentence with which an analysis ends that never comes to anything."""
+    """The error sentence of an analysis that fails."""
     assert main(arguments) == status
     output = capsys.readouterr()
     assert output.out == ""
@@ -113,7 +113,7 @@ def test_impossible_inputs_are_refused_before_spark_starts(
 
 @pytest.fixture
 def session_of_tests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an analysis on the command line runs on, and does not end."""
+    """The session for an analysis on the command line, which does not end the session."""
     monkeypatch.setattr(spark, "stop", lambda: None)
     monkeypatch.setattr("muster.pipeline.analyze.open_session", lambda *_, **__: spark)
 

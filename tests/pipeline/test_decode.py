@@ -47,7 +47,7 @@ def commits(draw: Any) -> Pair:
 
 @st.composite
 def bent(draw: Any) -> Pair:
-    """A commit with a few bytes changed, cut off or added."""
+    """A commit with some bytes changed, removed or added."""
     out: list[bytes | None] = []
     for part in draw(commits()):
         if part is not None and draw(st.booleans()):

@@ -42,7 +42,7 @@ BOUNDED = {
 
 
 def calls() -> Iterator[tuple[str, str, str]]:
-    """File, function and name of each call that brings rows to the driver."""
+    """File, function and name of each call that collects rows on the driver."""
     for path in sorted(ROOM.rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef):
@@ -52,7 +52,7 @@ def calls() -> Iterator[tuple[str, str, str]]:
 
 
 def is_of_spark(node: ast.Call) -> bool:
-    """Not F.first, an aggregate, nor pc.take and the like of Arrow, which are given what they work on."""
+    """Not F.first, an aggregate, nor functions of Arrow such as pc.take, whose argument is already there."""
     assert isinstance(node.func, ast.Attribute)
     of = node.func.value
     name = of.id if isinstance(of, ast.Name) else ""

@@ -11,7 +11,7 @@ from muster.pipeline.spark_home import NoJava, java_home
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A command that says that it is this version, else prints what it was given."""
+    """A command that reports this version, and otherwise prints its arguments."""
     command = home / "bin" / "java"
     command.parent.mkdir(parents=True)
     answer = f"echo 'openjdk version \"{version}\" 2025' >&2"

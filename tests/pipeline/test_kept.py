@@ -1,4 +1,4 @@
-"""Tables that lie as Parquet, read without Spark."""
+"""Tables in Parquet files, read without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row(n: int) -> dict[str, object]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Ten rows in two files of small row groups, with a column more and another order than the table has."""
+    """Ten rows in two files of small row groups, with one column more, and another order of columns than the table."""
     for part, numbers in enumerate((range(7), range(7, 10))):
         table = pa.Table.from_pylist([row(n) for n in numbers], SCHEMA).select(["n", "many", "group"])
         table = table.append_column("group_id", table["group"])
@@ -52,7 +52,7 @@ def test_a_parquet_table_without_files_is_empty(tmp_path: Path) -> None:
 
 
 def test_parquet_files_of_hadoop_are_read(folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As from a store that only Java knows; here it is this machine's disk."""
+    """The files are read as from a store that only Java can read; here it is this machine's disk."""
     here = kept(spark, {"t": [str(folder), str(folder)]}, {"t": SCHEMA})["t"]
     monkeypatch.setattr(module, "is_local", lambda _spark, _path: False)
     there = kept(spark, {"t": [folder.as_uri(), folder.as_uri()]}, {"t": SCHEMA})["t"]

@@ -14,7 +14,7 @@ from muster.pipeline.tables import keep, planned_once
 
 
 def counted(spark: SparkSession, runs: Path) -> DataFrame:
-    """Rows 0 to 3; a file in `runs` says each time that they are made."""
+    """Rows 0 to 3; a file in `runs` shows each time that they are made."""
     runs.mkdir()
 
     def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,7 +37,7 @@ def test_kept_rows_are_computed_once(spark: SparkSession, tmp_path: Path) -> Non
     runs = tmp_path / "runs"
     rows = counted(spark, runs)
     kept = keep(rows)
-    assert not list(runs.iterdir())  # not before somebody wants them
+    assert not list(runs.iterdir())  # not before they are needed
     assert len(plan(rows)) > 1
     assert kept._jdf.queryExecution().analyzed().children().isEmpty()
     most = kept.agg(F.max("id").alias("most"))
@@ -45,7 +45,7 @@ def test_kept_rows_are_computed_once(spark: SparkSession, tmp_path: Path) -> Non
     assert ids(kept.crossJoin(most).where("id < most")) == [0, 1, 2]
     assert sorted(row[0] for row in joined.select("other.id").collect()) == [1, 2, 3]
     assert len(list(runs.iterdir())) == 1
-    # and made again for whoever asks when they are no longer kept
+    # and made again for the next reader when they are no longer kept
     spark.catalog.clearCache()
     assert ids(kept) == [0, 1, 2, 3]
     assert len(list(runs.iterdir())) == 2
@@ -67,7 +67,7 @@ def test_rows_are_kept_also_with_another_spark(
 
 @pytest.fixture
 def adaptive(spark: SparkSession) -> Iterator[None]:
-    """Plans change while they run, as Spark has it; the other tests do without."""
+    """Plans change while they run, as by Spark's default; the other tests run without that."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     yield
     spark.conf.set("spark.sql.adaptive.enabled", "false")

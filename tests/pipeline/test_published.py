@@ -1,4 +1,4 @@
-"""Tables as others are given them."""
+"""Tables in the form for users."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_published_tables_have_timestamps_and_group_id(spark: SparkSession, tmp_
 
 
 def comments_of(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The columns, and what Spark knows of each."""
+    """The columns, and Spark's facts about each."""
     reported = json.loads(schema.metadata[b"org.apache.spark.sql.parquet.row.metadata"])
     return [(one["name"], one["metadata"]["comment"]) for one in reported["fields"]]
 
 
 def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_path: Path) -> None:
-    """Logs of a real Kafka with groups of every kind; the partitions of each have other numbers."""
+    """Logs of a real Kafka with groups of every kind; the partitions of each log have other numbers."""
     for archive in KEPT.glob("kafka-4.3-*.tar.xz"):
         if archive.name != "kafka-4.3-epochs.tar.xz":
             with tarfile.open(archive) as files:
@@ -65,16 +65,16 @@ def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_pat
     tables = build(inputs) | unusable(inputs.decoded, None)
     filled = set()
     for name, rows in tables.items():
-        # at once: what is never null fails where it is not so
+        # all at once: a column that is never null fails where it is null
         published(rows, name).coalesce(1).write.parquet(str(tmp_path / name))
         (file,) = (tmp_path / name).glob("*.parquet")
         written = parquet.read_table(file)
         for field in written.schema:
-            # Spark finds out by itself that some others are never null
+            # Spark finds by itself that some other columns are never null
             assert not (field.nullable and is_sure(name, field.name)), (name, field.name)
             assert field.nullable or not written.column(field.name).null_count
         filled |= {name} if written.num_rows else set()
-        # a follower's table without rows is the same as one with rows
+        # a follower's table without rows equals one with rows
         assert comments_of(empty(name).schema) == comments_of(written.schema)
         assert [one for one in empty(name).schema if not one.nullable] == [
             one.with_nullable(False) for one in written.schema if is_sure(name, one.name)

@@ -10,7 +10,7 @@ from muster.pipeline.session import CLASSES, cache_classes, keep_objects
 
 
 class Jvm:
-    """Says what it was asked for."""
+    """Records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""`muster analyze` takes no module from the folder that it is called in."""
+"""`muster analyze` imports no module from the current folder."""
 
 from __future__ import annotations
 

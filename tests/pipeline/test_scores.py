@@ -1,4 +1,4 @@
-"""The figures of `make score` count what they say, and the logs that are kept can be read."""
+"""The figures of `make score` count what they claim, and the kept logs can be read."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def process_of(path: Path) -> tuple[Path, int]:
 
 
 def test_each_log_is_read_by_a_process_of_its_own() -> None:
-    """Else the heap of one Java would have to do for the plans of all of them."""
+    """Otherwise the heap of one Java would need space for the plans of all logs."""
     paths = [Path("one"), Path("two")]
     found = dict(each_alone(process_of, paths))
     assert list(found) == paths
@@ -221,7 +221,7 @@ def test_each_kept_log_has_all_kinds_of_incidents(path: Any) -> None:
     happened = [line["what"] for line in lines if line["kind"] == "episode"]
     groups = [line for line in lines if line["kind"] == "group"]
     of_epochs = sum(line.get("protocol") == "consumer" for line in groups)
-    # nothing hit all groups at once there, and only two libraries know the consumer protocol
+    # no trouble hit all groups at once there, and only two libraries have the consumer protocol
     assert set(happened) >= (WANTED - {"trouble"} if of_epochs else WANTED)
     assert len(happened) >= 20
     assert len(groups) >= 15

@@ -1,4 +1,4 @@
-"""What the broker says of its epochs, as the truth of a recording."""
+"""What the broker logs of its epochs, as the truth of a recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CLIENTS = {OLD: "a", NEW: "b", "c-1": "c"}
 
 
 def summarized(*said: str) -> list[tuple[int, str | None, str | None]]:
-    """Generation, cause and who, of lines that are a second apart."""
+    """Generation, cause and trigger, of lines that are a second apart."""
     log = [
         f"2026-11-23 03:44:{10 + n},838 INFO GroupMetadataManager [x] [GroupId g] {what}" for n, what in enumerate(said)
     ]

@@ -12,7 +12,7 @@ LEADER = f"Leader a-{UUID} re-joining group during Stable"
 
 
 def summarized(*said: str, actions: list[Action] | None = None) -> list[tuple[int, str, str]]:
-    """Generation, cause and who, of lines that are a second apart; `?`: unsure."""
+    """Generation, cause and trigger, of lines that are a second apart; `?`: unsure."""
     log = [f"2026-11-21 23:42:{10 + n},500 INFO GroupMetadataManager {text}" for n, text in enumerate(said)]
     return [
         (line["generation"], line["cause"], line["trigger"]["client_id"])

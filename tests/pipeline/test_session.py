@@ -31,7 +31,7 @@ def test_an_existing_session_is_used_with_the_pipelines_settings(spark: SparkSes
 
 def test_spark_is_quiet_and_its_workers_run_on_this_interpreter(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
-    jvm = spark._jvm  # what the JVM itself holds, as log4j has no Python side
+    jvm = spark._jvm  # the loggers of the JVM itself, because log4j has no Python side
     assert jvm is not None
     log4j = jvm.org.apache.logging.log4j
     assert log4j.LogManager.getRootLogger().getLevel().toString() == "ERROR"
@@ -45,16 +45,16 @@ def test_the_largest_jars_are_searched_first(
     asked = new_session_settings(local=True)["spark.driver.extraClassPath"].split(os.pathsep)
     jvm = spark._jvm
     assert jvm is not None
-    # Spark's own folder of settings stands before the jars
+    # Spark's own folder of settings comes before the jars
     seen = [path for path in jvm.System.getProperty("java.class.path").split(os.pathsep) if path.endswith(".jar")]
     assert seen[: len(asked)] == asked
     assert all(Path(jar).is_file() for jar in asked)
     names = [Path(jar).name for jar in asked]
-    # each of them, and no other one of the same beginning
+    # each of these jars, and no other jar with the same beginning
     assert [name.split("_")[0] for name in names[:4:3]] == ["spark-catalyst", "spark-sql"]
     assert len(names) >= 20  # another Spark may have fewer of them
     assert "spark.driver.extraClassPath" not in new_session_settings(local=False)
-    # who has settings of Spark's in a file may have a class path there
+    # a user with a file of Spark settings may have a class path there
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").touch()
     assert "spark.driver.extraClassPath" not in new_session_settings(local=True)
@@ -65,7 +65,7 @@ def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
 
 
 def test_a_globally_set_garbage_collector_is_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them and Java does not start."""
+    """With two collectors Java does not start."""
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
 

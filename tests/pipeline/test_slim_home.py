@@ -1,4 +1,4 @@
-"""The home of a session that lives for a small analysis."""
+"""The Spark home of a session for a small analysis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_slim_home_omits_only_unused_jars(monkeypatch: pytest.MonkeyPatch) -
         assert all(jar.is_file() for jar in (home / "jars").iterdir())
         assert (home / "bin" / "spark-submit").samefile(INSTALLED / "bin" / "spark-submit")
     assert "SPARK_HOME" not in os.environ
-    # Java looks into jars as long as it runs
+    # Java reads jars as long as it runs
     assert home.is_dir()
     left_out = {jar.name for jar in (INSTALLED / "jars").glob("*.jar")} - jars
     assert {name.split("_2")[0] for name in left_out} == {"spark-mllib", "spark-hive", "spark-hive-thriftserver"}

@@ -81,7 +81,7 @@ def test_only_wanted_rows_are_staged(spark: SparkSession, raw: str, tmp_path: Pa
     rows = staged.inputs.decoded.select("group", "kind", "log_timestamp_ms").collect()
     assert {row.group for row in rows} == {"steady-1", "zombie-1"}
     assert all(row.log_timestamp_ms < end_ms - 600_000 for row in rows)
-    # who was in the group when it began is known from the last record before
+    # the last record before shows who was in the group when it began
     old = [(row.group, row.kind) for row in rows if row.log_timestamp_ms < end_ms - 1_800_000]
     assert sorted(old) == [("steady-1", "classic"), ("zombie-1", "classic")]
     assert staged.inputs.events is not None

@@ -46,7 +46,7 @@ ROWS = [
     (MALFORMED, None, None),
     (CONSUMER_GROUP, "a\nb", 1_000),
 ]
-"""Kind, group, when it was logged."""
+"""The kind, the group, and the time at which the row was logged."""
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ ROWS = [
     ],
 )
 def test_spark_and_the_workers_filter_the_same_rows(spark: SparkSession, wanted: Wanted, kept: list[object]) -> None:
-    """Damage of no known group is kept whatever the groups are, a group's states also from before."""
+    """Damaged rows without a known group are kept for any groups, and a group's earlier states too."""
     rows = [{"kind": kind, "group": group, "log_timestamp_ms": when} for kind, group, when in ROWS]
     batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
     names = ["kind", "group", "log_timestamp_ms"]

@@ -35,7 +35,7 @@ spark.stop()
 
 
 def test_garbage_collection_skips_a_workers_modules_after_its_first_task(tmp_path: Path) -> None:
-    """It runs in a folder whose files have the names of modules that workers need: none of them is taken."""
+    """The daemon runs in a folder whose files have the names of modules that workers need: none of them is imported."""
     for name in ("grp", "random", "json", "numpy", "pickle", "pyspark"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
     done = subprocess.run(
@@ -43,7 +43,7 @@ def test_garbage_collection_skips_a_workers_modules_after_its_first_task(tmp_pat
         capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=tmp_path,
     )  # fmt: skip
     first, second = json.loads(done.stdout.splitlines()[-1])
-    # Spark and Arrow are loaded by the first task
+    # the first task loads Spark and Arrow
     assert second["frozen"] > first["frozen"] + 1_000
     assert second["others"] < first["others"] / 2, (first, second)
 

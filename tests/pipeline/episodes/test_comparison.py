@@ -1,4 +1,4 @@
-"""Is a difference more than chance?"""
+"""Tests whether a difference is more than chance."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_comparison_without_time_on_one_side_is_not_judged() -> None:
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.01])
 @pytest.mark.parametrize("count", [5, 17, 60])
 def test_a_comparison_without_a_change_is_seldom_significant(count: int, share: float) -> None:
-    """All outcomes by their probability: what would be called significant comes at most so often as is said."""
+    """All outcomes by their probability: the significant ones occur at most as often as the level says."""
     wrong = sum(
         comb(count, one) * share**one * (1 - share) ** (count - one)
         for one in range(count + 1)
@@ -92,7 +92,7 @@ def test_sums_omit_the_formation_and_count_a_long_loop_by_its_turns() -> None:
     [
         (49, 0, (1, 0)),  # one bad build: its departures are no rate
         (50, 0, (20, 0)),
-        (50, 10, (20, 15)),  # counted alike on both sides, although the second one was shorter
+        (50, 10, (20, 15)),  # both sides are counted in the same way, although the second one was shorter
         (10, 90, (1, 1)),  # the side with more departures decides
     ],
 )
@@ -109,7 +109,7 @@ def test_a_static_restart_without_a_rebalance_happens_once() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ((2, 1), (0, 100), TOO_FEW),  # however unlikely
+        ((2, 1), (0, 100), TOO_FEW),  # however unlikely it is
         ((4, 1), (0, 100), TOO_FEW),
         ((5, 1), (0, 100), CHANCE),
         ((0, 12), (9, 0), ONE_SIDE),

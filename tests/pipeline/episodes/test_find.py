@@ -1,4 +1,4 @@
-"""Each kind of episode, found in a group by hand; and what holds of any group."""
+"""Each kind of episode, found in a hand-made group; and rules that hold for any group."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_repeated_job_is_no_crash_loop() -> None:
 
 
 def test_restarts_before_a_stop_do_not_belong_to_it() -> None:
-    """Members went and came again less than a minute before all were stopped."""
+    """Members restarted less than a minute before all members were stopped."""
     group = Group(*ABC).restarts(1_000, "a", 2).restarts(1_020, "b", 2).restarts(1_040, "c", 2)
     assert group.leaves(1_060, *ABC).kinds() == ["rolling_restart", "whole_stop"]
     stop = group.episodes()[-1]
@@ -138,7 +138,7 @@ def test_members_that_restart_at_once_are_no_rolling_restart() -> None:
 
 
 def test_a_deploy_just_before_a_stop_does_not_belong_to_it() -> None:
-    """The new ones came before the old ones went; then all were stopped."""
+    """The new members came before the old ones left; then all were stopped."""
     group = Group(*ABC).comes(1_000, "d", "e", "f").leaves(1_009, *ABC).leaves(1_027, "d", "e", "f")
     assert group.kinds() == ["overlapped_deploy", "whole_stop"]
     assert (group.episodes()[-1].members, group.episodes()[-1].rebalances) == (("d", "e", "f"), 1)
@@ -146,7 +146,7 @@ def test_a_deploy_just_before_a_stop_does_not_belong_to_it() -> None:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_an_autoscaler_scales_out_and_in(again: bool) -> None:
-    """The same processes come again, or new ones; then all stop."""
+    """The same processes return, or new ones; then all stop."""
     group = Group("a", "b")
     for number in range(4):
         some = ("c", "d") if again else (f"c{number}", f"d{number}")
@@ -287,7 +287,7 @@ def test_a_stop_and_return_of_all_members_is_a_whole_stop() -> None:
 
 
 def test_a_group_used_by_another_application_meanwhile_had_stopped() -> None:
-    """A group id that was used for something else meanwhile."""
+    """A group id that was used by another application meanwhile."""
     group = Group("a", "b").leaves(1_000, "a", "b").comes(1_010, "worker").leaves(1_060, "worker").comes(1_070, "a")
     stops = [(one.kind, one.members, one.back_ms) for one in group.episodes()[1:]]
     assert stops == [("whole_stop", ("a", "b"), 10_000), ("whole_stop", ("worker",), 10_000)]

@@ -29,7 +29,7 @@ def test_a_stalled_partition_makes_a_group_need_help() -> None:
 def test_a_partition_that_continued_makes_a_group_worth_a_look() -> None:
     found = verdict_of([stands(3, HOUR_S, HOUR_S + 600)])
     assert (found.level, found.text) == ("look", "orders-3 stood still from 16:06 to 16:16")
-    assert found.trouble_ms == 600_000  # nobody read it
+    assert found.trouble_ms == 600_000  # no member read it
 
 
 def test_a_second_application_is_trouble_but_rewinds_and_resets_are_not() -> None:

@@ -1,4 +1,4 @@
-"""What is said of a group."""
+"""The text of verdicts about a group."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_a_past_loop_is_worth_a_look() -> None:
 
 
 def test_a_loop_that_stopped_is_described_in_the_past_tense() -> None:
-    """It needs help for an hour more, but it does not go on."""
+    """The group counts as in need of help for one hour more, but the loop has stopped."""
     found = verdict_of(looping(4), 1_000 + 120 * 4 + 600)
     assert found[:2] == ("help", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29")
-    # the next time is not overdue
+    # the next restart is not overdue
     assert " crash-loops: " in verdict_of(looping(4), 1_000 + 120 * 4 + 60).text
 
 
@@ -159,7 +159,7 @@ def test_a_clock_that_went_back_is_mentioned() -> None:
         "; the broker's clock went back by 58 min at 16:13: what is told of the time around that may be wrong"
     )
     assert went_back(Group("a", "b").comes(4_000, "c").leaves(4_500, "c").rebalances) is None
-    # made again under its name, with the same generations
+    # created again under its name, with the same generations
     again = Group("a", "b").comes(4_000, "c").leaves(4_500, "c")
     again.rebalances += [one._replace(end_ms=one.end_ms + 9_000_000) for one in again.rebalances]
     assert went_back(again.rebalances) is None

@@ -1,4 +1,4 @@
-"""A group's members and rebalances by hand: who came and went when, each in a rebalance of its own."""
+"""A hand-made history of a group's members and rebalances: each join and each departure has its own rebalance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOUR_S = 3_600
 
 
 class Group:
-    """Everything in seconds since START_MS. A group begins with `names`, each a client id on a host of its own."""
+    """Times are seconds since START_MS. A group begins with `names`: each is a client id on its own host."""
 
     def __init__(self, *names: str, host: str | None = None, partitions: int = 6) -> None:
         self.stays: list[Stay] = []
@@ -25,13 +25,13 @@ class Group:
             self._rebalance(3, "member_joined", names[0])
 
     def comes(self, at_s: float, *names: str, **other: object) -> Group:
-        """All of them in one rebalance."""
+        """All of them join in one rebalance."""
         for name in names:
             self._begin(name, at_s, **other)
         return self._rebalance(at_s, "member_joined", names[0])
 
     def leaves(self, at_s: float, *names: str, how: str = LEFT, **other: object) -> Group:
-        """All of them in one rebalance."""
+        """All of them leave in one rebalance."""
         ids = {name: self.stays[self._alive[name]].who.member_id for name in names}
         for name in names:
             number = self._alive.pop(name)
@@ -48,7 +48,7 @@ class Group:
         return self.leaves(at_s, name, **other).comes(at_s + away_s, name)
 
     def is_replaced(self, at_s: float, name: str, host: str | None = None) -> Group:
-        """A static member comes back without a rebalance."""
+        """A static member returns without a rebalance."""
         old = self._alive.pop(name)
         self.stays[old] = self.stays[old]._replace(end_ms=ms(at_s), how=REPLACED, last_generation=self._generation)
         self._begin(name, at_s, host=host, instance=True, generation=self._generation)
@@ -60,14 +60,14 @@ class Group:
         return self
 
     def rebalances_for(self, at_s: float, cause: str, name: str | None = None) -> Group:
-        """With the same members."""
+        """Add rebalances with the same members."""
         return self._rebalance(at_s, cause, name)
 
     def episodes(self) -> list[Episode]:
         return find.episodes(self.stays, self.rebalances, self.moments)
 
     def kinds(self) -> list[str]:
-        """Without the first formation."""
+        """The kinds of episodes, without the first formation."""
         return [one.kind for one in self.episodes() if one.kind != "first_formation"]
 
     def _begin(

@@ -42,15 +42,15 @@ def test_the_newest_valid_observation_of_ends_is_used() -> None:
         return None if found is None else found.reach.at_ms
 
     watch.begin()
-    # a log that is far ahead is caught up with: until then the first look is waited for
+    # the follower first reads a log that is far ahead: the first request waits until then
     reach = 90
     assert [newest(0), newest(5), newest(9)] == [None, None, None]
     assert newest(10) == 1
-    # groups go on committing: the look before this one counts
+    # groups continue to commit: the request before counts
     assert newest(89) == 1
     reach = 200
     assert newest(90) == 5
-    # nothing came meanwhile
+    # no record came meanwhile
     assert newest(200) == 8
     reach = 300
     assert newest(200) == 8
@@ -69,13 +69,13 @@ def test_topics_that_grow_while_nobody_commits_are_noticed() -> None:
     assert not watch.has_grown({0: 10})
     ends["read", 0] = 6
     assert watch.has_grown({0: 10})
-    # the next batch is on its way
+    # the next batch is under way
     committed = 11
     assert not watch.has_grown({0: 10})
 
 
 class Healthy:
-    """A group that has always read and committed everything, while more and more is produced."""
+    """A group that has always read and committed everything, while more records are produced."""
 
     def __init__(self, live: Live) -> None:
         self.live = live
@@ -87,7 +87,7 @@ class Healthy:
         self.live.commit_to("healthy", TopicPartition(self.topic, 0, self.end))
 
     def goes_on(self) -> None:
-        """Twelve commits, each of everything that was produced."""
+        """Twelve commits, each of everything that was produced so far."""
         for _ in range(12):
             self.live.produce(self.topic, 5)
             self.end += 5
@@ -101,7 +101,7 @@ def lags(tables: dict[str, DataFrame]) -> list[int]:
 def test_a_group_that_commits_to_the_end_is_never_late(
     spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on while a batch is staged, before tables are made, and while they are."""
+    """The group continues while a batch is staged, before tables are made, and while they are made."""
     group = Healthy(live)
 
     def after(module: Any, name: str) -> None:
@@ -114,7 +114,7 @@ def test_a_group_that_commits_to_the_end_is_never_late(
 
         monkeypatch.setattr(module, name, and_goes_on)
 
-    # the tables that this is about, and what they are made of
+    # the tables of this test, and the tables from which they are made
     monkeypatch.setattr(
         refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
     )

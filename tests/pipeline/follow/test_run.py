@@ -1,4 +1,4 @@
-"""A follower of a running server leaves what an analysis of the same log would, whenever it is killed."""
+"""A follower of a running server leaves the same tables as an analysis of the log, whenever it is killed."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from tests.pipeline.live import Live
 KILLED_S = 240
 PAUSE_S = 0.5
 ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Stays on: the command asks for four partitions, and adaptive execution makes one of them."""
+"""This setting stays on: the command asks for four partitions, and adaptive execution makes one of them."""
 SUBMITTED = [f"--conf {name}={value}" for name, value in LITTLE.items() if name not in {*LOCAL, ADAPTIVE}]
 QUICK_TO_START = {
     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-XX:MetaspaceSize=256m -XX:+UnlockExperimentalVMOptions -XX:SymbolTableSize=524288",
-    # what the command does not set itself is set by a user in this way
+    # a user sets in this way what the command does not set itself
     "PYSPARK_SUBMIT_ARGS": " ".join([*SUBMITTED, "pyspark-shell"]),
 }
-"""A follower starts with the settings of an analysis of a small log."""
+"""A follower starts with the settings for a small log."""
 OF_THE_CLOCK = {"lag": {"end_ms", "behind_ms"}, "stalls": {"end_ms", "start_ms", "complete"}}
-"""Columns that depend on when a live cluster was asked how far its topics reach."""
+"""Columns that depend on the time at which the ends of topics were requested."""
 
 
 def rows_of(name: str, table: DataFrame) -> Counter[Any]:
-    if name == "progress":  # how many steps there are depends on it, but not what was committed in all of them
+    if name == "progress":  # the number of steps depends on it, but not the commits in all of them
         sums = table.groupBy("group").agg({"commits": "sum"})
         return Counter(repr(row) for row in sums.collect())
     left_out = OF_THE_CLOCK.get(name, set())
@@ -55,7 +55,7 @@ def rows_of(name: str, table: DataFrame) -> Counter[Any]:
 
 
 def analysed(spark: SparkSession, live: Live, root: Path, wanted: Wanted = ALL) -> dict[str, Counter[Any]]:
-    """The tables of an analysis of what is in the log now."""
+    """The tables of an analysis of the present log."""
     inputs = stage(spark, Source(kafka=live.client), str(root), wanted).inputs
     found = {name: rows_of(name, table) for name, table in build(inputs).items()}
     spark.catalog.clearCache()
@@ -68,14 +68,14 @@ def manifest_of(out: Path) -> Manifest:
 
 
 def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> None:
-    """A follower in a process of its own, with commits meanwhile, killed as soon as it has done enough."""
+    """Run a follower in a process of its own, with commits meanwhile, and kill it as soon as it has done enough."""
     command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap]
     command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", ONE_CORE, "--keep", "all"]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}
     )
     said: list[bytes] = []
-    # read all the time, or a full pipe would hold it up; it ends when the follower's Java and its workers have ended
+    # read all the time: a full pipe would block the follower; the pipe ends with the follower's Java and its workers
     reader = threading.Thread(target=lambda: said.extend(child.stderr or ()), daemon=True)
     reader.start()
     try:
@@ -97,7 +97,7 @@ def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> No
         child.stderr.close()
 
 
-@pytest.mark.timeout(900)  # a second Spark is started, on whatever else the machine does
+@pytest.mark.timeout(900)  # a second Spark starts, on a machine that may be busy
 def test_a_follower_gives_the_tables_of_an_analysis_also_after_a_kill(
     spark: SparkSession, live: Live, tmp_path: Path
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_follower_gives_the_tables_of_an_analysis_also_after_a_kill(
         tables["transactions"].orderBy("start_ms").select("transactional_id", "outcome", "offsets", "groups").collect()
     )
     assert [tuple(row) for row in ended] == [("x", end, 4, ["with-members"]) for end in ("committed", "aborted")]
-    # what others see: plain files, each row once
+    # what other readers see: plain files, each row once
     for name in wanted:
         assert len(parquet.read_table(out / "tables" / name, schema=TABLES[name])) == tables[name].count(), name
     _others_are_refused(spark, following)
@@ -141,7 +141,7 @@ def _nothing_changes_when_chunks_are_merged(follower: Follower) -> None:
     merge(store, before.chunks, None)
     assert len(store.manifest.chunks) == 1
     assert Counter(staged(store, store.manifest)[0].decoded.select("log_partition", "log_offset").collect()) == rows
-    # what is too old goes, but for the last state of each group
+    # old records are removed, except the last state of each group
     assert before.last_ms is not None
     merge(store, store.manifest.chunks, before.last_ms + 1)
     kept = store.read("log", [chunk.name for chunk in store.manifest.chunks], STAGED)

@@ -35,14 +35,14 @@ def test_chunks_of_all_ages_are_read_together(spark: SparkSession, tmp_path: Pat
     append = appender(store, ALL)
     for number in range(3):
         append(batch_of(spark, 10 * number), number)
-    append(batch_of(spark, 20), 2)  # Spark gives it out again after a kill
+    append(batch_of(spark, 20), 2)  # Spark repeats the batch after a kill
     merge(store, store.manifest.chunks[:2], None)
     assert [(chunk.level, chunk.rows) for chunk in store.manifest.chunks] == [(1, 4), (0, 2)]
     assert offsets(store) == [0, 1, 10, 11, 20, 21]
     store.close()
     (tmp_path / ".follow" / "checkpoint").mkdir()
     (tmp_path / ".follow" / "checkpoint" / "metadata").touch()
-    # whoever comes next removes what nobody needs any more
+    # the next start removes what nobody needs any more
     again = Store(spark, str(tmp_path))
     again.open({}, None, linked=True)
     assert again.manifest == store.manifest
@@ -69,7 +69,7 @@ def test_epochs_are_made_of_all_batches_and_old_members_are_forgotten(spark: Spa
     found = staged(store, store.manifest, [5], lambda: server.names)[0].epochs
     assert found is not None
     assert found.collect() == epoch_states(whole, server.names).collect()
-    # nothing is left of a0 when it is older than what is kept, who stayed is known
+    # nothing is left of a0 when it is too old; the members that stayed are known
     merge(store, store.manifest.chunks, START_MS + 40_000)
     kept = [row["key_json"] for row in staged(store, store.manifest)[0].decoded.select("key_json").collect()]
     assert not any('"a0"' in key for key in kept)

@@ -1,7 +1,8 @@
-"""A KIP-848 group by hand: a coordinator in small that writes what Kafka's would write, and knows who had what when.
+"""A hand-made KIP-848 group: a small coordinator that writes what Kafka's would write, and knows which member had what,
+and when.
 
-Members do nothing of themselves: `beat` is a heartbeat of one of them. A target assignment deals the partitions of each
-topic out to those that want it, in the order in which they joined.
+Members do nothing by themselves: `beat` is a heartbeat of one of them. A target assignment distributes the partitions
+of each topic to its subscribers, in the order in which they joined.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 from tests.pipeline.tables.history import START_MS
 
 WAITS = 2
-"""The state of a member that waits for others to give up what it is to have (UNRELEASED_PARTITIONS)."""
+"""The state of a member that waits until others give up its partitions (UNRELEASED_PARTITIONS)."""
 Place = tuple[str, int]
 
 
@@ -40,13 +41,13 @@ class Server:
         self.epoch = first - 1
         self.members: dict[str, dict[str, Any]] = {}
         self.had: list[tuple[str, int, str, int, int | None]] = []
-        """What each member had: topic, partition, member, from, until (None: still)."""
+        """The partitions that each member had: topic, partition, member, from, until (None: still)."""
         self._since: dict[tuple[str, Place], int] = {}
 
-    # ---- what happens
+    # ---- events
 
     def join(self, at_ms: int, name: str, *topics: str, instance: str | None = None, **other: Any) -> None:
-        """A member comes."""
+        """A member joins."""
         self.members[name] = {
             "epoch": 0, "state": STABLE, "has": [], "owes": [], "target": [], "topics": topics or ("t",),
             "instance": instance, "other": other,
@@ -56,16 +57,16 @@ class Server:
         self._reconcile(at_ms, name, joins=True)
 
     def leave(self, at_ms: int, name: str) -> None:
-        """A member goes; Kafka writes the same when its session is over."""
+        """A member leaves; Kafka writes the same when its session is over."""
         self._remove(at_ms, name)
         self._raise(at_ms)
 
     def stop(self, at_ms: int, name: str) -> None:
-        """A static member stops, and may come back."""
+        """A static member stops, and may return."""
         self._write(at_ms, CURRENT, name, self._assignment(name) | {"memberEpoch": AWAY})
 
     def back(self, at_ms: int, name: str, new: str) -> None:
-        """A static member comes back under another id."""
+        """A static member returns under another id."""
         old = self.members[name]
         self._remove(at_ms, name)
         self.members[new] = {**old, "has": []}
@@ -78,13 +79,13 @@ class Server:
         self._write(at_ms, CURRENT, new, self._assignment(new))
 
     def subscribe(self, at_ms: int, name: str, *topics: str) -> None:
-        """A member wants other topics."""
+        """A member changes its subscription."""
         self.members[name]["topics"] = topics
         self._tell(at_ms, name)
         self._raise(at_ms)
 
     def grow(self, at_ms: int, topic: str, count: int) -> None:
-        """A topic has more partitions."""
+        """A topic gets more partitions."""
         self.topics[topic] = count
         self._raise(at_ms)
 
@@ -93,7 +94,8 @@ class Server:
         self._reconcile(at_ms, name)
 
     def settle(self, at_ms: int) -> int:
-        """Everybody beats until nobody has anything to do; each one a ms later. When that was."""
+        """Let all members send heartbeats until none has anything to do, one each ms. Returns the time of the last one.
+        """
         for _ in range(3 * len(self.members) + 3):
             for name in list(self.members):
                 at_ms += 1
@@ -101,14 +103,14 @@ class Server:
         return at_ms
 
     def delete(self, at_ms: int) -> None:
-        """The group, which is empty, goes."""
+        """Delete the group, which is empty."""
         assert not self.members
         self._write(at_ms, TARGET_EPOCH, "", None)
         self._write(at_ms, EPOCH, "", None)
         self.epoch = 1
 
     def upgrade(self, at_ms: int, *names: str) -> None:
-        """A classic group with these members, each of which has a partition of `t`, becomes one of these."""
+        """A classic group with these members, each of which has a partition of `t`, becomes a KIP-848 group."""
         self._write(at_ms, CLASSIC, "", None)
         for number, name in enumerate(names):
             metadata = {"sessionTimeoutMs": 6_000, "supportedProtocols": []}
@@ -124,13 +126,13 @@ class Server:
             self._have(at_ms, name, one["target"], [], STABLE)
 
     def downgrade(self, at_ms: int) -> None:
-        """It becomes a classic group; whose record comes next."""
+        """The group becomes a classic group, whose record comes next."""
         for name in list(self.members):
             self._remove(at_ms, name)
         self._write(at_ms, TARGET_EPOCH, "", None)
         self._write(at_ms, EPOCH, "", None)
 
-    # ---- how
+    # ---- how they happen
 
     def _tell(self, at_ms: int, name: str) -> None:
         one = self.members[name]
@@ -201,15 +203,15 @@ class Server:
     def _write(self, at_ms: int, key_type: int, key: str, value: dict[str, Any] | None) -> None:
         self.records.append(Record(len(self.records), at_ms, key_type, key, value))
 
-    # ---- what is to be found
+    # ---- what must be found
 
     @property
     def names(self) -> dict[str, str]:
-        """Of the topics, by their ids."""
+        """The names of topics, by their ids."""
         return {f"id-{topic}": topic for topic in self.topics}
 
     def holds(self) -> list[tuple[str, int, str, int, int | None]]:
-        """All that anybody had, of those that have it still too."""
+        """All times in which members had partitions, also those that have not ended."""
         still = [(*place, name, since, None) for (name, place), since in self._since.items()]
         return sorted([*self.had, *still], key=str)
 
@@ -222,7 +224,7 @@ def _topics(places: Iterable[Place]) -> list[dict[str, Any]]:
 
 
 def decoded_row(record: Record, group: str = "g") -> dict[str, Any]:
-    """A record as the decoder would give it."""
+    """A record in the form of the decoder."""
     row = {
         "group": group, "log_partition": 0, "log_offset": record.offset, "log_timestamp_ms": START_MS + record.at_ms,
         "key_type": record.key_type, "is_tombstone": record.value is None,

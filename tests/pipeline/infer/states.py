@@ -1,4 +1,4 @@
-"""States of a group by hand, as the inference takes them. Times are seconds."""
+"""Hand-made states of a group, in the form of the inference. Times are seconds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SESSION_S = 10
 
 
 def member(name: str, assigned: int = 1, **other: Any) -> Member:
-    """A member whose id is `name`-1 unless said otherwise, its client id `name`."""
+    """A member with the client id `name` and, by default, the member id `name`-1."""
     return Member(f"{name}-1", None, name, f"/{name}", SESSION_S * 1000, 300_000, 7, 0, assigned, 1)._replace(**other)
 
 
 def every(beat_s: float, from_s: float, to_s: float) -> Activity:
-    """Commits on a beat, from the first to the last."""
+    """Commits at a regular interval, from the first to the last."""
     beat_ms = round(beat_s * 1000)
     count = int((to_s - from_s) / beat_s) + 1
     last_ms = round(from_s * 1000) + (count - 1) * beat_ms
@@ -26,7 +26,7 @@ def every(beat_s: float, from_s: float, to_s: float) -> Activity:
 
 
 def parting(activity: Activity, at_s: float) -> Activity:
-    """One commit more, off the beat."""
+    """One more commit, off the beat."""
     at_ms = round(at_s * 1000)
     return activity._replace(commits=activity.commits + 1, last_ms=at_ms, last_gap_ms=at_ms - activity.last_ms)
 
@@ -56,7 +56,7 @@ def state(
 
 
 def summarized(states: Iterable[State | None]) -> list[tuple[int, str | None, str | None]]:
-    """Generation, cause and client id of who caused it, of all that is concluded."""
+    """Generation, cause and trigger's client id of each inferred rebalance."""
     return [
         (one.after.generation, one.verdict.cause, one.verdict.trigger and one.verdict.trigger.client_id)
         for one in rebalances(states)
@@ -64,5 +64,5 @@ def summarized(states: Iterable[State | None]) -> list[tuple[int, str | None, st
 
 
 def last(*states: State | None) -> Rebalance:
-    """The last rebalance that is concluded."""
+    """The last inferred rebalance."""
     return list(rebalances(states))[-1]

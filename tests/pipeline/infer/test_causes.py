@@ -26,7 +26,7 @@ def test_a_new_member_is_the_cause() -> None:
 
 
 def test_the_first_of_several_new_members_is_the_trigger() -> None:
-    # its first member leads it
+    # its first member is the leader
     empty = state(1, 1)
     assert cause(empty, state(101, 2, [A, B, C], leader=B.member_id)) == ("member_joined", "b")
 
@@ -125,7 +125,7 @@ def test_a_restart_within_one_rebalance_has_the_cause_member_left() -> None:
 
 
 def test_a_crash_with_a_quick_restart_has_the_cause_member_joined() -> None:
-    # c was killed at 90 s; the new process came at 92 s, and everybody waited for the old one's session to end
+    # c was killed at 90 s; the new process joined at 92 s, and the group waited until the old session ended
     busy = {"a": every(1, 2, 93), "b": every(1, 2, 93), "c": every(1, 2, 90)}
     after = state(100.2, 2, [A, B, C._replace(member_id="c-2")])
     verdict = last(state(1, 1, [A, B, C], busy), after).verdict
@@ -182,7 +182,7 @@ def test_a_leave_is_the_trigger_if_cooperative_members_waited_for_another() -> N
 
 
 def test_the_first_expired_session_of_two_kills_is_the_trigger() -> None:
-    # commits by hand, at odd times: the last ones look like partings
+    # commits by hand, at irregular times: the last ones look like commits at parting
     a = parting(every(2.2, 2, 106), 107.8)
     busy = {"a": a, "b": every(2.2, 2, 98.8), "c": every(2, 2, 100)}
     before = [state(-100, 1, [A, B, C], {"a": parting(every(60, -99, -39), -0.1)}), state(1, 2, [A, B, C], busy)]
@@ -192,7 +192,7 @@ def test_the_first_expired_session_of_two_kills_is_the_trigger() -> None:
 
 @pytest.mark.parametrize("busy", [{}, {"a": every(1, 2, 88), "b": every(1, 2, 88)}])
 def test_a_group_whose_members_were_all_replaced_has_the_cause_member_left(busy: dict[str, Activity]) -> None:
-    # the broker was away, and they had to join anew before it had given up their old ids
+    # the broker was away, and they had to join again before it had removed their old ids
     again = [A._replace(member_id="a-2"), B._replace(member_id="b-2")]
     verdict = last(state(1, 1, [A, B], busy), state(101, 2, again)).verdict
     assert (verdict.cause, verdict.trigger) == ("member_joined", again[0])

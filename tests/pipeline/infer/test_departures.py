@@ -83,7 +83,7 @@ def test_a_member_that_did_not_poll_in_time_left() -> None:
 
 
 def test_commits_only_at_departure_are_recognized() -> None:
-    # those that stayed committed as they gave up what they had, b did not
+    # the remaining members committed when they gave partitions up; b did not
     last = Activity(3, 40_990, 40_990, None, None, None)
     assert how(None, 41, a=last, habits=HAS) == "expired"
     assert how(Activity(3, 38_500, 38_500, None, None, None), 41, a=last, habits=HAS) == "left"
@@ -92,7 +92,7 @@ def test_commits_only_at_departure_are_recognized() -> None:
         departure(state(1, 1, [A, one], {"a": last}), state(41, 2, [A]), one, HAS, came=False).certainty
         for one in (patient, hasty)
     )
-    assert sure > less_sure  # who has not polled leaves without a commit
+    assert sure > less_sure  # a member that has not polled leaves without a commit
 
 
 def test_silent_cooperative_members_show_that_a_member_was_waited_for() -> None:
@@ -113,7 +113,7 @@ def test_a_member_was_waited_for_if_all_others_had_revoked() -> None:
 
 
 def test_one_commit_shows_the_commit_interval() -> None:
-    # the older ones are compacted away
+    # compaction removed the older records
     once = Activity(1, 7_000, 7_000, None, None, None)
     one = B._replace(session_timeout_ms=45_000)
     assert how(once, 54, a=once, one=one) == "expired"
@@ -134,7 +134,7 @@ def test_a_rebalance_timeout_below_the_poll_interval_is_considered() -> None:
 
 
 def test_a_member_that_stopped_committing_long_before_is_uncertain() -> None:
-    # a consumer that hangs: had its session run out, the group would have been empty long before
+    # a consumer that hangs: if its session had ended, the group would have been empty long before
     alone = state(1, 1, [B._replace(rebalance_timeout_ms=10_000)], {"b": every(1, 2, 100)})
     gone = departure(alone, state(400, 2), alone.members[0], HAS, came=False)
     assert (gone.how, gone.certainty < 0.6) == ("left", True)
@@ -148,14 +148,14 @@ def test_a_departure_after_the_end_of_traffic_is_uncertain() -> None:
 
 
 def test_silence_of_all_members_shows_nothing() -> None:
-    # b went with a commit, a took long to join again
+    # b left with a commit, and a took long to join again
     assert how(every(1, 2, 100), 112, a=every(1, 2, 101)) == "left"
     slow = parting(every(30, 2, 92), 101)
     assert how(parting(every(30, 2, 92), 100), 140, a=slow, habits=HAS) == "left"
 
 
 def test_silence_without_new_records_is_no_evidence() -> None:
-    # librdkafka commits only what is new, also when it leaves
+    # librdkafka commits only new offsets, also when it leaves
     both = {"a": every(5, 2, 97), "b": every(5, 2, 97)}
     before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
     gone = departure(before, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
@@ -173,7 +173,8 @@ def test_a_departure_exactly_at_a_sessions_end_expired() -> None:
 
 
 def test_a_member_removed_in_the_next_attempt_left() -> None:
-    # it joined once more when the others did, and was waited for in vain: a leader that was to give the assignment, say
+    # it joined once more with the others, who waited for it in vain: for example, a leader that had to send the
+    # assignment
     busy = {"a": every(1, 2, 90), "b": every(1, 2, 88)}
     before = state(1, 1, [A, B], busy)
     assert departure(before, state(100.5, 3, [A]), B, HAS, came=False).how == "expired"
@@ -181,5 +182,5 @@ def test_a_member_removed_in_the_next_attempt_left() -> None:
 
 
 def test_a_member_expired_if_the_others_worked_until_its_session_ended() -> None:
-    # a's last commit on its beat looks like one of those that are made at the parting
+    # a's last commit on its beat looks like a commit at parting
     assert how(every(0.5, 2, 90), 100.07, a=every(0.5, 2, 99.8), habits=HAS) == "expired"

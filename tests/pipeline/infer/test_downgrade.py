@@ -1,4 +1,4 @@
-"""A KIP-848 group that becomes a classic one: why the first rebalance of the classic group was."""
+"""A KIP-848 group becomes a classic one: the cause of the classic group's first rebalance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ C = member("c", member_id="c-2")
 
 
 def first_classic(busy: dict[str, Activity], record_s: float, **after: Any) -> Rebalance:
-    """Epoch 4 of `a`, which speaks the classic protocol, and `b`, which goes; then generation 5."""
+    """Epoch 4 of `a`, which uses the classic protocol, and `b`, which leaves; then generation 5."""
     epoch = state(1, 4, [A, B], busy, counts={"t": 2})
     record = taken_over(epoch, state(record_s, 4, [A]))
     whole = after.pop("members", [A._replace(assigned=2)])
@@ -41,7 +41,7 @@ DIES = {"a": every(1, 2, 145), "b": every(1, 2, 100)}
     [
         (LEAVES, 100.5, [A._replace(assigned=2)], ("member_left", "b")),
         (DIES, 145.2, [A._replace(assigned=2)], ("session_expired", "b")),
-        # another one comes meanwhile
+        # another member joins meanwhile
         (LEAVES, 100.5, [A, C], ("member_left", "b")),
         (DIES, 145.2, [A, C], ("session_expired", "b")),
     ],
@@ -87,7 +87,7 @@ def test_a_downgraded_group_is_found_in_its_log(spark: SparkSession) -> None:
     decoded = spark.createDataFrame(log.table())
     inputs = Inputs(decoded, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(server.records)}, dict))
     found = build(inputs, ["rebalances"])["rebalances"].orderBy("end_ms").collect()
-    # the record that makes it classic is no rebalance
+    # the record that makes the group classic is no rebalance
     assert [one.generation for one in found] == [2, 3, server.epoch + 1]
     last = found[-1]
     assert (last.cause, last.trigger_client_id, last.went) == ("member_left", "b", ["b"])

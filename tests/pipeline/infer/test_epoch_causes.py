@@ -14,7 +14,7 @@ COMMITS_MS = 1_000
 
 
 def judged(server: Server, activity: Mapping[str, tuple[int, int]] | None = None) -> list[Raised]:
-    """What is thought of it. `activity`: from when to when each member committed, once in a second."""
+    """The inferred causes. `activity`: from when to when each member committed, once a second."""
     epochs = []
     states = [one for one in fold(server.records, server.names) if isinstance(one, State)]
     begins = [one.began_ms for one in states]
@@ -94,7 +94,7 @@ def test_a_record_of_a_member_shows_that_it_is_alive() -> None:
     server.grow(290_000, "t", 8)
     server.settle(290_100)
     server.leave(300_000, "b1")
-    # its session may have been that short
+    # its session timeout may have been that short
     assert (judged(server)[-1].cause, judged(server)[-1].certainty) == ("member_left", 0.6)
 
 
@@ -165,7 +165,7 @@ def test_a_conversion_and_the_end_of_a_group_make_no_epoch() -> None:
 
 
 def test_a_dead_member_has_the_time_of_its_last_heartbeat() -> None:
-    """Its last heartbeat came a session before the end, however long before that it had nothing to commit."""
+    """Its last heartbeat came a session before its end, however long before that it had nothing to commit."""
     server = two()
     server.leave(300_000, "b1")
     busy = {"a1": (2_000, 400_000), "b1": (2_000, 254_500)}
@@ -195,7 +195,7 @@ def test_members_that_joined_and_left_are_named() -> None:
 
 
 def test_a_member_silent_among_active_ones_expired_also_in_a_short_session() -> None:
-    """Sessions may be shorter than 45 s: a member that commits every second commits when it leaves, too."""
+    """Sessions may be shorter than 45 s. A member that commits every second commits also when it leaves."""
     server = two()
     server.leave(300_000, "b1")
     last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 289_500)})[-1]
@@ -230,7 +230,8 @@ def test_a_static_member_without_a_leave_has_expired() -> None:
 
 
 def test_a_shorter_session_timeout_is_learned() -> None:
-    """A death that the others prove shows how long a session is; who had nothing to commit lived until then."""
+    """A death that the other members prove shows the session timeout. A member with nothing to commit lived until then.
+    """
     server = two()
     server.join(2_000, "s1", instance="i")
     server.settle(2_100)
@@ -256,7 +257,7 @@ def test_two_members_silent_for_exactly_a_session_died_together() -> None:
 
 
 def test_a_member_that_returns_with_its_id_shows_the_session_timeout() -> None:
-    """Clients keep their id as long as they live. One that stops does not come back under it."""
+    """Clients keep their id while they live. A client that stops does not return under its id."""
     server = two()
     server.join(2_000, "c1")
     server.settle(2_100)
@@ -285,7 +286,9 @@ def test_a_slow_poller_that_returns_with_its_id_has_left() -> None:
 
 
 def test_session_timeouts_learned_later_apply_to_earlier_departures() -> None:
-    """Who has nothing to commit is silent for longer than its session, and cannot be judged before that is known."""
+    """A member with nothing to commit is silent for longer than its session. It cannot be judged before the timeout is
+    known.
+    """
     server = two()
     server.join(2_000, "s1", instance="i")
     server.settle(2_100)

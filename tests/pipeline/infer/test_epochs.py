@@ -1,5 +1,5 @@
-"""The fold of a KIP-848 group's records: hand-made histories with known answers, random ones against the model that
-wrote them, and what Kafka 4.3 itself wrote.
+"""The fold of a KIP-848 group's records: hand-made histories with known answers, random ones compared with the model
+that wrote them, and records of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_a_join_makes_another_member_revoke_partitions() -> None:
     assert second.change is not None
     assert (second.change.before, second.change.members_before, second.change.joined) == (2, 1, ("b1",))
     assert [(one.partition, one.at_ms, one.paused_ms) for one in second.takes] == [(1, 4_000, 2_000), (3, 4_000, 2_000)]
-    # what a1 commits while it gives 1 and 3 up is its own
+    # while a1 gives 1 and 3 up, its commits are its own
     taken = second.takes[0].offset
     assert [one[1:] for one in second.owners if one[1] == 1] == [(1, 0, "a1"), (1, taken, "b1")]
     assert holds(server.records, server.names) == server.holds()
@@ -95,7 +95,7 @@ def test_a_static_member_that_returns_is_recognized() -> None:
     assert (again.epoch, again.began_ms, again.change) == (first.epoch, 3_000, None)
     assert shares(again) == {"a2": [("t", (0, 1))]}
     assert {(one[1], one[3]) for one in again.owners} == {(0, "a2"), (1, "a2")}
-    # it was its owner while it was away, and the next epoch does not miss anybody
+    # it stayed the owner while it was away, and the next epoch misses no member
     assert holds(server.records, server.names) == server.holds()
     server.join(4_000, "b1")
     change = states(server)[-1].change
@@ -274,7 +274,7 @@ def test_each_epoch_is_reported_once(steps: list[tuple[str, int, int]]) -> None:
         assert after.change is not None
         assert before is None or before.at_ms <= after.at_ms
         assert after.began_ms <= after.at_ms
-        # everything counts: who was there, who came and who went
+        # everything is compared: the members, the joins and the departures
         change = after.change
         assert change.members_before + len(change.joined) - len(change.gone) == len(after.members)
     if found and steps[-1][0] == "settle":
@@ -318,9 +318,10 @@ def logged(directory: Path) -> dict[str, list[Record]]:
 
 
 def test_epochs_of_a_real_kafka_log_are_found(tmp_path: Path) -> None:
-    """Scripted: `g` (joins, a subscription, a topic that grows, a member that leaves, one that is killed), `st` (static
-    members), `re` (patterns), `sl` (a member that gives its partitions up slowly), `rt` (one that does not do it in
-    time), `up` (a classic group that is upgraded while it works), `mi` (one that becomes classic again).
+    """A script drove these groups: `g` (joins, a subscription, a topic that grows, a member that leaves, one that is
+    killed), `st` (static members), `re` (patterns), `sl` (a member that gives its partitions up slowly), `rt` (a member
+    that does not give them up in time), `up` (a classic group that is upgraded while it works), `mi` (a group that
+    becomes classic again).
     """
     groups = logged(tmp_path)
     found = {name: [one for one in fold(records, {}) if isinstance(one, State)] for name, records in groups.items()}

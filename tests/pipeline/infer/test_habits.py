@@ -54,7 +54,7 @@ def test_commits_only_at_departure_show_no_habit() -> None:
     before, idle = state(1, 1, [A], {"a": once}), state(1, 1, [A])
     assert with_parting(Habits(), before, state(301, 2, [A, B])).commits_at_parting > 0.8
     assert with_parting(Habits(), idle, state(301, 2, [A, B])).commits_at_parting < 0.2
-    # they were there for a moment only
+    # they were members only for a moment
     short = before._replace(at_ms=298_000)
     assert with_parting(Habits(), short, state(301, 2, [A, B])).commits_at_parting == 0.5
 

@@ -29,7 +29,7 @@ def test_the_cause_of_the_first_record_of_a_partial_log_is_unknown() -> None:
 
 
 def test_an_old_record_left_by_compaction_says_nothing_of_the_next_one() -> None:
-    """The last record of old times, and long after it the first that is not cleaned yet."""
+    """The last of the old records, and the first record after it that compaction has not reached yet."""
     old, new = rebalances([state(1, 5, [A, B]), state(900, 40, [C])])
     assert (old.verdict.cause, new.verdict.cause, new.before, new.verdict.gone) == (None, None, None, ())
     assert summarized([state(1, 5, [A, B]), state(900, 6, [A]), state(950, 8, [A, C])])[1:] == [

@@ -84,19 +84,19 @@ def test_a_group_of_one_member_is_empty_when_it_leaves() -> None:
 
 
 def test_members_that_died_in_an_outage_expire_when_it_ends() -> None:
-    """Their sessions of 10 s would have been over at 110 s."""
+    """Without the outage their sessions of 10 s would have ended at 110 s."""
     away = began(state(1, 1, [A, B], BUSY), state(118, 2))
     assert away.likely_ms == 117_994
     at_once = began(state(1, 1, [A, B], BUSY), state(110.5, 2))
     assert at_once.earliest_ms == 110_000
     assert at_once.likely_ms < 110_495
-    # where the last session ends with the join phase, all lived until their last commits
+    # if the last session ends with the join phase, all members lived until their last commits
     to_the_ms = began(state(1, 1, [A, B], BUSY | {"b": every(1, 2, 99)}), state(110.005, 2))
     assert to_the_ms.likely_ms == 109_000
 
 
 def test_several_simultaneous_leaves_are_dated_by_their_commits() -> None:
-    """The last of them is gone 12 ms after its commit: the first one was as quick."""
+    """The last of them left 12 ms after its commit: the first one did so, too."""
     some = {"a": parting(every(1, 2, 98), 98.4), "b": parting(every(1, 2, 98), 98.9)}
     left = began(state(1, 1, [A, B], some), state(98.917, 2))
     assert (left.earliest_ms, left.likely_ms) == (98_400, 98_412)
@@ -113,7 +113,7 @@ def test_a_likely_last_commit_dates_an_expiration() -> None:
 
 
 def test_members_started_together_join_together() -> None:
-    """The second one comes to a new group before the first one has sent a heartbeat."""
+    """The second member joins a new group before the first one has sent a heartbeat."""
     formed = began(state(0, 0), state(0.5, 1, [A]), state(3.5, 2, [A, B]))
     assert (formed.earliest_ms, formed.likely_ms) == (500, 800)
 
@@ -126,7 +126,7 @@ def test_a_late_leader_delays_the_group() -> None:
 
 
 def test_a_subscription_change_that_waits_for_a_dead_member_is_dated() -> None:
-    """A change of subscription begins a rebalance by itself. It waits for the session of the dead one, so nobody knows
+    """A change of subscription begins a rebalance by itself. It waits for the dead member's session, so nobody knows
     how long it took.
     """
     before = state(0, 1, [A, B], {"a": every(1, 2, 58), "b": every(1, 2, 50)})
@@ -140,7 +140,7 @@ def test_a_subscription_change_that_waits_for_a_dead_member_is_dated() -> None:
 
 
 def test_simultaneous_leaves_without_commits_are_dated_loosely() -> None:
-    """Of which nothing is seen: they commit nothing."""
+    """Nothing shows these leaves: the members commit nothing."""
     left = began(state(1, 1, [A, B]), state(8, 2))
     assert (left.earliest_ms, left.likely_ms, left.latest_ms) == (1_000, 7_995, 7_995)
 
@@ -159,14 +159,16 @@ def test_a_rebalance_that_waits_for_a_dead_member_began_with_its_replacement() -
 
 
 def test_members_that_expired_in_an_outage_are_dated() -> None:
-    """All were silent for 15 s, and one goes on: the other one's session of 10 s was over when it was back."""
+    """All were silent for 15 s, and one continues: the other one's session of 10 s was over when the coordinator was
+    back.
+    """
     resumed = every(1, 2, 116)._replace(max_gap_ms=15_000)
     busy = {"a": resumed, "b": every(1, 2, 100)}
     found = last(state(1, 1, [A, B], busy), state(117, 2, [A]))
     assert (found.verdict.cause, found.verdict.gone[0].how) == ("session_expired", "expired")
     assert found.start is not None
     assert found.start.earliest_ms >= 113_000  # not at 110 s
-    # a third one comes meanwhile: it has not begun that
+    # a third member joins meanwhile: it has not begun the rebalance
     found = last(state(1, 1, [A, B], busy), state(117, 2, [A, C]))
     assert found.verdict.cause == "session_expired"
 
@@ -177,7 +179,7 @@ def test_the_start_of_the_first_record_is_unknown() -> None:
 
 @pytest.mark.parametrize("seed", range(400))
 def test_the_likely_start_is_within_its_bounds_for_any_log(seed: int) -> None:
-    """Records of brokers whose clocks differ, sessions of 0 ms, commits after the next record."""
+    """The log may have records of brokers whose clocks differ, sessions of 0 ms, and commits after the next record."""
     chance = random.Random(seed)
     states, at_ms, generation = [], 0, 0
     for _ in range(chance.randrange(2, 12)):

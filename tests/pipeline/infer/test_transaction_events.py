@@ -1,4 +1,4 @@
-"""Transactions out of `__transaction_events`, as the server writes them. Without Spark."""
+"""Transactions from `__transaction_events`, as the server writes them. Without Spark."""
 
 from __future__ import annotations
 

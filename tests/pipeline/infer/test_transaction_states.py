@@ -1,4 +1,4 @@
-"""Transactions out of `__transaction_state`: of a real Kafka, and by hand. Without Spark."""
+"""Transactions from `__transaction_state`: of a real Kafka, and hand-made. Without Spark."""
 
 from __future__ import annotations
 

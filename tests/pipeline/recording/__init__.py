@@ -1,1 +1,1 @@
-"""Recording what real groups do, with a truth about it: `python -m tests.pipeline.recording.record`."""
+"""Records what real groups do, with the truth about it: `python -m tests.pipeline.recording.record`."""

@@ -1,4 +1,4 @@
-"""The groups of a recording (`record`): their processes, what a script can have them do, and the truth of that."""
+"""The groups of a recording (`record`): their processes, the actions for scripts, and the truth of these actions."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ PATIENCE_S: Final = 40.0
 
 
 def now_ms() -> int:
-    """By the clock of this machine."""
+    """The time of this machine's clock, in ms."""
     return int(time.time() * 1000)
 
 
 class Journal:
-    """Lines of JSON that many write."""
+    """A file with lines of JSON that many threads write."""
 
     def __init__(self, out: TextIO) -> None:
         self._out, self._lock = out, threading.Lock()
         self.lines: list[dict[str, Any]] = []
 
     def write(self, **line: object) -> None:
-        """One line."""
+        """Write one line."""
         with self._lock:
-            if self._out.closed:  # a last word of one that was killed
+            if self._out.closed:  # the last line of a killed process
                 return
             self.lines.append(line)
             self._out.write(json.dumps(line) + "\n")
@@ -54,7 +54,7 @@ class Journal:
 
 @dataclass
 class Stage:
-    """What all groups have in common."""
+    """The things that all groups share."""
 
     bootstrap: str
     class_path: str
@@ -63,7 +63,7 @@ class Stage:
     errors: Any
     admin: AdminClient
     quiet: set[str] = field(default_factory=set)
-    """Topics that nothing is written to at the moment."""
+    """Topics that get no records at the moment."""
     topics: dict[str, int] = field(default_factory=dict)
     """All topics, with their partitions."""
 
@@ -82,7 +82,7 @@ class Process:
     def __init__(self, stage: Stage, settings: Settings) -> None:
         self.stage, self.settings = stage, settings
         self.assigned: set[int] | None = None
-        """Its partitions; None: it was given none yet."""
+        """Its partitions; None: it has not got any yet."""
         self.heard = 0.0
         """When its last line came (monotonic)."""
         self._end: Callable[[float | None], Any] | None = None
@@ -91,16 +91,16 @@ class Process:
 
     @property
     def client_id(self) -> str:
-        """Its name."""
+        """The client id of the process."""
         return self.settings.client_id
 
     @property
     def runs(self) -> bool:
-        """Is it there?"""
+        """Whether the process runs."""
         return self._end is not None
 
     def start(self) -> None:
-        """Start it and do not wait for it to be a member."""
+        """Start the process; do not wait until it is a member."""
         assert not self.runs
         self.assigned, self.heard = None, time.monotonic()
         self.note("starts")
@@ -185,7 +185,7 @@ class Process:
         self.stage.journal.write(group=self.settings.group, client_id=self.client_id, **line)
 
     def note(self, what: str, **more: object) -> None:
-        """What was done to it."""
+        """Write an action on the process to the journal."""
         self.stage.journal.write(
             group=self.settings.group, client_id=self.client_id, at=now_ms(), what=what, by="script", **more
         )
@@ -197,7 +197,7 @@ class Process:
             self._say(line)
 
     def stop(self) -> None:
-        """End it in good order."""
+        """End it in order."""
         self.tell("stop")
         self._ended()
 
@@ -222,7 +222,7 @@ class Process:
 
 
 class Group:
-    """One group, for a script to play with."""
+    """One group that a script controls."""
 
     def __init__(
         self, stage: Stage, name: str, chance: random.Random, topic: str, partitions: int, options: Mapping[str, Any]
@@ -233,7 +233,7 @@ class Group:
         stage.truth.write(kind="group", group=name, topic=topic, partitions=partitions, **self.options)
 
     def settings(self, number: int, **more: Any) -> Settings:
-        """Those of one of its processes."""
+        """The settings of one of its processes."""
         client_id = f"{self.name}-{number}"
         options = {**self.options, **more}
         is_static = options.pop("static", False)
@@ -252,7 +252,7 @@ class Group:
             self.processes[number].start()
 
     def stop(self, *numbers: int) -> None:
-        """Stop some at once."""
+        """Stop some processes at once."""
         some = [threading.Thread(target=self.processes[number].stop) for number in numbers]
         for one in some:
             one.start()
@@ -260,7 +260,7 @@ class Group:
             one.join()
 
     def kill(self, *numbers: int) -> None:
-        """Kill some at once."""
+        """Kill some processes at once."""
         for number in numbers:
             self.processes[number].kill()
 
@@ -274,7 +274,7 @@ class Group:
         return [number for number, one in self.processes.items() if one.runs]
 
     def settle(self) -> None:
-        """Wait until all that run have been given partitions, together all, and nothing changes for a moment."""
+        """Wait until the running processes have all partitions, and nothing changes for a moment."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             time.sleep(0.1)
@@ -286,32 +286,32 @@ class Group:
         print(f"{self.name} did not settle", flush=True)
 
     def rest(self, least: float, most: float) -> None:
-        """Let it work for a while."""
+        """Let the group work for a while."""
         time.sleep(self.random.uniform(least, most))
 
     def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
-        """The truth of something that happened from then until now."""
+        """Write an episode that lasted from then until now to the truth."""
         names = [f"{self.name}-{number}" for number in members]
         self._during(since_ms, kind="episode", what=what, members=names, **more)
 
     def _during(self, since_ms: int, **more: object) -> None:
-        """From then until now."""
+        """The time from then until now."""
         self.stage.truth.write(group=self.name, **{"from": since_ms}, until=now_ms(), **more)
 
     def drops(self, cause: str, since_ms: int, **more: object) -> None:
-        """Commits that go back from then on until now have this cause."""
+        """State the cause of all commits that go back from then until now."""
         self._during(since_ms, kind="drops", cause=cause, **more)
 
     def stalled(self, partitions: Iterable[int], since_ms: int, how: str) -> None:
-        """These partitions stood still from then until now."""
+        """State that these partitions stood still from then until now."""
         self._during(since_ms, kind="stall", topic=self.topic, partitions=list(partitions), how=how)
 
     def not_stalled(self, why: str) -> None:
-        """Nothing of this group has ever stood still, whatever it looks like."""
+        """State that no partition of this group has ever stood still, whatever it looks like."""
         self.stage.truth.write(kind="no_stall", group=self.name, why=why)
 
     def reset(self, to: Mapping[int, int]) -> None:
-        """What kafka-consumer-groups.sh --reset-offsets does: all partitions at once, of an empty group."""
+        """Do what kafka-consumer-groups.sh --reset-offsets does: reset all partitions of an empty group at once."""
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in to.items()]
         asked = self.stage.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
         asked[self.name].result(30)
@@ -319,13 +319,13 @@ class Group:
         self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=reported)
 
     def committed(self) -> dict[int, int]:
-        """What is committed."""
+        """The committed offsets."""
         places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
         asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
         return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
 
     def forget(self) -> None:
-        """What kafka-consumer-groups.sh --delete-offsets does."""
+        """Do what kafka-consumer-groups.sh --delete-offsets does."""
         jars = f"{KAFKA_SCRIPTS}/kafka-tool.sh"
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         asked = ["--bootstrap-server", self.stage.bootstrap, "--delete-offsets", "--group", self.name]
@@ -333,26 +333,26 @@ class Group:
         self.stage.journal.write(group=self.name, at=now_ms(), what="forgotten", by="tool")
 
     def configure(self, **properties: object) -> None:
-        """Properties of this group alone."""
+        """Set properties of this group alone."""
         reported = ",".join(f"{name.replace('_', '.')}={value}" for name, value in properties.items())
         tool = [f"{KAFKA_SCRIPTS}/kafka-tool.sh", "kafka.admin.ConfigCommand", "--bootstrap-server"]
         entity = ["--entity-type", "groups", "--entity-name", self.name, "--alter", "--add-config", reported]
         subprocess.run([*tool, self.stage.bootstrap, *entity], check=True, stdout=self.stage.errors)
 
     def grow(self, partitions: int) -> None:
-        """Its topic gets more partitions."""
+        """Give its topic more partitions."""
         self.stage.admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(30)
         self.partitions = self.stage.topics[self.topic] = partitions
         self.stage.journal.write(group=self.name, at=now_ms(), what="grown", by="tool", partitions=partitions)
 
     def new_topic(self, name: str, partitions: int) -> None:
-        """There is one more."""
+        """Create one more topic."""
         make_topics(self.stage.admin, {name: partitions})
         self.stage.topics[name] = partitions
         self.stage.journal.write(group=self.name, at=now_ms(), what="new_topic", by="tool", topic=name)
 
     def write(self, writer: Producer, places: Mapping[int, int], *, aborts: bool = False) -> None:
-        """Commit places in a transaction of one that names the group and is no member of it."""
+        """Commit offsets in a transaction of a producer that names the group and is no member of it."""
         reported = [TopicPartition(self.topic, *one) for one in places.items()]
         writer.begin_transaction()
         writer.send_offsets_to_transaction(reported, stranger(self.stage.bootstrap, self.name))
@@ -362,19 +362,19 @@ class Group:
         self.stage.journal.write(group=self.name, at=now_ms(), what=what, by="writer", places=names)
 
     def delete(self) -> None:
-        """Delete it."""
+        """Delete the group."""
         self.stage.admin.delete_consumer_groups([self.name])[self.name].result(30)
         self.stage.journal.write(group=self.name, at=now_ms(), what="deleted", by="tool")
 
 
 def make_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
-    """Make them."""
+    """Create topics."""
     for future in admin.create_topics([NewTopic(*one, 1) for one in topics.items()]).values():
         future.result(30)
 
 
 def stranger(bootstrap: str, group: str) -> Any:
-    """What a consumer that is no member of a group knows of it: no generation, no member id."""
+    """The group metadata of a consumer that is no member of a group: no generation, no member id."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
     try:
         return consumer.consumer_group_metadata()
@@ -390,7 +390,7 @@ def writing(bootstrap: str, name: str) -> Producer:
 
 
 def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: threading.Event) -> None:
-    """Write some records into each partition every second, until it is over."""
+    """Write some records to each partition every second, until `over` is set."""
     producer = Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 50, "log_level": 2})
     while not over.wait(1.0):
         for topic, count in list(topics.items()):

@@ -39,7 +39,7 @@ Place = tuple[str, int]
 
 
 class Settings(NamedTuple):
-    """What a process is started with."""
+    """The settings of a process."""
 
     client: str
     bootstrap: str
@@ -53,55 +53,55 @@ class Settings(NamedTuple):
     heartbeat_ms: int
     commit_ms: int
     commits: str
-    """auto: the client's own; hand: every place by hand, also when partitions are given up."""
+    """auto: the client's own commits; hand: every offset by hand, also when partitions are given up."""
     max_poll_ms: int
     rewinds: int = 0
-    """By so many records it goes back whenever it is given partitions."""
+    """It goes back by so many records whenever it gets partitions."""
     alone: tuple[int, ...] = ()
-    """These partitions it takes itself: it is no member."""
+    """It takes these partitions itself: it is no member."""
     starts_at: int | None = None
-    """Where one that is no member begins; None: at what is committed."""
+    """Where a consumer without a group begins; None: at the committed offset."""
     is_slow: bool = False
-    """It reads ten records a second at most."""
+    """It reads at most ten records a second."""
     protocol: str = "classic"
-    """classic or consumer (KIP-848: confluent and Java; session and heartbeats are the broker's, assignors, too)."""
+    """classic or consumer (KIP-848: confluent and Java; the broker sets session, heartbeats and assignors)."""
     metadata_ms: int = 300_000
-    """So often it looks for topics that have grown or are new."""
+    """How often it looks for topics that have grown or are new."""
 
 
 Tell = Callable[..., None]
 
 
 class Library(Protocol):
-    """What a client library has to do here."""
+    """What a client library must do here."""
 
     async def start(self) -> None:
-        """Begin."""
+        """Start."""
 
     async def turn(self) -> None:
-        """Wait for records for a moment, and take them."""
+        """Wait for records for a moment, and read them."""
 
     async def places(self) -> dict[Place, int]:
-        """Where it is on all partitions that it has."""
+        """Its positions in all its partitions."""
 
     async def commit(self, places: Mapping[Place, int]) -> None:
         """Commit."""
 
     async def seek(self, places: Mapping[Place, int]) -> None:
-        """Go there."""
+        """Seek to these positions."""
 
     def pause(self, place: Place, on: bool) -> None:
-        """Read no more of it, or on."""
+        """Stop reading a partition, or continue."""
 
     def subscribe(self, topics: list[str]) -> None:
-        """Want these topics."""
+        """Subscribe to these topics."""
 
     async def close(self) -> None:
-        """Part in good order."""
+        """Close in order."""
 
 
 class Confluent:
-    """confluent-kafka: librdkafka."""
+    """A consumer of confluent-kafka (librdkafka)."""
 
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
@@ -200,7 +200,7 @@ def _place(place: Place, offset: int) -> Any:
 
 
 class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """kafka-python."""
+    """A consumer of kafka-python."""
 
     ASSIGNORS: Final = {
         "range": RangePartitionAssignor,
@@ -222,7 +222,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
             enable_auto_commit=settings.commits == "auto",
             auto_commit_interval_ms=settings.commit_ms,
             auto_offset_reset="earliest",
-            fetch_min_bytes=20_000,  # half a second's worth at once: it takes much CPU else
+            fetch_min_bytes=20_000,  # the records of half a second at once: otherwise it takes much CPU
             partition_assignment_strategy=(self.ASSIGNORS[settings.assignor],),
         )
 
@@ -273,7 +273,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
 
 
 class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """aiokafka."""
+    """A consumer of aiokafka."""
 
     ASSIGNORS: Final = {
         "range": aio_range.RangePartitionAssignor,
@@ -348,7 +348,7 @@ _ERRORS: Final = (
     RuntimeError,
     AssertionError,
 )
-"""What a library throws at one that commits in a rebalance; kafka-python also asserts."""
+"""The errors of a library for a commit during a rebalance; kafka-python also asserts."""
 
 
 class _Life:
@@ -421,7 +421,7 @@ class _Life:
 
 
 def main(settings: dict[str, Any], wire: Connection) -> None:
-    """The process: lines come and go by `wire`."""
+    """Run the process: `wire` has its lines."""
     wanted = Settings(**settings)
     reported: deque[str] = deque()
     lock = threading.Lock()

@@ -51,7 +51,7 @@ PROPERTIES: Final = {
 
 
 def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]:
-    """How a group of the cast is played this time."""
+    """The options of one group of the cast."""
 
     def drawn(name: str, *usual: Any) -> Any:
         given = part.options.get(name, usual)
@@ -75,14 +75,14 @@ def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]
 
 
 def knows_epochs(part: Part) -> bool:
-    """Is it, or does it become, a KIP-848 group?"""
+    """Whether the group is, or becomes, a KIP-848 group."""
     return part.options.get("protocol") == "consumer" or part.play in (upgraded, mixed)
 
 
 def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
-    """Something that is no group's fault, and hits several at the same moment."""
+    """Cause trouble that no group has caused, and that hits several at the same moment."""
     begun = now_ms()
-    # who is no member does not mind
+    # a consumer that is no member is not affected
     hit = [group for group in cast if len(group.running) > 1 and not group.name.startswith(("twice", "stranger"))]
     if kind == "restart":
         server.stop()
@@ -103,7 +103,7 @@ def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> 
 
 
 def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group]) -> None:
-    """All groups, from the beginning to the end; `cast` gets them, so that none outlives a failure."""
+    """Play all groups, from the beginning to the end; `cast` gets them, so that no group outlives a failure."""
     chance = random.Random(options.seed)
     parts = CASTS[options.cast]
     first = chance.randrange(len(CLIENTS))
@@ -137,7 +137,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
 
 
 def _configure(group: Group) -> None:
-    """Session and heartbeats of a KIP-848 group are the broker's to say; the usual ones are left as they are."""
+    """Set session and heartbeats of a KIP-848 group at the broker, if they differ from the defaults."""
     session_ms = group.options["session_ms"]
     if session_ms == CONSUMER_SESSION_MS:
         return
@@ -155,7 +155,7 @@ def _play(part: Part, group: Group) -> None:
 
 
 def pack(directory: Path, archive: Path) -> None:
-    """The log, the truth and the journal in one archive; without what no reader needs."""
+    """Pack the log, the truth and the journal into one archive, without files that no reader needs."""
     with tarfile.open(archive, "w:xz", preset=9) as out:
         for name in ("truth.jsonl", "journal.jsonl"):
             out.add(directory / name, name)
@@ -174,7 +174,7 @@ def _wanted(logs: Path) -> Iterable[Path]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=1)
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     directory = options.directory.absolute()
-    os.environ["LOG_LEVEL"] = "INFO"  # the broker is to say why groups rebalance
+    os.environ["LOG_LEVEL"] = "INFO"  # the broker logs why groups rebalance
     os.environ.setdefault("HEAP", "512M")
     FORKS.set_forkserver_preload(["tests.pipeline.recording.member"])
     properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), **PROPERTIES}

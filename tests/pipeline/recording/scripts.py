@@ -14,7 +14,7 @@ Play = Callable[[Group], None]
 
 
 def formed(group: Group, members: int) -> None:
-    """Its first members come, in no order."""
+    """Start its first members, in random order."""
     begun = now_ms()
     group.start(*range(1, members + 1))
     group.settle()
@@ -23,7 +23,7 @@ def formed(group: Group, members: int) -> None:
 
 
 def rolling(group: Group) -> None:
-    """Each member is restarted after the other, twice; with static ids each is back within its session."""
+    """Each member is restarted, one after the other, twice; static members are back within their sessions."""
     formed(group, group.random.choice((3, 4)))
     for _ in range(2):
         begun, members = now_ms(), group.running
@@ -62,7 +62,7 @@ def scaling(group: Group) -> None:
 
 
 def crash_loop(group: Group) -> None:
-    """One member dies and is started anew, again and again, now before its session is over, now after."""
+    """One member dies and is started again, again and again: sometimes before its session is over, sometimes after."""
     formed(group, 3)
     begun = now_ms()
     for turn in range(5):
@@ -77,7 +77,7 @@ def crash_loop(group: Group) -> None:
 
 
 def flapping(group: Group) -> None:
-    """Two members leave and come back by turns."""
+    """Two members leave and return in turn."""
     formed(group, 3)
     begun = now_ms()
     for turn in range(8):
@@ -92,7 +92,7 @@ def flapping(group: Group) -> None:
 
 
 def overlap(group: Group) -> None:
-    """The new release comes before the old one goes."""
+    """The new release starts before the old one stops."""
     formed(group, 3)
     for old, new in (((1, 2, 3), (4, 5, 6)), ((4, 5, 6), (7, 8, 9))):
         begun = now_ms()
@@ -107,7 +107,7 @@ def overlap(group: Group) -> None:
 
 
 def slow(group: Group) -> None:
-    """One member does not poll in time, again and again, and is put out each time."""
+    """One member does not poll in time, again and again, and is removed each time."""
     formed(group, 3)
     begun = now_ms()
     for _ in range(5):
@@ -120,7 +120,7 @@ def slow(group: Group) -> None:
 
 
 def whole_stop(group: Group) -> None:
-    """All stop, and come back some time later."""
+    """All stop, and return some time later."""
     formed(group, 3)
     for pause in (group.random.uniform(20, 35), group.random.uniform(8, 15)):
         group.rest(10, 20)
@@ -137,7 +137,7 @@ def whole_stop(group: Group) -> None:
 
 
 def deaths(group: Group) -> None:
-    """Several die at once, and several come at once."""
+    """Several die at once, and several join at once."""
     formed(group, 4)
     for some in ((2, 3), (1, 4, 2)):
         begun = now_ms()
@@ -154,7 +154,7 @@ def deaths(group: Group) -> None:
 
 
 def rewinder(group: Group) -> None:
-    """Members seek back and go on from there."""
+    """Members seek back and continue from there."""
     formed(group, 2)
     group.rest(10, 20)
     for one, line in ((1, "back 40"), (2, "back 25 3"), (1, "back 60")):
@@ -167,7 +167,7 @@ def rewinder(group: Group) -> None:
 
 
 def rewinder_at_assignment(group: Group) -> None:
-    """Its members go back whenever they are given partitions: to a place of their own, which is late by a little."""
+    """Its members go back whenever they get partitions: to their own stored offset, which is a little late."""
     formed(group, 2)
     for one in (3, 4):
         group.rest(10, 15)
@@ -181,7 +181,9 @@ def rewinder_at_assignment(group: Group) -> None:
 
 
 def two_applications(group: Group) -> None:
-    """Two that take all partitions themselves commit under one group id; the second one begins long after the first."""
+    """Two applications that take all partitions themselves commit under one group id; the second begins long after the
+    first.
+    """
     every = tuple(range(group.partitions))
     group.start(1, alone=every)
     group.rest(35, 45)
@@ -196,7 +198,7 @@ def two_applications(group: Group) -> None:
 
 
 def application_without_members(group: Group) -> None:
-    """Its members stop, and something commits on without being a member, from further back."""
+    """Its members stop, and an application without membership continues to commit, from further back."""
     formed(group, 2)
     group.rest(15, 25)
     begun = now_ms()
@@ -239,8 +241,8 @@ def reset(group: Group) -> None:
 
 
 def stuck(group: Group) -> None:
-    """A poison pill: one partition is committed at the same place again and again while its topic goes on; later
-    another one is not committed at all any more.
+    """A poison pill: one partition is committed at the same offset again and again while its topic grows. Later another
+    partition is not committed any more.
     """
     formed(group, 2)
     group.rest(15, 25)
@@ -257,7 +259,7 @@ def stuck(group: Group) -> None:
 
 
 def stuck_to_the_end(group: Group) -> None:
-    """One partition stands still and nobody mends it."""
+    """One partition stands still to the end."""
     formed(group, 3)
     group.rest(30, 50)
     begun = now_ms()
@@ -268,7 +270,7 @@ def stuck_to_the_end(group: Group) -> None:
 
 
 def idle(group: Group) -> None:
-    """Nothing is written to its topic any more."""
+    """Its topic gets no records any more."""
     formed(group, 2)
     group.rest(30, 50)
     group.stage.quiet.add(group.topic)
@@ -277,7 +279,7 @@ def idle(group: Group) -> None:
 
 
 def deleted(group: Group) -> None:
-    """It is stopped for good, and later deleted, while its topic goes on."""
+    """It is stopped for ever, and later deleted, while its topic grows."""
     formed(group, 2)
     group.rest(40, 60)
     begun = now_ms()
@@ -289,7 +291,7 @@ def deleted(group: Group) -> None:
 
 
 def given_up(group: Group) -> None:
-    """It subscribes to another topic, and leaves the first one alone, which goes on."""
+    """It subscribes to another topic, and leaves the first one, which grows."""
     formed(group, 2)
     group.rest(30, 40)
     for one in group.running:
@@ -300,7 +302,9 @@ def given_up(group: Group) -> None:
 
 
 def frozen(group: Group) -> None:
-    """A member's host stands still for longer than its session, and then goes on with what it had: it is fenced."""
+    """A member's host stands still for longer than its session, and then continues with its old assignment: it is
+    fenced.
+    """
     formed(group, 3)
     for one in (2, 3):
         group.rest(8, 15)
@@ -317,7 +321,7 @@ def frozen(group: Group) -> None:
 
 
 def static_deaths(group: Group) -> None:
-    """Static members that are killed: the first is back in time and nobody notices, the second one comes too late."""
+    """Static members are killed: the first is back in time and nobody notices, the second is late."""
     formed(group, 3)
     for one, is_late in ((1, False), (2, True), (3, False)):
         group.rest(8, 15)
@@ -369,11 +373,11 @@ CAST: Final = (
     Part("frozen", frozen, {"session_ms": (6_000, 10_000)}),
     Part("static-deaths", static_deaths, {"static": True, "session_ms": 15_000, "partitions": (7, 12)}),
 )  # fmt: skip
-"""Options: one value, or several of which one is drawn."""
+"""Options: one value, or several values, one of which is drawn."""
 
 
 def together(parts: list[threading.Thread]) -> None:
-    """Let them all play to the end."""
+    """Let all of them play to the end."""
     for one in parts:
         one.start()
     for one in parts:

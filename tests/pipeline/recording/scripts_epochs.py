@@ -1,6 +1,6 @@
-"""What the groups of a second kind of recording do: KIP-848 groups to which the same happens as to classic ones
-(`scripts`), groups on their way from one protocol to the other, and what a real cluster has besides: topics that grow,
-patterns, and commits in transactions of somebody who is no member.
+"""The scripts of a second kind of recording. KIP-848 groups have the same events as classic ones (`scripts`), and
+groups change their protocol. There are also events of real clusters: topics that grow, patterns, and commits in
+transactions by producers that are no members.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.pipeline.recording.scripts import Part, formed
 
 
 def static_deaths(group: Group) -> None:
-    """Static members are killed. Nobody may take their place before their session is over."""
+    """Static members are killed. No other process may take their place before their session is over."""
     formed(group, 3)
     for one in (1, 2):
         group.rest(8, 15)
@@ -32,7 +32,7 @@ def static_deaths(group: Group) -> None:
 
 
 def static_away(group: Group) -> None:
-    """Static members stop: the first is back in time, the second one stays away for longer than its session."""
+    """Static members stop: the first is back in time, the second stays away for longer than its session."""
     formed(group, 3)
     for one, is_late in ((1, False), (2, True), (3, False)):
         group.rest(8, 15)
@@ -50,7 +50,7 @@ def static_away(group: Group) -> None:
 
 
 def growing(group: Group) -> None:
-    """Its topic gets more partitions, twice."""
+    """Give its topic more partitions, twice."""
     formed(group, 2)
     for _ in range(2):
         group.rest(15, 25)
@@ -61,7 +61,7 @@ def growing(group: Group) -> None:
 
 
 def patterned(group: Group) -> None:
-    """It subscribes to a pattern, and new topics come that match."""
+    """It subscribes to a pattern, and new topics match."""
     pattern = f"^{group.topic}.*"
     group.start(1, 2, topics=[pattern])
     group.settle()
@@ -91,7 +91,7 @@ def upgraded(group: Group) -> None:
 
 
 def mixed(group: Group) -> None:
-    """Members of both protocols; of each one comes, one dies and one leaves."""
+    """Members of both protocols: of each protocol one joins, one dies and one leaves."""
     group.start(1, 2)
     group.settle()
     group.rest(8, 12)
@@ -116,7 +116,7 @@ def mixed(group: Group) -> None:
 
 
 def written_to(group: Group) -> None:
-    """Somebody who is no member commits in transactions under its id: from far behind, and sometimes it aborts."""
+    """A producer that is no member commits in transactions under its id: from far behind, and sometimes it aborts."""
     formed(group, 2)
     group.rest(15, 25)
     writer = writing(group.stage.bootstrap, f"{group.name}-writer")
@@ -136,7 +136,7 @@ def written_to(group: Group) -> None:
 
 
 def expired(group: Group) -> None:
-    """A tool deletes what was committed while it is empty; it begins anew: nobody has gone back."""
+    """A tool deletes the committed offsets while the group is empty; it begins again: no commit goes back."""
     formed(group, 2)
     group.rest(20, 25)
     begun = now_ms()

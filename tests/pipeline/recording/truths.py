@@ -1,5 +1,5 @@
-"""The truth of a recording put together: what its script did (script.jsonl), what the broker says in its log of
-every rebalance, and which commits of the log went back while a script made them do so.
+"""Makes the truth of a recording: what its script did (script.jsonl), what the broker logged of every rebalance, and
+which commits went back because of a script.
 
 Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 
@@ -13,8 +13,8 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `unsure`: `group`, `first`, `last`: generations that the broker does not explain (`last` null: to the end).
 * `episode`: `group` (null: several, see `groups`), `what`, `from`, `until`, `members` (client ids). `what`:
   `formation`, `start` (again, after a whole stop), `rolling_restart` (with `static`), `scale_out`, `scale_in`,
-  `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once), `whole_stop`,
-  `trouble` (with `how`).
+  `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once), `whole_stop`, `trouble`
+  (with `how`).
 * `regression`: one incident: `group`, `cause` (`rewind`, `reset`, `second_application`; null: nobody meant it), `by`
   (client id), `from`, `until`, `partitions` (topic and number), `commits` (how many went back).
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
@@ -40,9 +40,9 @@ from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_truth import Action, truth
 
 TOGETHER_MS: Final = 20_000
-"""What lies as near together is one happening."""
+"""Actions within this time of each other are one event."""
 LATE_MS: Final = 6_000
-"""What a script did shows in the next commits."""
+"""An action of a script shows in the next commits within this time."""
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
 _BEGAN: Final = re.compile(r"Preparing to rebalance group (\S+) in state")
 _ENDED: Final = re.compile(
@@ -65,7 +65,7 @@ _UUID: Final = 36
 _EPOCH_MS: Final = 20
 """The cause of a new epoch is at most this long before or after it."""
 _SIGNS: Final = ("assigned", "revoked", "committed", "back", "killed", "told")
-"""What a member says, or is done to it while it lives."""
+"""Lines of a member, or actions on it, that show that it lives."""
 
 
 class Drop(NamedTuple):
@@ -80,7 +80,7 @@ class Drop(NamedTuple):
 
 
 def drops(logs: Path) -> Iterator[Drop]:
-    """All of a log."""
+    """All commits of a log that went back."""
     last: dict[tuple[str, str, int], int] = {}
     for raw in read_segments(str(logs)):
         for batch in decode(raw):
@@ -115,7 +115,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def write(directory: Path) -> None:
-    """Leave `truth.jsonl` there."""
+    """Write `truth.jsonl` into the folder."""
     with (directory / "truth.jsonl").open("w", encoding="utf-8") as out:
         for line in assembled(directory):
             out.write(json.dumps(line) + "\n")
@@ -158,7 +158,7 @@ def _rebalances(
         group = line["group"]
         last[group] = max(last.get(group, 0), line["generation"])
         low, high = line["acted"] - 5, line["acted"] + _EPOCH_MS if by_epoch else line["settled"]
-        line["length_known"] = not by_epoch  # the broker does not say when all members were there
+        line["length_known"] = not by_epoch  # the broker does not log when all members were there
         line["died"] = [
             {"client_id": client_id, "noticed": at_ms, "last_life": _last_life(journal, client_id, at_ms)}
             for at_ms, client_id in died[group]
@@ -174,7 +174,7 @@ def _rebalances(
 def _members(
     log: Iterable[str], patterns: Sequence[re.Pattern[str]], clients: Mapping[str, str]
 ) -> dict[str, list[tuple[int, str]]]:
-    """By group: when the broker said that of a member, and its client id."""
+    """By group: when the broker logged that line about a member, and its client id."""
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for line in log:
         time, who = _TIME.match(line), next(filter(None, (one.search(line) for one in patterns)), None)
@@ -186,7 +186,7 @@ def _members(
 
 
 def _last_life(journal: Iterable[Mapping[str, Any]], client_id: str, until_ms: int) -> int | None:
-    """When it was last known to live: by what it said itself, or when it was killed."""
+    """When the member was last known to live: by its own lines, or when it was killed."""
     return max(
         (
             line["at"]

@@ -1,4 +1,4 @@
-"""A day that never was, for the page: three groups, one of them with a name that means harm."""
+"""An invented day for the page: three groups, one of them with a hostile name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rebalance(generation: int, at: float, cause: str | None, **given: Any) -> di
 
 
 def story() -> Story:
-    """A group of two, of whom one goes and comes back."""
+    """A group of two members, one of which leaves and returns."""
     shares = [
         share(1, 0, 8, "payments-1", [0, 1, 2, 3]),
         share(1, 0, 8, "payments-2", [4, 5, 7]),
@@ -85,7 +85,7 @@ def story() -> Story:
 
 
 def progress(steps: int = 24, lag: int = 4_800) -> list[dict[str, Any]]:
-    """Rows of the table: a group that has 200 records an hour less to read."""
+    """Rows of the table: a group whose lag shrinks by 200 records an hour."""
     return [
         {"start_ms": START_MS + at * HOUR, "until_ms": START_MS + (at + 1) * HOUR, "commits": 60, "records": 7_200}
         | {"written": 7_000, "lag": lag - (at + 1) * 200 + 600}
@@ -117,7 +117,7 @@ def group(name: str, **given: Any) -> dict[str, Any]:
 
 
 def chosen(**given: Any) -> Chosen:
-    """All of it; `given` takes the place of what is there."""
+    """Everything that the page shows; `given` replaces parts of it."""
     place = {"group": "payments", "topic": "orders", "partition": 3}
     whole: dict[str, Any] = {
         "about": About(

@@ -1,4 +1,4 @@
-"""Places that a link can name."""
+"""Places on the page that a link can name."""
 
 from __future__ import annotations
 

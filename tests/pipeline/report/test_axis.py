@@ -13,9 +13,9 @@ from muster.pipeline.wording import DAY, HOUR, MINUTE
 from tests.pipeline.report.made import START_MS
 
 DIGIT_PX = 6.8
-"""Of page.css's 12 px."""
+"""The width of a digit in page.css's 12 px."""
 NARROWEST = {TICKS: 464, 4: 262}
-"""Pixels of the narrowest picture with so many ticks: a group's at 760 px, a curve."""
+"""The width in pixels of the narrowest picture with so many ticks: a group's at 760 px, a curve."""
 
 
 @given(st.floats(1e-6, 1e18))
@@ -50,7 +50,7 @@ def test_ticks_do_not_touch_each_other(shift_ms: int, span_ms: int, most: int) -
 def test_axis_ticks_have_readable_times() -> None:
     day = START_MS // DAY * DAY
     assert [text for _, text in Times(day, day + DAY).ticks()][:3] == ["06-15", "03:00", "06:00"]
-    # 01:00:00 would stand beside its place, and touch this one
+    # 01:00:00 would be beside its place, and touch this one
     assert next(text for _, text in Times(day + HOUR, day + HOUR + 3 * MINUTE).ticks()) == "01:00:30"
     assert Times(5, 5).percent(5) == 0
 

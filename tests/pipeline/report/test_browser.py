@@ -1,4 +1,4 @@
-"""The page in a real browser, headless: on a phone, on a desk, on paper. Skipped where there is no Chromium."""
+"""The page in a real browser, headless: on a phone, on a desktop, on paper. Skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def chromium(tmp_path: Path, *arguments: str) -> str:
 
 
 def seen(tmp_path: Path, width: int, height: int, page: str | None = None) -> dict[str, Any]:
-    """The page in a window (in a frame: a headless window is never narrower than 500 pixels)."""
+    """The page in a window. (It is in a frame, because a headless window is never narrower than 500 pixels.)"""
     inner = (page or pages(chosen())[PAGE]).replace("</head>", f"{PROBE}</head>")
     frame = f'<iframe id="f" style="width:{width}px;height:{height}px;border:0" srcdoc="{html.escape(inner)}"></iframe>'
     outer = (
@@ -161,7 +161,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_link_leads_to_its_place_also_on_another_page(
     tmp_path: Path, written: Path, page: str, number: int, rebalance: str | None, is_there: bool
 ) -> None:
-    """Also to what is folded away. To the group, if the rebalance is so old that it is only in the tables."""
+    """A link also leads to folded content. If a rebalance is so old that it is only in the tables, the link leads to
+    the group.
+    """
     name = f"group {number:03}/é"
     place = markup.group_anchor(name)
     if rebalance:
@@ -204,13 +206,13 @@ def test_a_search_mentions_the_other_pages(tmp_path: Path, page: str, reported: 
 
 
 def rebalances_of(folder: Path, group: str) -> list[str]:
-    """The ends of the links of a group's rebalances."""
+    """The ends of the links to a group's rebalances."""
     text = "".join(file.read_text(encoding="utf-8") for file in folder.iterdir())
     return re.findall(rf'id="rebalance-{re.escape(markup.slug(group))}-([^"]+)"', text)
 
 
 def test_the_page_has_a_dark_style(tmp_path: Path) -> None:
-    """Chromium takes the dark style, and what is drawn has the colours for it."""
+    """Chromium uses the dark style, and the pictures have its colours."""
     page = pages(chosen())[PAGE].replace("@media screen and (prefers-color-scheme:dark)", "@media screen")
     found = seen(tmp_path, 1_440, 900, page)
     assert found["ground"] == "rgb(18, 22, 28)"

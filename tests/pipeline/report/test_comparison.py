@@ -1,4 +1,4 @@
-"""Before and after, in words."""
+"""The text of a comparison of before and after."""
 
 from __future__ import annotations
 

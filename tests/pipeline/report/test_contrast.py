@@ -1,4 +1,4 @@
-"""Every colour of the page against what it stands on: WCAG 2.2 AA, 4.5:1 for text, 3:1 for pictures."""
+"""Every colour of the page has enough contrast to its background: WCAG 2.2 AA, 4.5:1 for text, 3:1 for pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CAUSE_WORDS = {**CAUSES, "other": UNKNOWN_CAUSE}
 
 
 def colours(scheme: str) -> dict[str, str]:
-    """The names of :root in one scheme."""
+    """The colours of :root in one scheme, by name."""
     blocks = re.findall(r":root \{(.*?)\}", sheet(), re.DOTALL)
     light, dark, paper = (dict(re.findall(r"--(\w+): (#\w+);", one)) for one in blocks)
     return {"light": light, "dark": light | dark, "paper": light | paper}[scheme]
@@ -38,7 +38,7 @@ def contrast(one: list[float], other: list[float]) -> float:
 
 
 def mixed(colour: str, percent: float, under: str) -> list[float]:
-    """As color-mix(in srgb, …) does."""
+    """The colour that color-mix(in srgb, …) gives."""
     pairs = zip(channels(colour), channels(under), strict=True)
     return [one * percent / 100 + other * (1 - percent / 100) for one, other in pairs]
 

@@ -1,4 +1,4 @@
-"""How a group read: curves, and when it will have read all."""
+"""How a group read: curves, and when it will have read everything."""
 
 from __future__ import annotations
 

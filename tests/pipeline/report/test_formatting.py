@@ -1,4 +1,4 @@
-"""How times, numbers and causes are written."""
+"""The text of times, numbers and causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes: who had how much when."""
+"""Lanes: which member had how many partitions, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.pipeline.report.made import END_MS, HOUR, START_MS, share, story
 
 
 def lanes(*rows: dict[str, Any]) -> dict[str, list[tuple[float, float, int]]]:
-    """By name: stretches in hours."""
+    """The lanes by name, with their stretches in hours."""
     found: dict[str, list[tuple[float, float, int]]] = {}
     for lane in lanes_of(share_of(row, END_MS) for row in rows):
         hours = [((one.start_ms - START_MS) / HOUR, (one.end_ms - START_MS) / HOUR) for one in lane.stretches]

@@ -1,4 +1,4 @@
-"""The page, from what was chosen."""
+"""The page, made from selected rows."""
 
 from __future__ import annotations
 

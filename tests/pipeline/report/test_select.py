@@ -1,4 +1,4 @@
-"""What is taken from the tables, as they lie."""
+"""The rows that are selected from the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABOUT = About("a log", {"commit": 3, "malformed": 1}, True, True)
 
 
 def tables(folder: Path, **rows: list[dict[str, Any]]) -> dict[str, ParquetTable]:
-    """Every table, with these rows, in two files each; a column that is not given is null."""
+    """Every table, with these rows, in two files each; missing columns are null."""
     made = {}
     for name, schema in TABLES.items():
         whole = [dict.fromkeys(schema.names) | row for row in rows.get(name, [])]
@@ -203,7 +203,7 @@ def test_the_worst_groups_come_first(chosen: Chosen) -> None:
     assert [row["group"] for row in chosen.groups.rows] == ["wild", "quiet", "calm", "gone"]
     wild, quiet, calm, gone = chosen.groups.rows
     assert [wild[name] for name in ("cost_ms", "advice")] == [900, "static ids would have helped"]
-    # no setting heals a partition that stands still, and who is fine needs none
+    # no setting helps a partition that stands still, and a healthy group needs none
     assert [row["unadvised"] for row in chosen.groups.rows] == ["too dear", None, None, None]
     assert wild["longest"] == {"took_ms": 100, "took_least_ms": None, "took_most_ms": None}
     reported = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")

@@ -1,4 +1,4 @@
-"""One pass over a table: orders, sums, and the newest rows of each group, the same however the rows are cut."""
+"""One pass over a table gives orders, sums, and the newest rows of each group, however the rows are divided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def table(tmp_path: Path) -> ParquetTable:
 
 
 def test_the_first_rows_are_in_order() -> None:
-    """Nulls are the smallest, as for Spark: in front when the smallest are first, at the end otherwise."""
+    """Nulls are the smallest values, as for Spark: first when the smallest come first, otherwise last."""
     small = [{"group": "a", "n": n, "size": None} for n in (3, None, 1, 2)]
     assert [row["n"] for row in some_of(cut(small, 1), up("n"), limit=2).rows] == [None, 1]
     assert [row["n"] for row in some_of(cut(small, 3), up("n", nulls_first=False)).rows] == [1, 2, 3, None]
@@ -96,7 +96,7 @@ def test_the_newest_rows_of_each_group_are_selected(
 
 
 def test_selected_rows_fit_a_total_weight(table: ParquetTable) -> None:
-    """As long as all rows up to one fit, it is kept."""
+    """A row is kept as long as all rows up to it fit."""
     found = newest(
         table, ("n",), Room(("g2",), (6,)), down("n"), weight=lambda batch: batch["size"].fill_null(0),
         weighed=("size",), made=lambda batches: batches,

@@ -1,4 +1,4 @@
-"""The what-if of a setting in a sentence."""
+"""The sentence about the what-if of a setting."""
 
 from __future__ import annotations
 

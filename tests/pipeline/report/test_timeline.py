@@ -13,9 +13,9 @@ from muster.pipeline.report.timeline import LANES, NARROW, WIDE, marks, picture,
 from tests.pipeline.report.made import END_MS, START_MS, rebalance, share, story
 
 LETTER_PX, PADDING_PX = 7.5, 4
-"""The widest letter or digit of page.css's 11 px, bold; both sides of a mark."""
+"""The widest letter or digit in page.css's 11 px, bold; and both sides of a mark."""
 ROOM_PX = {WIDE: 850, NARROW: 300}
-"""The narrowest pictures that show these marks."""
+"""The widths of the narrowest pictures that show these marks."""
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])

@@ -1,4 +1,4 @@
-"""What page and summary say of transactions. Without Spark."""
+"""The texts of page and summary about transactions. Without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not asked for of format("muster") is left out where it lies: shown by EXPLAIN and by the bytes read."""
+"""Columns and rows that are not requested of format("muster") are skipped early: EXPLAIN and the read bytes show it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def decoded(spark: SparkSession, log: str, **options: str) -> DataFrame:
 
 
 def plan_of(rows: DataFrame) -> str:
-    """EXPLAIN FORMATTED."""
+    """The plan, by EXPLAIN FORMATTED."""
     text: str = rows._sc._jvm.PythonSQLUtils.explainString(rows._jdf.queryExecution(), "formatted")
     return text
 
@@ -126,7 +126,7 @@ def test_only_the_requested_columns_are_returned(spark: SparkSession, log: str) 
 
 
 def read_bytes(log: str, row_filter: RowFilter, **how: Any) -> tuple[int, Counter[int]]:
-    """How many bytes of segments are read, and how many rows of each partition come of them."""
+    """How many bytes of segments are read, and how many rows each partition gives."""
     reading = Reading(row_filter=row_filter, **how)
     shares = share_out(log, 2, reading)
     rows: Counter[int] = Counter()
@@ -142,9 +142,9 @@ def test_segments_without_a_requested_row_are_not_read(log: str) -> None:
     # one of two partitions
     assert read_bytes(log, RowFilter(frozenset((1,)))) == (whole // 2, {1: 12})
     assert read_bytes(log, RowFilter(frozenset((7,)))) == (0, {})
-    # until a time all have to be looked at: only the greatest time of a segment is known
+    # a limit on the time needs a look at every segment: only its greatest time is known
     assert read_bytes(log, RowFilter(until_ms=2_000)) == (whole, {0: 4, 1: 4})
-    # the last of three segments, and of that the second of two batches
+    # the last of three segments, and the second of its two batches
     late, rows = read_bytes(log, RowFilter(since_ms=3_001))
     assert (late, rows) == (whole // 3, {0: 2, 1: 2})
     # a reader that wants a report of every damage has all columns read

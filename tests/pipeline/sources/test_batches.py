@@ -89,7 +89,7 @@ def test_malformed_records_are_reported_and_the_others_read(parts: list[bytes], 
         return
     victim = data.draw(st.integers(0, len(parts) - 1))
     bent = bytearray(parts[victim])
-    for _ in range(3):  # the CRC is not looked at here: as if what was written had been wrong from the beginning
+    for _ in range(3):  # the CRC is not checked here: the bytes count as if they had been written wrong
         bent[data.draw(st.integers(57, len(bent) - 1))] = data.draw(st.integers(0, 255))
     reported_of = server.read_header(parts[victim]).base_offset
     found, damages = rows(stretch_of([*parts[:victim], bytes(bent), *parts[victim + 1 :]]))

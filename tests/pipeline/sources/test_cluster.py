@@ -127,7 +127,7 @@ def test_a_live_cluster_is_read_as_a_table(live: Live, spark: SparkSession) -> N
 
 @contextmanager
 def listening(answer: bytes | None) -> Iterator[str]:
-    """A port on which everybody gets this and is hung up on; None: nobody is ever answered."""
+    """A port on which every client gets this answer, and is then disconnected; None: no client is ever answered."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -178,7 +178,7 @@ def test_an_address_without_a_listener_is_reported(live: Live) -> None:
         check_reachable({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(BadOption, match="No such configuration property"):
         check_reachable({**live.client, "no.such": "1"})
-    # one that is there is enough
+    # one existing address is enough
     check_reachable({"bootstrap.servers": f"127.0.0.1:1,{live.bootstrap}"})
 
 
@@ -194,7 +194,8 @@ def test_a_cluster_without_groups_is_an_error(tmp_path: Path, spark: SparkSessio
 
 
 def streamed(live: Live, spark: SparkSession, root: Path, rows_a_batch: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Read what there is now; everything that stands in the table since its beginning, and the sizes of the batches."""
+    """Read everything that exists now. Returns all rows of the table since its beginning, and the sizes of the batches.
+    """
     rows = (
         spark.readStream.format("muster")
         .option("kafka.bootstrap.servers", live.bootstrap)

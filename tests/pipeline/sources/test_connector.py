@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, by the recipe of docs/pipeline-spark.md; there is more in tests/conformance."""
+"""Spark's own Kafka connector, as docs/pipeline-spark.md shows it; tests/conformance has more."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_all_rows_of_an_internal_topic_come_by_the_recipe(live: Live, spark: Spa
     _, end = bounds(live.client, Reading())
     found = places(decoded_rows(through_connector(spark.read, live.bootstrap)))
     there = [(partition, offset) for partition in sorted(end) for offset in range(end[partition])]
-    # a reader of committed rows gets neither what was aborted nor the markers
+    # a reader of committed rows gets neither aborted rows nor markers
     assert len(found) == len(there) - live.aborted - live.markers
     hidden = set(there).difference(found)
     assert found == [place for place in there if place not in hidden]
-    assert len({partition for partition, _ in hidden}) <= 1  # of the one group with transactions
+    assert len({partition for partition, _ in hidden}) <= 1  # of the only group with transactions
 
 
 def test_without_the_setting_there_is_an_error_and_no_empty_table(live: Live, spark: SparkSession) -> None:

@@ -35,7 +35,7 @@ def index_of(segment: Path, *entries: tuple[int, int]) -> None:
 
 
 def times_of(segment: Path, *entries: tuple[int, int], reserved: int = 0) -> None:
-    """A time index: time and relative offset; `reserved`: zeros behind."""
+    """A time index: time and relative offset; `reserved`: zeros at the end."""
     data = b"".join(struct.pack(">qi", *one) for one in entries)
     segment.with_suffix(".timeindex").write_bytes(data + bytes(reserved))
 
@@ -80,10 +80,10 @@ def test_the_offset_index_only_says_where_to_begin(tmp_path: Path) -> None:
     path = write(tmp_path, "t-0", 0, *data)
     index_of(path, (99, sum(map(len, data[:9]))), (0, 0), (0, 0))
     assert rows(tmp_path) == [("t", 0, 200, 1_019)]
-    # as long as the file is being read from there nothing before is looked at: this would be found
+    # while the file is read from there, earlier bytes are not read: this would be found
     path.write_bytes(b"\xff" * len(data[0]) + b"".join(data[1:]))
     assert rows(tmp_path) == [("t", 0, 200, 1_019)]
-    # one that leads nowhere
+    # an entry that points nowhere
     path.write_bytes(b"".join(data))
     index_of(path, (99, len(data[0]) + 7))
     assert rows(tmp_path) == [("t", 0, 200, 1_019)]
@@ -134,20 +134,20 @@ def test_the_ends_of_logs_are_read_from_a_live_cluster(live: Live) -> None:
     topic = live.new_topic(records=20)
     places = {(topic, 0), ("no-such-topic", 0), (topic, 7)}
     reach = reach_of_cluster(live.client)
-    # what comes after that counts for nothing
+    # later records do not count
     live.produce(topic, 5)
     now = ends_of_cluster(live.client, reach, places)
     assert now is not None
     found = now.to_pylist()
     assert {(row["topic"], row["partition"]) for row in found} == {(topic, 0)}
-    # a minute ago and before there was nothing
+    # a minute ago and earlier there was nothing
     assert [row["end_offset"] for row in found] == [0] * len(HISTORY_MS) + [20]
     assert max(row["time_ms"] for row in found) == found[-1]["time_ms"] == reach.at_ms
     later = ends_of_cluster(live.client, reach._replace(at_ms=reach.at_ms + 2 * max(HISTORY_MS)), places)
     assert later is not None
     assert {row["end_offset"] for row in later.to_pylist()} == {20}
     assert "no-such-topic" not in live.topics()
-    # how it was at some time, and before
+    # the end at some time, and earlier
     until_ms = reach.at_ms - 60_000
     then = ends_of_cluster(live.client, reach, places, until_ms=until_ms)
     assert then is not None

@@ -16,7 +16,7 @@ def test_a_parquet_table_of_raw_rows_is_recognized(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     check_table(str(tmp_path))
     check_table(str(tmp_path / "rows.parquet"))
-    # what the files lack may be in the names of folders
+    # the names of folders may have what the files lack
     (tmp_path / "apart" / "partition=0").mkdir(parents=True)
     parquet.write_table(pa.table({"offset": [1]}), tmp_path / "apart" / "rows.parquet")
     check_table(str(tmp_path / "apart"))

@@ -1,4 +1,4 @@
-"""Histories of groups by hand: decoded rows as the decoder would give them, events as the server would write them."""
+"""Hand-made histories of groups: rows in the form of the decoder, and events in the form of the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def member(name: str, shares: Shares | None = None, **other: Any) -> dict[str, A
 
 
 class Log:
-    """The rows of one log partition, each one further than the one before; times are seconds since START_MS."""
+    """The rows of one log partition, with ascending offsets. Times are seconds since START_MS."""
 
     def __init__(self, group: str = "g") -> None:
         self.group = group
@@ -75,7 +75,7 @@ class Log:
         return self
 
     def table(self) -> pa.Table:
-        """As the decoder gives them."""
+        """The rows in the form of the decoder."""
         return pa.Table.from_pylist(self.rows, DECODED)
 
 

@@ -1,4 +1,4 @@
-"""Rows of tables by hand, and what a partition's commits look like."""
+"""Hand-made rows of tables, and commits of a partition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Commits:
         self.rows: list[dict[str, Any]] = []
 
     def by(self, owner: str | None, *commits: tuple[float, int], partition: int = 0, **other: Any) -> Commits:
-        """Commits (seconds, offset) of a partition that this member owns by the log; None: nobody is known to."""
+        """Add commits (seconds, offset) of a partition that this member owns by the log; None: no owner is known."""
         for at_s, offset in commits:
             who = {"member_id": owner and f"{owner}-1", "client_id": owner, "members": None if owner is None else 2}
             self._add(at_s, {"partition": partition, "committed_offset": offset, "is_deleted": False, **who, **other})

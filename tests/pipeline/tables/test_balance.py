@@ -1,4 +1,4 @@
-"""How even assignments are, and how much of the ones before they kept."""
+"""How even assignments are, and how much of the previous assignment they kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commits of a partition of a topic stay together, wherever the batches that they come in end."""
+"""The commits of a partition of a topic stay together, wherever the batches are divided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def rows() -> list[Row]:
-    """Of three partitions of a topic with two groups each: an end, who had it, what was said, and ten commits."""
+    """Rows of three partitions of a topic with two groups each: an end, the owner, its fields, and ten commits."""
     made: list[Row] = []
     for partition in range(3):
         place: Row = {"topic": "t", "partition": partition, "first_ms": 0, "step_ms": 5, "known_until_ms": 99}
@@ -54,7 +54,7 @@ def test_commits_of_a_partition_stay_together(size: int, monkeypatch: pytest.Mon
     found = list(rows_by_topic(batches, are_placed=False))
     reported = []
     for some in found:
-        # a place is in one of them only, with all its commits
+        # each partition is in only one of them, with all its commits
         assert {some.place.starts.size} <= {2, 4, 6}
         columns = (some.partition.values, some.group.array().to_pylist(), some.log_offset)
         who = zip(*columns, some.member_id.array().to_pylist(), some.generation.values, strict=True)

@@ -37,12 +37,12 @@ SIMPLE = (
     Log("simple")
     .commit(0, 0, 5)
     .commit(1, 1, 5, topic="u")
-    # clients of old say when it was
+    # old clients send the time
     .commit(2, 2, 5, commit_timestamp_ms=2**63 - 1)
     .commit(3, 2, 6, commit_timestamp_ms=-7)
     .commit(4, 2, 7, commit_timestamp_ms=ms(0))
     .commit(5, 2, 8, commit_timestamp_ms=0)
-    # nor is there any time in the log
+    # nor does the log have a time
     .commit(6, 2, 9, log_timestamp_ms=-1, commit_timestamp_ms=ms(6))
     .commit(7, 2, 9, log_timestamp_ms=-1, commit_timestamp_ms=-1)
 )
@@ -69,7 +69,7 @@ def epochs() -> Log:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, list[Row]]:
-    """By group, in the order of the log."""
+    """The rows by group, in the order of the log."""
     table = conform(placed(walk_of(Inputs(decoded(spark, CLASSIC, SIMPLE, epochs())))), "commits")
     assert table.columns == TABLES["commits"].names
     rows = sorted((row.asDict() for row in table.collect()), key=lambda row: row["log_offset"])

@@ -1,4 +1,4 @@
-"""The table `comparison`: two analyses, and one that is parted at a time."""
+"""The table `comparison`: two analyses, and one analysis that is divided at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_significant_and_chance_differences_are_distinguished(spark: SparkSessio
 
 
 def test_one_analysis_is_divided_at_a_time(spark: SparkSession) -> None:
-    """A member that restarts every ten minutes until it is mended after an hour."""
+    """A member restarts every ten minutes until it is repaired after an hour."""
     rebalances, memberships = [], [{"group": "g", "member_id": "b", "client_id": "b", "host": "/h", "start_ms": ms(0)}]
     for number in range(8):
         come_s, go_s = 600 * number + 60, 600 * number + 600

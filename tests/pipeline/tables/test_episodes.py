@@ -1,4 +1,4 @@
-"""The tables `episodes` and `verdicts` out of the other tables."""
+"""The tables `episodes` and `verdicts`, made from the other tables."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     assert {group: row["level"] for group, row in reported.items()} == {
         **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
     }  # fmt: skip
-    # nobody took its partitions: they count all the same
+    # no member took its partitions: they count all the same
     assert ": 1 rebalance, 1 s of 4 partitions unread" in reported["gone"]["verdict"]
     assert reported["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
     assert "; a second application commits under the same group id (12 commits" in reported["alone"]["verdict"]
@@ -126,7 +126,8 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
 
 
 def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) -> None:
-    """Three groups commit all the time but for 20 s; before, one of them rests for as long; later there is only one."""
+    """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only one.
+    """
     rows = []
     for number, name in enumerate("abc"):
         times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]

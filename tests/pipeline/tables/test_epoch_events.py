@@ -14,7 +14,7 @@ BEGAN = 1_700_000_000_000
 
 
 def read(harness: HistoryHarness) -> list[dict[str, Any]]:
-    """The rows, of events as the pipeline reads them."""
+    """The rows, made of events as the pipeline reads them."""
     found = [
         {"epoch": None, "cause": None, "trigger": None, "moved": None, "gained": None, "lost": None}
         | one

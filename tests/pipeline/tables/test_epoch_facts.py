@@ -1,5 +1,5 @@
-"""The facts of KIP-848 groups: on a history by hand, and on a log of a real Kafka 4.3 whose groups scripts drove
-(`tests.pipeline.scripted_processes --protocol consumer`: librdkafka and Java, sessions of 45 s).
+"""The facts of KIP-848 groups: in a hand-made history, and in a log of a real Kafka 4.3 whose groups scripts drove.
+(`tests.pipeline.scripted_processes --protocol consumer`: librdkafka and Java, sessions of 45 s.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLASSIC = {
     "commits": "partition generation members member_id",
     "moves": "partition kind time_ms paused_ms",
 }
-"""Columns that are looked at of a classic group beside."""
+"""Columns that are also compared for a classic group."""
 LOOKED_AT = (*CLASSIC, "memberships", "balance")
 
 
@@ -42,7 +42,7 @@ def rows_of(table: DataFrame, *columns: str, group: str = "g") -> list[tuple[Any
 
 
 def commit(server: Server, at_ms: int, partition: int, offset: int) -> dict[str, Any]:
-    """A commit at this place of the log."""
+    """A commit at this position of the log."""
     place = len(server.records) - 0.5
     return {
         "kind": "commit", "group": "g", "log_partition": 0, "log_offset": place, "log_timestamp_ms": START_MS + at_ms,
@@ -68,13 +68,13 @@ def inputs_of(
 
 @pytest.fixture(scope="module")
 def facts(spark: SparkSession) -> dict[str, DataFrame]:
-    """Two members share four partitions, one of them dies."""
+    """The facts of a group: two members share four partitions, and one of them dies."""
     server, commits = Server({"t": 4}), []
     server.join(0, "a1")
     commits += [commit(server, 500, number, 1) for number in range(4)]
     server.join(1_000, "b1")
     server.beat(2_000, "a1")
-    commits += [commit(server, 2_100, 1, 2)]  # what it has to give up
+    commits += [commit(server, 2_100, 1, 2)]  # the partitions that it has to give up
     server.beat(2_500, "a1")
     server.beat(4_000, "b1")
     commits += [commit(server, 5_000 + 1_000 * second, number, second) for second in range(10) for number in (1, 3)]
@@ -142,7 +142,7 @@ def test_epochs_are_rows_of_generations_and_memberships(facts: dict[str, DataFra
 def test_commits_have_their_owner(facts: dict[str, DataFrame]) -> None:
     found = rows_of(facts["commits"], "time_ms", "partition", "generation", "members", "client_id")
     of_one = [(time_ms - START_MS, *rest) for time_ms, partition, *rest in found if partition == 1]
-    # in the middle of an epoch too
+    # also in the middle of an epoch
     assert of_one[:2] == [(500, 2, 1, "a"), (2_100, 3, 2, "a")]
     assert {row[1:] for row in of_one[2:-1]} == {(3, 2, "b")}
     assert of_one[-1] == (62_000, 4, 1, "a")
@@ -183,7 +183,7 @@ def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Pat
     assert result.rows == 85
     assert (result.precision, result.recall) == (1, 1), result.text()
     assert min(result.cause, result.mean_over_causes, result.trigger) >= 0.95, result.text()
-    # nobody committed what was another's
+    # no member committed another member's partitions
     commits = tables["commits"].where("group in ('confluent-0', 'java-2') and not is_deleted")
     assert commits.where("member_id is null").count() == 0
     assert tables["regressions"].where("group in ('confluent-0', 'java-2')").count() == 0
@@ -192,7 +192,7 @@ def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Pat
     for row in causes.select("group", "generation", "cause").collect():
         reported[row[0]].append(tuple(row)[1:])
     assert reported["rt"] == [(2, "member_joined"), (3, "member_joined"), (4, "revocation_timeout")]
-    # a classic group becomes one of these: its generation 2 goes on as epoch 2
+    # a classic group becomes a KIP-848 group: its generation 2 continues as epoch 2
     assert reported["up"][1:] == [
         (3, "member_joined"), (4, "member_left"), (5, "member_joined"), (6, "member_left"), (7, "member_joined"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Findings of all kinds go through the same three columns, and come out as they were: by Spark, and in Python."""
+"""Findings of all kinds pass through the same three columns unchanged: in Spark, and in Python."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_packed_finding_is_read_unchanged(name: str) -> None:
     batch = packed(name, struct(schema, rows))
     assert batch.schema == FINDING
     assert [read(row, schema) for row in batch.to_pylist()] == rows
-    # 1 is True, but a row says what it is
+    # 1 is True, but a row has the type of its value
     reported = [type(read(row, schema).get("is_last")) for row in batch.to_pylist()]
     assert reported == [type(row.get("is_last")) for row in rows]
 

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def rebalances(group: str, times_s: list[float], triggers: list[str | None], **other: Any) -> list[Row]:
-    """One for each time, caused by the clients in turn."""
+    """One rebalance for each time, caused by the clients in turn."""
     rows = []
     for index, at_s in enumerate(times_s):
         client = triggers[index % len(triggers)]
@@ -25,7 +25,7 @@ def rebalances(group: str, times_s: list[float], triggers: list[str | None], **o
 
 
 def generations(group: str, times_s: list[float], members: int = 3, until_s: float | None = None) -> list[Row]:
-    """Each until the next one; the last one is in force, or ends."""
+    """The generations, each until the next one; the last one is in force, or ends."""
     ends = [*times_s[1:], until_s]
     return [
         {"group": group, "start_ms": ms(start), "end_ms": None if end is None else ms(end), "member_count": members}
@@ -35,15 +35,15 @@ def generations(group: str, times_s: list[float], members: int = 3, until_s: flo
 
 STEADY = [0.0]
 FLAPPING = [300.0 * index for index in range(288)]
-"""Every five minutes, all day."""
+"""A rebalance every five minutes, all day."""
 DEPLOY = [40_000 + 20.0 * index for index in range(40)]
-"""Once, twenty members one after the other."""
+"""Twenty members, one after the other, once."""
 STATIC = [600.0 * index for index in range(12)]
 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, Row]:
-    """By group."""
+    """The rows by group."""
     changes = [
         *rebalances("steady", STEADY, ["a"]),
         *rebalances("flapping", FLAPPING, ["bad"]),
@@ -55,7 +55,7 @@ def found(spark: SparkSession) -> dict[str, Row]:
     ]
     stays = [
         *generations("steady", STEADY),
-        # a second short of the border of a short generation
+        # a second below the limit of a short generation
         *generations("flapping", [at_s * 0.99 for at_s in FLAPPING]),
         *generations("deploy", [0.0, *DEPLOY]),
         *generations("static", STATIC, until_s=DAY_S),

@@ -1,4 +1,4 @@
-"""Columns in numpy: where there is none, at the borders of parts, and where a long ends."""
+"""Columns in numpy: empty ones, the borders of parts, and the end of a long column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.pipeline.tables.ordered_columns import (
 )
 
 PARTS = Parts(np.array([True, False, False, True, False]))
-"""Two parts: of three rows, and of two."""
+"""Two parts: one of three rows, and one of two."""
 
 
 def column(*values: int | None) -> Column:

@@ -17,8 +17,9 @@ def died(row: dict[str, Any]) -> list[tuple[str, int, int]]:
 
 
 def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal() -> None:
-    """Nothing was written any more since 40 s; one dies before 300 s. What it had was unread for a session at most."""
-    fixed = C._replace(instance_id="c")  # such a one seldom leaves
+    """No commit was written since 40 s; one member dies before 300 s. Its partitions were unread for a session at most.
+    """
+    fixed = C._replace(instance_id="c")  # such a member seldom leaves
     busy = {one.client_id: every(1, 1, 40) for one in (A, B, fixed)}
     row = generation_row("g", last(state(1, 1, [A, B, fixed], busy), state(300, 2, [A, B])))
     assert row["cause"] == "session_expired"
@@ -28,7 +29,8 @@ def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal(
 
 
 def test_the_length_of_the_first_rebalance_of_a_log_is_unknown() -> None:
-    """Its record may have been written again long after it: a static member came back under another id."""
+    """Its record may have been written again long after the rebalance, when a static member returned under another id.
+    """
     late = state(1, 57, [A])._replace(at_ms=18_500)
     (one,) = rebalances([late])
     row = generation_row("g", one)
@@ -48,7 +50,7 @@ def test_a_death_that_began_a_rebalance_ends_at_its_start() -> None:
 
 
 def test_a_member_that_died_in_an_outage_has_an_old_last_sign_of_life() -> None:
-    """All were silent for 15 s, and one goes on."""
+    """All were silent for 15 s, and one continues."""
     back = every(1, 1, 30)._replace(max_gap_ms=15_000, last_ms=45_300)
     row = generation_row("g", last(state(1, 1, [A, B], {"a": back, "b": every(1, 1, 30)}), state(46, 2, [A])))
     ((name, heard_s, end_s),) = died(row)

@@ -32,7 +32,7 @@ ENDS = (
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
-    """By group and partition."""
+    """The rows by group and partition."""
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
     table = lag(walked(commits, ends_of(spark, *ENDS)))
     assert table.columns == TABLES["lag"].names
@@ -43,7 +43,7 @@ def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
     ("group", "partition", "lag", "behind_ms"),
     [
         ("caught-up", 0, 0, 0),
-        # the log reached beyond 60 between 100 s and 200 s
+        # the log went beyond 60 between 100 s and 200 s
         ("behind", 0, 40, 100_000),
         # nothing says when it went beyond 95
         ("behind", 1, 5, None),

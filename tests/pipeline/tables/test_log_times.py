@@ -35,7 +35,7 @@ def test_rising_times_and_slightly_different_clocks_are_accepted() -> None:
         (START,),
         (START, START, START + 1),
         (START, START - 3_600_000, START + 60_000, START + 2 * DAY_MS, START + 2 * DAY_MS - 7_200_000),
-        # compacted: what is left of long ago comes first
+        # a compacted log: old remaining records come first
         (START - 800 * DAY_MS, START - 300 * DAY_MS, START, NOW),
         # clocks of tests begin in 1970
         (1, 2, 3),
@@ -77,7 +77,7 @@ def test_records_without_any_possible_time_are_not_changed() -> None:
 
 
 def test_one_wrong_clock_does_not_move_the_start_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither the client's nor the log's, first and last records included."""
+    """One client's clock, or the log's, is wrong, also in the first and the last record."""
     records = [
         (0, 0), (START, 0), (START + 1, START + 1), (-1, START), (START + 2, 2**50), (2**50, START), (START + 3, -1),
     ]  # fmt: skip

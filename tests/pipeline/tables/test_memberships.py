@@ -1,4 +1,4 @@
-"""From when to when a member was there, by the generations that have it."""
+"""From when to when a member was in the group, by the generations that have it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pipeline.tables.rows import ms, table_of
 
 
 def test_a_client_that_returns_with_its_member_id_has_two_stays(spark: SparkSession) -> None:
-    """As Java's clients of KIP-848 groups do, after they did not poll in time for example."""
+    """Java's clients of KIP-848 groups do so, for example after they did not poll in time."""
     there = {2: "a", 3: "ab", 4: "a", 5: "ab", 6: "ab", 7: "a"}
     rows = [
         {

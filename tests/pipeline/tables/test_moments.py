@@ -1,4 +1,4 @@
-"""When so many groups lost members at the same moment that it is no chance."""
+"""When so many groups lost members at the same moment that it is no coincidence."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from tests.pipeline.tables.history import START_MS, Log, decoded, member, raw_ev
 
 PROTOCOL = "cooperative-sticky"
 SHARES: list[dict[str, list[int]]] = [{"a": [0, 1, 2, 3]}, {"a": [0, 1], "b": []}, {"a": [0, 1], "b": [2, 3]}]
-"""b comes to a, which gives up two partitions; then b dies."""
+"""b joins a, which gives up two partitions; then b dies."""
 
 
 def history(group: str) -> Log:
-    """A group is made at 0 s, and its first generation is there at 3 s. b is killed at 25 s."""
+    """A group is created at 0 s, and its first generation is complete at 3 s. b is killed at 25 s."""
     log = Log(group).state(0, 0)
     for generation, (at_s, shares) in enumerate(zip((3, 10, 12, 31.5), [*SHARES, SHARES[0]], strict=True), 1):
         members = [member(name, {"t": numbers}) for name, numbers in shares.items()]
@@ -70,7 +70,7 @@ def happened(group: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
-    """Of each group: when its rebalances began (ms), what they took, what was paused."""
+    """For each group: when its rebalances began (ms), how long they took, and what was paused."""
     eager = Log("eager").state(0, 0).state(3, 1, member("a", {"t": [0, 1]})).state(60, 2)
     eager.state(90, 3, member("b", {"t": [0]}), member("c", {"t": [1]})).state(120, 4)
     eager.state(150, 5, member("d", {"t": [0, 1]}))
@@ -85,10 +85,10 @@ def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
 
 def test_pauses_of_a_cooperative_group_are_computed_from_events(costs: dict[str, list[tuple[int, int, int]]]) -> None:
     assert costs["told"] == [
-        (0, 3_000, 4 * 3_000),  # nobody read while the group waited for company
-        (9_800, 200, 0),  # a went on
-        (11_500, 500, 2 * 2_000),  # what it gave up had nobody since the round before
-        (30_000, 1_500, 2 * 1_500),  # nobody read what b had; what a kept it went on with
+        (0, 3_000, 4 * 3_000),  # no member read while the group waited for more members
+        (9_800, 200, 0),  # a continued
+        (11_500, 500, 2 * 2_000),  # the partitions that a gave up had no owner since the round before
+        (30_000, 1_500, 2 * 1_500),  # no member read b's partitions; a continued with the partitions that it kept
     ]
 
 
@@ -103,7 +103,7 @@ def test_an_emptied_group_waits_as_long_as_a_new_one(costs: dict[str, list[tuple
     assert costs["eager"] == [
         (0, 3_000, 2 * 3_000),
         (60_000, 0, 0),
-        (83_996, 6_004, 2 * 6_004),  # two came, so that it waited twice
+        (83_996, 6_004, 2 * 6_004),  # two members joined, so that the group waited twice
         (120_000, 0, 0),
         (146_996, 3_004, 2 * 3_004),
     ]

@@ -30,7 +30,7 @@ ENDS = (
 
 
 def rows(spark: SparkSession, *ends: tuple[str, int, int, int]) -> dict[str, list[dict[str, Any]]]:
-    """By group; times in seconds since the first of all."""
+    """The rows by group; times in seconds since the first of all."""
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
     table = progress(walked(commits, ends_of(spark, *ends) if ends else None))
     assert table.columns == TABLES["progress"].names
@@ -64,7 +64,7 @@ def test_read_and_committed_records_are_counted(found: dict[str, list[dict[str, 
 
 def test_the_lag_at_each_step_is_computed(found: dict[str, list[dict[str, Any]]]) -> None:
     steady, stopped = found["steady"], found["stopped"]
-    # 20 records a second are written, 10 read
+    # 20 records a second are written, 10 are read
     assert all(abs(row["lag"] - 10 * (row["until_ms"] - steady[0]["start_ms"]) / 1_000) <= 60 for row in steady)
     assert stopped[-1]["lag"] == 2_000 - 120
     assert {row["written"] for row in steady[1:-1]} == {100}
@@ -72,7 +72,7 @@ def test_the_lag_at_each_step_is_computed(found: dict[str, list[dict[str, Any]]]
 
 def test_unknown_lags_are_null(found: dict[str, list[dict[str, Any]]]) -> None:
     lags = [row["lag"] for row in found["back"]]
-    # while the end is the same; between two looks far apart; after the last one
+    # while the end stays the same; between two distant requests; after the last one
     assert lags[0] == 100
     assert lags[2:9] == [400] * 7
     assert lags[11:18] == [None] * 7

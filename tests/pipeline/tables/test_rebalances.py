@@ -80,7 +80,7 @@ def happened(group: str) -> list[dict[str, Any]]:
 
 
 def restarts() -> Log:
-    """One static member comes back twice in time, then later than its session lasts."""
+    """One static member returns twice in time, then later than its session lasts."""
 
     def static(name: str) -> dict[str, Any]:
         return member(name, {"t": [0]}, group_instance_id="i")
@@ -93,7 +93,7 @@ def restarts() -> Log:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> dict[str, list[Row]]:
-    """What the tests look at."""
+    """The tables that the tests compare."""
     logs = decoded(spark, *(history(group) for group in ("told", "late", "silent")), restarts())
     late = [value for value in happened("late") if value["time"] > START_MS + 40_000]
     names = ("rebalances", "memberships", "moves")
@@ -109,7 +109,8 @@ def of(rows: list[Row], group: str, *columns: str) -> list[Row]:
 def test_a_formation_without_the_record_of_a_new_group_took_as_long_as_those_of_others(
     tables: dict[str, list[Row]],
 ) -> None:
-    """It was compacted away. New groups of this log waited for a second; nothing says that this one did not."""
+    """Compaction removed the record. New groups of this log waited for a second; nothing shows that this one did not.
+    """
     first = of(tables["rebalances"], "static", "generation")[0]
     assert (first.generation, first.cause) == (1, "member_joined")
     assert first.took_ms == pytest.approx(1_000, abs=10)
@@ -128,7 +129,8 @@ def test_inferred_rebalances_have_their_columns(tables: dict[str, list[Row]]) ->
         (0, 0, 4, 0), (2, 2, 0, 0), (2, 2, 0, 0), (0, 0, 0, 4),
     ]  # fmt: skip
     third = rows[2]
-    # its last commit came at 30 s: most likely later than its last heartbeat, or that came in the second after it
+    # its last commit came at 30 s: most likely later than its last heartbeat, which otherwise came in the second after
+    # it
     assert (third.start_earliest_ms - START_MS, third.start_latest_ms - START_MS) == (40_000, 41_400)
     assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_000, 1_400, 100)
     assert (third.took_least_ms, third.took_ms, third.took_most_ms) == (100, 1_500, 1_500)
@@ -163,7 +165,7 @@ def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, l
 
 
 def test_the_cost_of_a_death_uses_the_members_partitions(tables: dict[str, list[Row]]) -> None:
-    """The event of its end does not say how many partitions it had."""
+    """The event of its end does not have the number of its partitions."""
     third = of(tables["rebalances"], "told", "generation")[2]
     assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
     assert third.silent_partition_ms == 2 * 10_000
@@ -181,7 +183,7 @@ def test_rebalances_before_the_wanted_time_are_left_out(spark: SparkSession) -> 
     ]
     assert {row.group for row in built["rebalances"].collect()} == {"silent"}
     assert min(row.time_ms for row in built["moves"].collect()) == START_MS + 41_500
-    # who was there then is known
+    # the members at that time are known
     assert {row.generation for row in built["generations"].where("group = 'steady'").collect()} == {5}
     spark.catalog.clearCache()
 

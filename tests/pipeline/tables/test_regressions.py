@@ -74,10 +74,10 @@ HISTORIES = {
     "beyond-an-old-end": Commits("beyond-an-old-end", "old").by("a", (0, 90), (5, 100), (60, 7), (65, 9)),
     "twice": Commits("twice").by("a", (0, 100), (5, 50), (10, 300), (100, 200), (105, 310)),
 }  # fmt: skip
-"""Each a group of its own."""
+"""The histories, each of a group of its own."""
 
 SEVERAL = (
-    # a moment after the rebalance each of two members is back at its own place, one of them at the beginning
+    # a moment after the rebalance each of two members is back at its own offset, one of them at the beginning
     Commits("own-places").by("a", (0, 15), generation=1).by("b", (0, 150), partition=1, generation=1)
     .by("a", (9, 0), (15, 30), generation=2).by("b", (10, 110), (15, 170), partition=1, generation=2),
     Commits("alone-partitions").by(None, (0, 90), (5, 100), (30, 60), (35, 65), (40, 71), (45, 78), members=0)
@@ -90,7 +90,7 @@ SEVERAL = (
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    """By group."""
+    """The rows by group."""
     commits = [row for one in (*HISTORIES.values(), *SEVERAL) for row in one.rows]
     ends = ends_of(spark, ("short", 0, 40, 90), ("old", 0, 40, 3))
     ids = spark.createDataFrame(
@@ -182,6 +182,6 @@ def test_one_incident_is_one_row_with_its_partitions(found: Found) -> None:
     assert (one["partition"], one["commits"], one["time_ms"], one["until_ms"]) == (1, 2, ms(9), ms(10))
     inside = [(each["partition"], each["from_offset"], each["to_offset"], each["back"]) for each in one["partitions"]]
     assert inside == [(0, 15, 0, 15), (1, 150, 110, 40)]
-    assert one["client_id"] is None  # two did
+    assert one["client_id"] is None  # two members did
     (two,) = found["two-write"]
     assert (two["commits"], two["until_ms"] - two["time_ms"], len(two["partitions"])) == (4, 20_000, 1)

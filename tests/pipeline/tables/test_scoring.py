@@ -32,11 +32,11 @@ LOGS = {
     "truth-clients.jsonl": "kafka-4.3-clients.tar.xz",
     "truth-habits.jsonl": "kafka-4.3-habits.tar.xz",
 }
-"""Archives, by the truths in them."""
+"""The archives, by the truths in them."""
 
 
 def good(found: Score, trigger: float = 0.9) -> bool:
-    """What is demanded of the inference."""
+    """Check that the inference is good enough."""
     assert set(NAMED) <= set(found.by_cause), found.text()
     return (
         min(found.precision, found.recall) >= 0.95
@@ -53,7 +53,7 @@ def test_the_events_of_a_sample_give_its_known_truth(spark: SparkSession, tmp_pa
     found, true = of_table(inferred(inputs, walk_of(inputs))), of_table(rebalance_rows(inputs.events))
     result = score(true, found)
     assert good(result), result.text()
-    # the events are right themselves
+    # the events themselves are right
     meant = score(of_truth(tmp_path / "sample" / TRUTH_FILE, dict(true)), true)
     assert (meant.precision, meant.recall, meant.cause, meant.trigger) == (1, 1, 1, 1), meant.text()
 

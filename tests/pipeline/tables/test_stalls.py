@@ -14,7 +14,7 @@ Found = dict[str, list[dict[str, Any]]]
 
 
 def every(step_s: float, offsets: list[int], start_s: float = 0) -> list[tuple[float, int]]:
-    """Commits one after the other."""
+    """Commits at a regular interval."""
     return [(start_s + step_s * index, offset) for index, offset in enumerate(offsets)]
 
 
@@ -24,28 +24,28 @@ def climbing(count: int, step: int = 10, start: int = 0) -> list[int]:
 
 LAST_S = 1_000
 FILLER = Commits("filler", "filler").by("x", (LAST_S, 1))
-"""The log goes on until then."""
+"""The log continues until then."""
 
 HISTORIES = (
     FILLER,
-    # up to date all the time, and until the end of the log
+    # up to date all the time, until the end of the log
     Commits("steady", "steady").by("a", *every(5, climbing(201))),
-    # commits the same, there is nothing to read
+    # commits the same offset, and there is nothing to read
     Commits("idle", "idle").by("a", *every(5, [50] * 201)),
     # there is something to read from the beginning on
     Commits("stuck", "stuck").by("a", *every(5, [*climbing(10), *[100] * 20, *climbing(172, start=500)])),
-    # gone on committing after a pause of 300 s, in which another group read on
+    # continued to commit after a pause of 300 s, in which another group read on
     Commits("paused", "paused").by("a", *every(5, climbing(20)), *every(5, climbing(122, start=790), 395)),
     Commits("reader", "paused").by("r", *every(5, climbing(201))),
-    # dead for good
+    # dead for ever
     Commits("dead", "dead").by("a", *every(5, climbing(20))),
-    # up to date, then something came: 100 s are allowed for that
+    # up to date, then a record came: 100 s are allowed for it
     Commits("lazy", "lazy").by("a", *every(5, climbing(20)), (640, 200), (995, 300)),
     # falls further behind with each commit
     Commits("slow", "slow").by("a", *every(50, climbing(21))),
-    # back, and then where it was
+    # back, and then at the old offset again
     Commits("back", "back").by("a", *every(5, [*climbing(10), 40, 60, 80, 90, 100, *climbing(186, start=110)])),
-    # back for good: the window forgets it
+    # back for ever: the window forgets the old offset
     Commits("far-back", "far-back").by("a", *every(5, [*climbing(12, start=9_000), *climbing(189)])),
     # its offset was deleted
     Commits("deleted", "deleted").by("a", *every(5, [50, 40, 30])).deleted(60),
@@ -53,12 +53,12 @@ HISTORIES = (
     Commits("single", "single").by("a", (0, 10)),
     # many commits in a second: the last one counts
     Commits("busy", "busy").by("a", *((index / 10, index) for index in range(10_001) if index % 10 > 6)),
-    # one of two partitions of a member stands still, by the same commits or by none; then another one has it
+    # one of two partitions of a member stands still, with the same commits or with none; then another member has it
     Commits("held", "held")
     .by("a", *every(5, climbing(201)))
     .by("a", *every(5, [*climbing(10), *[95] * 10, *climbing(180, start=500)]), partition=1)
     .by("a", *every(5, climbing(10)), (100, 500), (995, 900), partition=2),
-    # commits that are far apart; while it is restarted they are not
+    # rare commits; while the group is restarted they are frequent
     Commits("calm", "calm")
     .by(
         "a",
@@ -68,14 +68,14 @@ HISTORIES = (
         *every(14, climbing(7, start=905), 902),
     )
     .by("a", *every(5, climbing(201)), partition=1),
-    # nobody knows where its topic ends
+    # the end of its topic is not known
     Commits("unknown", "unknown").by("a", *every(5, [*[50] * 15, 40])),
 )
 
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> Found:
-    """By group, in the order of time."""
+    """The rows by group, in the order of time."""
     slow_ends = [("slow", 0, 100 + 30 * index, 50.0 * index - 1) for index in range(21)]
     lazy_ends = [("lazy", 0, 190, 90), ("lazy", 0, 190, 550), ("lazy", 0, 200, 560), ("lazy", 0, 300, 995)]
     ends = ends_of(
@@ -121,7 +121,7 @@ def test_a_healthy_group_is_ok(found: Found, group: str) -> None:
 
 
 def test_repeated_commits_of_one_offset_with_lag_are_a_stall(found: Found) -> None:
-    # it has one partition only: so nothing says that it works, and a minute has to go by
+    # it has only one partition: nothing shows that it works, and a minute must pass
     assert summarized(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
     first = found["stuck"][1]
     assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
@@ -190,7 +190,7 @@ def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Fo
 
 
 def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> None:
-    """It was given up at 60 s; 15 s do not count."""
+    """The partition was given up at 60 s; 15 s do not count."""
     commits = [row | {"generation": 1} for one in HISTORIES if one.group == "held" for row in one.rows]
     ends = ends_of(spark, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
     had = [(0, 0, None), (1, 0, 60), (2, 0, 60), (2, 300, None)]
@@ -208,7 +208,9 @@ def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> Non
 
 
 def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
-    """Every four minutes; then it stops for half an hour, which is no pause between two of its commits."""
+    """It commits every four minutes. Then it stops for half an hour, which is longer than a pause between two of its
+    commits.
+    """
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
     ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", seldom.rows), ends)).collect()]
@@ -216,7 +218,7 @@ def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
 
 
 def test_rare_commits_after_a_restart_are_no_stall(spark: SparkSession) -> None:
-    """Eight commits in a row, of members that give partitions up; then every four minutes again."""
+    """Eight commits follow each other, of members that give partitions up; then it commits every four minutes again."""
     usual = [(240.0 * at, 2_400 * at) for at in range(1, 11)]
     restart = [(2_400.0 + 20 * at, 24_000 + 200 * at) for at in range(1, 9)]
     after = [(2_560.0 + 240 * at, 25_600 + 2_400 * at) for at in range(1, 5)]
@@ -227,7 +229,7 @@ def test_rare_commits_after_a_restart_are_no_stall(spark: SparkSession) -> None:
 
 
 def test_rare_commits_after_a_long_restart_are_no_stall(spark: SparkSession) -> None:
-    """Twelve members one after the other; what comes then is as seldom as before."""
+    """Twelve members restart, one after the other; the commits after that are as rare as before."""
     restarted = Commits("restarted", "t").by("a", *((240.0 * at, 2_400 * at) for at in range(1, 11)))
     for at in range(1, 13):
         restarted.by(f"b{at}", (2_400.0 + 20 * at, 24_000 + 200 * at))
@@ -238,7 +240,7 @@ def test_rare_commits_after_a_long_restart_are_no_stall(spark: SparkSession) -> 
 
 
 def test_silence_between_two_members_is_no_usual_interval(spark: SparkSession) -> None:
-    """After five minutes without anybody, 200 s of one who commits every 5 s are a stop all the same."""
+    """After five minutes without a member, 200 s of silence are a stop for a member that commits every 5 s."""
     away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
     away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
     ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
@@ -250,7 +252,7 @@ def test_silence_between_two_members_is_no_usual_interval(spark: SparkSession) -
 
 
 def test_an_unread_transaction_marker_is_no_stall(spark: SparkSession) -> None:
-    """Nothing is written after it. It is otherwise if something is."""
+    """No record follows the marker. If a record follows, it is a stall."""
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
     ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
     commits = table_of(spark, "commits", (row for one in some for row in one.rows))
@@ -259,7 +261,7 @@ def test_an_unread_transaction_marker_is_no_stall(spark: SparkSession) -> None:
 
 
 def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(spark: SparkSession) -> None:
-    """Its time is that of its file: by that, every group would have been silent for a day."""
+    """The time of that end is the time of its file: by it, every group would have been silent for a day."""
     well = Commits("well", "well").by("a", *every(5, climbing(20)))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
     rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", well.rows), ends)).collect()]
@@ -267,7 +269,7 @@ def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(spark: SparkSessi
 
 
 def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
-    """The last of its commits are in time again."""
+    """The last of its commits have the correct time again."""
     well = Commits("well", "well").by("a", *every(5, climbing(41)))
     ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))

@@ -1,4 +1,4 @@
-"""The table `transactions`, put together by Spark: of a Kafka's log, of events, and of an offsets log alone."""
+"""The table `transactions`, made by Spark: from a Kafka's log, from events, and from an offsets log alone."""
 
 from __future__ import annotations
 
@@ -112,15 +112,15 @@ def test_a_log_without_transactions_gives_an_empty_table(spark: SparkSession) ->
 
 
 HISTORIES = {
-    # the former owner's transaction is committed after the partition went to b
+    # the former owner's transaction is committed after the partition moved to b
     "zombie": Commits("zombie").by("a", (0, 100), producer_id=1).by("b", (60, 120), (65, 150), producer_id=2)
     .by("b", (70, 60), producer_id=1).by("b", (75, 70), producer_id=2),
-    # b itself goes back, in a way that looks like a zombie's dip and like its spike
+    # b itself goes back, in a way that looks like a zombie's step back and like its step forward
     "rewind": Commits("rewind").by("a", (0, 100), producer_id=1)
     .by("b", (60, 120), (65, 150), (70, 105), (75, 170), producer_id=2),
     "rewind-ahead": Commits("rewind-ahead").by("a", (0, 100), producer_id=1)
     .by("b", (10, 180), (15, 120), (20, 140), producer_id=2),
-    # the same owner, restarted: what was before it committed 180 when the new one had read 100 already
+    # the same owner, restarted: its earlier process committed 180 when the new one had read 100 already
     "fenced": Commits("fenced").by("a", (0, 100), (5, 180), producer_id=3).by("a", (9, 120), (20, 140), producer_id=4),
     "not-fenced": Commits("not-fenced").by("a", (0, 100), (5, 180), producer_id=5)
     .by("a", (9, 120), (20, 140), producer_id=4),

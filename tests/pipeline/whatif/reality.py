@@ -1,5 +1,5 @@
-"""Groups as they really are, for replays to be measured by: consumers in virtual time on a core, who heartbeat, are
-slow, crash, pause, leave and come back, and what a server would have written of it. Shares no code with the replay.
+"""Real groups with which replays are compared. Consumers in virtual time on a core send heartbeats, are slow, crash,
+pause, leave and return; the log is what a server would have written. This module shares no code with the replay.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Reality(Virtual):
         self.records: list[dict[str, Any]] = []
 
     def grow(self, topic: str, partitions: int) -> None:
-        """A topic has more partitions."""
+        """A topic gets more partitions."""
         self.counts[topic] = partitions
         self._settle(self.core.handle(TopicsChanged(self._image()), self.now))
 
     def send(self, request: Message, client: Client, take: Callable[[Any], object]) -> None:
-        """A request, and what takes its answer."""
+        """Send a request; `take` gets its answer."""
         if type(request) is JoinGroupRequest:
             drawn = str(self.random.getrandbits(64))
             command: Command = JoinCommand(request, take, client, drawn, True, True)
@@ -144,7 +144,7 @@ class Consumer:
         self.owned: dict[str, list[int]] = {}
         self.last: dict[str, list[int]] | None = None
 
-    # ---- what befalls it
+    # ---- what happens to it
 
     def start(self) -> None:
         self.turn += 1
@@ -153,7 +153,7 @@ class Consumer:
         self._join()
 
     def stop(self) -> None:
-        """In good order."""
+        """Stop in order."""
         member_id = self.member_id
         self.crash()
         if member_id and self.instance is None:
@@ -292,11 +292,11 @@ class Consumer:
 
 
 def _nothing(_: object) -> None:
-    """Nobody waits for this answer."""
+    """Ignore an answer."""
 
 
 def random_reality(seed: int) -> Reality:
-    """A few minutes of everything."""
+    """A few minutes with all kinds of events."""
     world = Reality(seed, delay_ms=Random(seed).choice((0, 3_000)))
     random = world.random
     strategy = random.choice(list(CLIENT_ASSIGNORS))

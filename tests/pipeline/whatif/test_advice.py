@@ -1,4 +1,4 @@
-"""What a group is advised, and when it is advised nothing."""
+"""The advice for a group, and when there is none."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_advice_is_one_sentence_with_gain_and_price() -> None:
 def test_a_gain_within_its_uncertainty_gives_no_advice() -> None:
     slight = replace(ACTUAL, paused_partition_ms=150_000)
     assert advice_of(found(("assignor=sticky", slight))) is not None
-    assert advice_of(found(("assignor=sticky", slight), source=LOG)) is None  # times of a log are estimates
-    assert advice_of(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that true
+    assert advice_of(found(("assignor=sticky", slight), source=LOG)) is None  # the times of a log are estimates
+    assert advice_of(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that exact
 
 
 def test_dead_time_that_a_setting_adds_is_subtracted() -> None:
@@ -104,7 +104,7 @@ def test_the_gain_of_the_unchanged_replay_does_not_count() -> None:
 
 
 def test_fewer_partitions_of_dead_members_are_no_gain() -> None:
-    """Under another assignment they might have had fewer partitions, or more."""
+    """With another assignment they might have had fewer partitions, or more."""
     group = history()
     quiet = found(("assignor=sticky", replace(ACTUAL, silent_partition_ms=40_000)))
     assert advice(group, quiet) is not None
@@ -128,7 +128,7 @@ def test_members_that_join_or_stop_in_sequence_are_no_trouble() -> None:
     assert planned(group) == set(range(7))
     assert advice(group, found((STATIC, HELPS))) is None
     assert advice(group, found(("delay=9s", HELPS))) is not None
-    group.stays[0].end = EXPIRED  # it died, and the others went on for a second
+    group.stays[0].end = EXPIRED  # it died, and the others continued for a second
     assert planned(group) == {0, 1, 2, 4, 5, 6}
 
 
@@ -184,7 +184,7 @@ def test_a_longer_initial_delay_is_advised_but_not_a_shorter_one(asked_ms: int, 
     assert (got is not None) is is_told
     if got is not None:
         assert got.sentence.endswith(f"an empty group would wait {asked_ms // 1000 - 3} s longer for company")
-    # how long it really waited is not known: a gain alone does not count
+    # it is not known how long it really waited: a gain alone does not count
     assert advice(group, found(("delay=5000", replace(ACTUAL, paused_partition_ms=0)))) is None
 
 

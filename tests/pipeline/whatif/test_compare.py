@@ -1,4 +1,4 @@
-"""Histories with known answers, one for each thing that can be set otherwise."""
+"""Histories with known answers, one for each setting that can be changed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.pipeline.whatif.reality import GROUP, Consumer, Reality
 
 PARTITIONS = 9
 FORMING_MS = PARTITIONS * 6_000
-"""What it costs that members come to an empty group: two initial delays."""
+"""The cost when members join an empty group: two initial delays."""
 
 
 def running(*names: str, strategy: str = "range", instances: bool = False) -> tuple[Reality, dict[str, Consumer]]:
-    """A group that has come to rest."""
+    """A group that has settled."""
     world = Reality(partitions=PARTITIONS)
     members = {name: Consumer(world, name, strategy, instance=f"i-{name}" if instances else None) for name in names}
     for member in members.values():
@@ -31,7 +31,7 @@ def running(*names: str, strategy: str = "range", instances: bool = False) -> tu
 
 
 def near(ms: int) -> Any:
-    """So long, and what requests take."""
+    """About so long: requests take some time more."""
     return pytest.approx(ms, abs=200)
 
 
@@ -43,7 +43,7 @@ def restart(world: Reality, member: Consumer, away_ms: int) -> None:
 
 
 def asked(world: Reality, *settings: str) -> tuple[Figures, list[Figures]]:
-    """What happened, and what would have; the replay of what really held gives just what happened."""
+    """What happened, and what would have happened. The replay of the real settings must give exactly what happened."""
     found = played(world, *settings)
     assert found.played == found.whatif[0].figures == found.actual
     return found.actual, figures(found)
@@ -69,7 +69,7 @@ def test_static_membership_spares_the_rebalances_of_a_restart() -> None:
     restart(world, members["b"], 5_000)
     actual, (static,) = asked(world, "static")
     assert (actual.rebalances, actual.silent_partition_ms) == (3, 0)
-    # nobody else has its three partitions meanwhile
+    # no other member has its three partitions meanwhile
     assert static == Figures(1, 0, near(FORMING_MS), near(3 * 5_000), None, near(FORMING_MS))
 
 
@@ -117,7 +117,7 @@ def test_an_empty_group_reads_nothing_under_any_setting() -> None:
     restart(world, members["a"], 7_000)
     actual, (static, patient) = asked(world, "static", "group.initial.rebalance.delay.ms=30000")
     assert [one.silent_partition_ms for one in (actual, static, patient)] == [near(PARTITIONS * 7_000)] * 3
-    # then it waits for company, which never comes; a static member goes on with what it had
+    # then it waits for more members, which never come; a static member continues with its partitions
     assert [one.paused_partition_ms for one in (actual, static, patient)] == [
         near(PARTITIONS * ms) for ms in (2 * 3_000, 3_000, 2 * 30_000)
     ]
@@ -134,7 +134,7 @@ def test_a_pause_is_no_death_under_a_longer_session() -> None:
 
 
 def test_a_restart_within_a_longer_session_waits_for_the_dead() -> None:
-    """The new process is there at once, the group waits for the old one until its session is over."""
+    """The new process joins at once; the group waits for the old one until its session is over."""
     world, members = running("a", "b", "c")
     members["b"].crash()
     world.run(2_000)
@@ -151,7 +151,7 @@ def test_a_cooperative_strategy_pauses_only_what_moves() -> None:
     actual, (cooperative,) = asked(world, "assignor=cooperative-sticky")
     # a had 0-4 and b 5-8; range gives 0-2, 3-5 and 6-8
     assert (actual.rebalances, actual.moved_partitions) == (2, 2 + 3)
-    # a gives two of five away and b one of four, for which everybody joins twice
+    # a gives up two of five partitions and b one of four, for which all members join twice
     assert (cooperative.rebalances, cooperative.moved_partitions) == (3, 2 + 1)
     assert 0 < cooperative.paused_partition_ms - FORMING_MS < (actual.paused_partition_ms - FORMING_MS) / 2
 
@@ -174,7 +174,7 @@ def test_a_longer_delay_lets_members_join_together() -> None:
     actual, found = asked(world, *(f"group.initial.rebalance.delay.ms={ms}" for ms in (0, 3_000, 10_000)))
     assert actual.rebalances == 3
     assert [one.rebalances for one in found] == [3, 3, 1]
-    # all the time that it waits nobody reads: one delay after the other as long as somebody comes
+    # no member reads while the group waits: one delay after another, as long as members join
     assert found[2].paused_partition_ms == near(PARTITIONS * 30_000)
     assert found[0].paused_partition_ms < found[1].paused_partition_ms < found[2].paused_partition_ms
 
@@ -212,11 +212,11 @@ def test_a_deploy_in_other_steps() -> None:
         restart(world, member, 10_000)
     actual, (two, everybody) = asked(world, "deploy=rolling:2", "deploy=all")
     assert actual.rebalances == 1 + 8
-    # two leave together and come back together: one rebalance each way
+    # two leave together and return together: one rebalance each time
     assert two.rebalances == 1 + 4
-    # nobody is left, and those that come back find each other in the delay
+    # no member is left, and those that return meet in the delay
     assert everybody.rebalances == 1 + 1
-    # but until then nobody reads
+    # but until then no member reads
     assert everybody.silent_partition_ms == near(PARTITIONS * 10_000)
     assert two.silent_partition_ms == 0
 
@@ -252,7 +252,7 @@ def test_real_static_members_stay_what_they_were() -> None:
 
 
 def renamed(world: Reality, name: str) -> Reality:
-    """As if the strategy had another name."""
+    """Give the strategy another name."""
     world.events = json.loads(json.dumps(world.events).replace('"range"', f'"{name}"'))
     return world
 
@@ -277,7 +277,7 @@ def test_an_unknown_strategy_cannot_be_replayed_for_new_member_sets() -> None:
 
 
 def test_a_leader_with_its_own_assignment_is_recognized() -> None:
-    """It calls it range, and gives the shares out in another order."""
+    """It names its strategy range, and distributes the shares in another order."""
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
     for value in world.events:

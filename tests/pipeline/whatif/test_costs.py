@@ -1,4 +1,4 @@
-"""The sums, on rebalances by hand."""
+"""The sums, for hand-made rebalances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restarts that came together, and when they would have been."""
+"""Restarts that belong together, and when they would have happened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.pipeline.whatif.test_processes import clients, stay
 
 
 def restarted(*times: tuple[str, int, int]) -> list[Stay]:
-    """Members that were there, stopped and came back."""
+    """Members that were in the group, stopped and returned."""
     return [
         one
         for name, stop_ms, start_ms in times
@@ -41,7 +41,7 @@ def test_a_deploy_can_be_shifted_to_all_at_once() -> None:
     found = clients(*restarted(*ROLLING))
     starts, stops = shifted(found, ALL_AT_ONCE)
     assert set(stops.values()) == {10_000}
-    # each is away as long as it was
+    # each is away as long as it really was
     assert sorted(starts.values()) == [12_000, 12_000, 12_000, 13_000]
 
 

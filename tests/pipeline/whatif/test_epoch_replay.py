@@ -1,4 +1,4 @@
-"""Histories of classic groups, played as KIP-848 groups: what it spares, and what it does not."""
+"""Histories of classic groups, played as KIP-848 groups: what this saves, and what not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_members_of_a_consumer_group_never_stop_kept_partitions() -> None:
     assert actual.paused_partition_ms > PARTITIONS * 6_000
     assert consumer.paused_partition_ms < actual.paused_partition_ms / 2
     assert consumer.silent_partition_ms == 0
-    # one joined, two more within group.consumer.assignment.interval.ms, one went and came
+    # one joined, two more within group.consumer.assignment.interval.ms, one left and returned
     assert consumer.rebalances == 4
 
 
@@ -120,5 +120,5 @@ def test_slow_members_delay_only_the_next_owners_of_their_partitions() -> None:
     late.start()
     world.run(120_000)
     actual, (consumer,) = asked(world, "consumer")
-    # a gives up what c is to get only when it polls again
+    # a gives c's partitions up only when it polls again
     assert consumer.paused_partition_ms < actual.paused_partition_ms

@@ -1,4 +1,4 @@
-"""Which generations count as made again."""
+"""Which generations count as reproduced."""
 
 from __future__ import annotations
 

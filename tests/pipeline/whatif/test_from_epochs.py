@@ -1,5 +1,5 @@
-"""Histories of KIP-848 groups from their records, played again as they were, and as classic groups. The groups are real
-ones: members in virtual time on a core, each of whose heartbeats is sent.
+"""Histories of KIP-848 groups from their records, replayed as they were, and as classic groups. The groups are real
+ones: members in virtual time on a core, which send each of their heartbeats.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REVOKING_MS = 100
 
 
 class World(Virtual):
-    """One group, its coordinator and a topic. `rows` are what the decoded log would have."""
+    """One group, its coordinator and a topic. `rows` is the content of the decoded log."""
 
     def __init__(self, seed: int = 0, partitions: int = 8) -> None:
         self.partitions = partitions
@@ -84,7 +84,7 @@ class World(Virtual):
 
 
 class Consumer:
-    """A client, as they are: it beats, gives up, and says so."""
+    """A client that acts as real ones: it sends heartbeats, gives partitions up, and reports that."""
 
     def __init__(self, world: World, name: str, instance: str | None = None, assignor: str | None = None) -> None:
         self.world, self.name, self.instance, self.assignor = world, name, instance, assignor
@@ -99,7 +99,7 @@ class Consumer:
         self.go_on()
 
     def go_on(self) -> None:
-        """As the same process, under its id."""
+        """Continue as the same process, under its id."""
         self.is_gone = False
         self._join()
 
@@ -149,7 +149,7 @@ class Consumer:
 
 
 def _nothing(_: object) -> None:
-    """Nobody waits for this answer."""
+    """Ignore an answer."""
 
 
 def running(
@@ -184,7 +184,7 @@ def test_a_replay_of_epochs_gives_the_real_history() -> None:
     assert played.figures is not None
     assert played.figures.rebalances == found.actual.rebalances == 4
     assert played.figures.moved_partitions == found.actual.moved_partitions
-    # heartbeats come somewhere else in their interval
+    # heartbeats come at another point of their interval
     assert close(played.figures.paused_partition_ms, found.actual.paused_partition_ms, 8 * EVERY_MS)
     assert found.actual.paused_partition_ms > 0
 
@@ -238,7 +238,7 @@ def test_a_growing_topic_and_an_emptied_group_are_replayed() -> None:
     found = faithful(world)
     (played,) = found.whatif
     assert played.figures is not None
-    # one came back to the empty group: it was being restarted
+    # one returned to the empty group: it was being restarted
     assert found.actual.silent_partition_ms == played.figures.silent_partition_ms == 12 * 30_000
 
 
@@ -303,7 +303,7 @@ def test_a_partial_log_of_epochs_is_replayed() -> None:
     known = len(world.rows)
     members["a"].stop()
     world.run(60_000)
-    # compacted: of each key the newest record before
+    # compacted: the newest record of each key before that time
     newest = {(row["key_type"], row["key_json"]): row for row in world.rows[:known]}
     world.rows = sorted(newest.values(), key=lambda row: row["log_offset"]) + world.rows[known:]
     found = faithful(world, "classic")
@@ -311,7 +311,7 @@ def test_a_partial_log_of_epochs_is_replayed() -> None:
 
 
 def random_world(seed: int) -> World:
-    """Members that come, go, die, and come back; a topic that grows."""
+    """Members that join, leave, die, and return; a topic that grows."""
     world = World(seed, partitions=7)
     draw = world.random
     members = [Consumer(world, f"c{number}", f"i{number}" if number < 1 else None) for number in range(4)]

@@ -1,4 +1,4 @@
-"""What is concluded from the records of generations."""
+"""The facts that are inferred from the records of generations."""
 
 from __future__ import annotations
 
@@ -158,12 +158,12 @@ def cooperative(at_s: float, generation: int, *members: dict[str, Any]) -> dict[
     ("ended_s", "session_s", "end"),
     [
         (68.1, 6, JOIN_TIMEOUT),
-        (66, 6, LEFT),  # something else ended it
+        (66, 6, LEFT),  # another event ended it
         (68.1, 8, LEFT),  # the session of a dead member would have ended then, too
     ],
 )
 def test_a_member_awaited_until_the_timeout_was_slow(ended_s: float, session_s: int, end: str) -> None:
-    """A dead one would have been removed when its session ended. The others had come back long before."""
+    """A dead member would have been removed when its session ended. The others had returned long before."""
     kind = {"rebalance_timeout_ms": 8_000, "session_timeout_ms": session_s * 1_000}
     records = [
         cooperative(0, 1, member("a", 0, 1, **kind), member("b", 2, 3, **kind)),

@@ -1,4 +1,4 @@
-"""The job in Spark: two groups from events, one from the offsets log, all in one."""
+"""The job in Spark: two groups from events, one from the offsets log, in one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.pipeline.whatif.reality import Consumer, Reality
 
 PARTITIONS = 9
 TOOK_MS = 500
-"""What is said that each rebalance took, of the group of which there is only the log."""
+"""The length that each rebalance of the group without events gets."""
 
 
 def restarted() -> Reality:
@@ -118,7 +118,7 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
 
 def test_advice_comes_from_one_of_the_settings(tables: dict[str, list[dict[str, Any]]]) -> None:
     by_group = {row["group"]: row for row in tables["whatif"] if row["setting"] == "static"}
-    # of the third one the times are estimates, and the gain is not greater than what may be wrong of them
+    # the times of the third group are estimates, and the gain is not greater than their possible error
     assert [row["group"] for row in tables["advice"]] == ["one", "two"]
     for row in tables["advice"]:
         would = by_group[row["group"]]
@@ -132,7 +132,7 @@ def test_actual_figures_equal_the_tables(tables: dict[str, list[dict[str, Any]]]
 
 
 def test_a_malformed_history_affects_no_other_group() -> None:
-    """A task's function by itself: events without what their kind should have."""
+    """The function of a task, called directly: events lack fields of their kind."""
     events = [{"kind": "group_created", "time": 1}, {"kind": "rebalance_completed", "time": 2}]
     rows = [
         {"group": "g", "source": "events", "log_offset": at, "value": json.dumps(value), "end_ms": 9}

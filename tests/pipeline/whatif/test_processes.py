@@ -1,4 +1,4 @@
-"""Who is who behind the member ids."""
+"""Which process is behind each member id."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def test_the_nearest_real_rebalance_is_found() -> None:
     rounds = [Round(ms, "member_left", None) for ms in (10_000, 10_000, 40_000)]
     found = clients(stay("a-1", 1_000), rounds=rounds)
     near = [found.near(ms) for ms in (9_500, 10_000, 25_000, 40_900)]
-    # of those that began in one ms all but the last have failed
+    # of those that began in one ms, all but the last have failed
     expected = [rounds[1], rounds[1], None, rounds[2]]
     assert all((None if one is None else one.round) is other for one, other in zip(near, expected, strict=True))

@@ -1,4 +1,4 @@
-"""Random histories: their replay makes the generations that really were."""
+"""Random histories: their replay reproduces the generations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.pipeline.whatif.reality import GROUP, random_reality
 SEEDS = 60
 EVENTS_SHARE, LOG_SHARE = 0.99, 0.95
 WHOLE_SHARE = 0.9
-"""Of the histories of which every generation comes out."""
+"""The share of histories whose every generation is reproduced."""
 
 
 def test_random_histories_are_reproduced() -> None:

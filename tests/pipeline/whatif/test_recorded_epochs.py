@@ -1,4 +1,4 @@
-"""KIP-848 groups as Kafka 4.3 wrote them: their histories come out of the replay as they were."""
+"""KIP-848 groups as Kafka 4.3 wrote them: the replay reproduces their histories."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DIED = {
     "java-2": ("kP4ocnC_T6ibKVfiNc2wkQ", "DB9_XzdaSy-Z9HHEmdk1vQ"),
     "st": ("xnwq41dOQQy9LH8n6la1ug",),
 }  # fmt: skip
-"""As the table `rebalances` has it."""
+"""The dead members, as in the table `rebalances`."""
 
 
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
-    """What the job gives each group's task."""
+    """The input of each group's task in the job."""
     directory = tmp_path_factory.mktemp("log")
     with tarfile.open(LOG) as files:
         files.extractall(directory, filter="data")
@@ -74,7 +74,7 @@ def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str],
 
 @pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "n", "rt", "sl", "st"])
 def test_every_recorded_epoch_is_reproduced(groups: dict[str, pa.Table], group: str) -> None:
-    """Clients send heartbeats in their own rhythm, and what the server gives to whom depends on whose came first."""
+    """Clients send heartbeats at their own times, and the first heartbeat decides what the server gives to whom."""
     (fidelity,) = played(groups[group], ())
     assert (fidelity["withheld"], fidelity["why"]) == (False, None)
     assert fidelity["reproduced"] == fidelity["generations"] >= 2
@@ -92,7 +92,7 @@ def test_another_heartbeat_interval_changes_the_replay(groups: dict[str, pa.Tabl
 
 @pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "st"])
 def test_an_unchanged_setting_costs_what_happened(groups: dict[str, pa.Table], group: str) -> None:
-    """The replay pauses partitions for some ms more or less than the group did: nothing that the setting would do."""
+    """The replay pauses partitions for some ms more or less than the group did: that is no effect of the setting."""
     (row,) = [row for row in played(groups[group], parse("consumer")) if row["table"] == "whatif"]
     for name in ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s"):
         assert row[name] == row[f"actual_{name}"]

@@ -1,4 +1,4 @@
-"""Settings from text and JSON, and what is said of wrong ones."""
+"""Settings from text and JSON, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_default_grid_has_names_that_differ() -> None:
 
 
 def test_the_default_grid_asks_nothing_twice() -> None:
-    """A strategy that no server has means the classic protocol, whether that is said or not."""
+    """A strategy that no server has means the classic protocol, whether the setting says so or not."""
     meant = []
     for one in DEFAULT_GRID:
         is_classic = one.assignor in {"roundrobin", "sticky", "cooperative-sticky"}

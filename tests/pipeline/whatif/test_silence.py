@@ -38,7 +38,7 @@ def test_the_time_that_a_really_static_member_is_away_is_charged_as_that_of_a_co
 def test_a_shorter_session_would_have_put_it_out() -> None:
     shorter = static_restart("session.timeout.ms=3000").whatif[1].figures
     assert shorter is not None
-    # it comes back while the others are joining because of its end
+    # it returns while the others are joining because of its end
     assert (shorter.rebalances, shorter.detect_ms) == (2, 3_000)
 
 

@@ -1,4 +1,4 @@
-"""A core in virtual time, for the groups that replays are measured by: what is to happen when, and its timers."""
+"""A core in virtual time, for the groups with which replays are compared: its planned events and its timers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_MS = 1_700_000_000_000
 
 
 class Virtual(ABC):
-    """See the module."""
+    """The core of this module."""
 
     def __init__(self, seed: int, settings: GroupSettings, image: TopicsImage) -> None:
         self.random = Random(seed)
@@ -31,7 +31,7 @@ class Virtual(ABC):
         return Now(self.ms, self.ms)
 
     def at(self, after_ms: int, act: Callable[[], object]) -> None:
-        """Let something happen in so many ms."""
+        """Plan an action in so many ms."""
         self._order += 1
         heapq.heappush(self._queue, (self.ms + after_ms, self._order, act))
 
@@ -53,4 +53,4 @@ class Virtual(ABC):
 
     @abstractmethod
     def _settle(self, output: Output) -> None:
-        """What the core has decided: keep it, and give the answers."""
+        """Keep the core's decisions, and send the answers."""

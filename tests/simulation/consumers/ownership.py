@@ -1,9 +1,9 @@
-"""The rules of groups of both protocols, by what goes in and out of the core and by what its clients own.
+"""The rules of groups of both protocols, by the inputs and outputs of the core and by what its clients own.
 
-* No partition is owned by two members at once: of those whom the server has in the group.
-* Epochs never go back: of a group, of its targets, of a member; and in the answers to a member.
-* Nobody is assigned what another still has, by the records.
-* A core that is made of the records is the one that lives (`check_replay`).
+* No partition is owned by two members of the group at once.
+* Epochs never go back: those of a group, of its targets, of a member, and in the answers to a member.
+* No member is assigned a partition that another member still has, by the records.
+* A core that is made of the records equals the live one (`check_replay`).
 * Every partition is owned in the end (`run`).
 """
 

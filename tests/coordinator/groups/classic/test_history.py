@@ -82,7 +82,7 @@ def test_owners_before_a_rebalance_are_those_of_the_last_completed_generation() 
     assert len(facts["members"]) == 4
 
 
-def test_the_event_of_a_lost_member_says_when_it_was_last_heard_of() -> None:
+def test_the_event_of_a_lost_member_has_the_time_of_its_last_request() -> None:
     harness = GroupHarness()
     _, b, c = harness.stable(count=3)
     harness.advance(2_000)
@@ -97,7 +97,7 @@ def test_the_event_of_a_lost_member_says_when_it_was_last_heard_of() -> None:
     assert expired[-1]["member"].heard_ms == START.wall_ms + 2_000
 
 
-def test_a_new_member_that_never_hears_its_answer_was_last_heard_of_when_it_joined() -> None:
+def test_the_last_request_of_a_new_member_without_an_answer_is_its_join() -> None:
     harness = GroupHarness()
     a = harness.join(session=600_000, rebalance=600_000).member_id
     harness.sync(a, {a: b"0"}, generation=1)

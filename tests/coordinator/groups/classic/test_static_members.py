@@ -42,7 +42,7 @@ def test_the_new_member_id_of_a_static_member_is_recorded_before_the_answer() ->
     assert [(one.member_id, one.group_instance_id, one.assignment) for one in members][-1] == (new, "i1", b"1")
 
 
-def test_the_leader_is_told_to_skip_the_assignment() -> None:
+def test_the_leaders_answer_says_to_skip_the_assignment() -> None:
     harness = GroupHarness()
     _, b = harness.stable(static=True)
     reply = harness.join(instance="i0")
