@@ -94,7 +94,8 @@ class Server:
         self._reconcile(at_ms, name)
 
     def settle(self, at_ms: int) -> int:
-        """Let all members send heartbeats until none has anything to do, one each ms. Returns the time of the last one.
+        """Let all members send heartbeats until none has anything to do, one each ms. Returns the time of the last
+        one.
         """
         for _ in range(3 * len(self.members) + 3):
             for name in list(self.members):

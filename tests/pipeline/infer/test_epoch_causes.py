@@ -230,7 +230,8 @@ def test_a_static_member_without_a_leave_has_expired() -> None:
 
 
 def test_a_shorter_session_timeout_is_learned() -> None:
-    """A death that the other members prove shows the session timeout. A member with nothing to commit lived until then.
+    """A death that the other members prove shows the session timeout. A member with nothing to commit lived until
+    then.
     """
     server = two()
     server.join(2_000, "s1", instance="i")

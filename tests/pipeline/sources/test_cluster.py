@@ -194,7 +194,8 @@ def test_a_cluster_without_groups_is_an_error(tmp_path: Path, spark: SparkSessio
 
 
 def streamed(live: Live, spark: SparkSession, root: Path, rows_a_batch: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Read everything that exists now. Returns all rows of the table since its beginning, and the sizes of the batches.
+    """Read everything that exists now. Returns all rows of the table since its beginning, and the sizes of the
+    batches.
     """
     rows = (
         spark.readStream.format("muster")

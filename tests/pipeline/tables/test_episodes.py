@@ -126,7 +126,8 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
 
 
 def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) -> None:
-    """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only one.
+    """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only
+    one.
     """
     rows = []
     for number, name in enumerate("abc"):

@@ -17,7 +17,8 @@ def died(row: dict[str, Any]) -> list[tuple[str, int, int]]:
 
 
 def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal() -> None:
-    """No commit was written since 40 s; one member dies before 300 s. Its partitions were unread for a session at most.
+    """No commit was written since 40 s; one member dies before 300 s. Its partitions were unread for a session at
+    most.
     """
     fixed = C._replace(instance_id="c")  # such a member seldom leaves
     busy = {one.client_id: every(1, 1, 40) for one in (A, B, fixed)}
@@ -29,7 +30,8 @@ def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal(
 
 
 def test_the_length_of_the_first_rebalance_of_a_log_is_unknown() -> None:
-    """Its record may have been written again long after the rebalance, when a static member returned under another id.
+    """Its record may have been written again long after the rebalance, when a static member returned under another
+    id.
     """
     late = state(1, 57, [A])._replace(at_ms=18_500)
     (one,) = rebalances([late])

@@ -109,7 +109,8 @@ def of(rows: list[Row], group: str, *columns: str) -> list[Row]:
 def test_a_formation_without_the_record_of_a_new_group_took_as_long_as_those_of_others(
     tables: dict[str, list[Row]],
 ) -> None:
-    """Compaction removed the record. New groups of this log waited for a second; nothing shows that this one did not.
+    """Compaction removed the record. New groups of this log waited for a second; nothing shows that this one did
+    not.
     """
     first = of(tables["rebalances"], "static", "generation")[0]
     assert (first.generation, first.cause) == (1, "member_joined")
