@@ -245,7 +245,7 @@ class DatabaseWriter:
         if registration.needs > self._known_metadata():
             await self._follow(registration.needs)
             if self._known_metadata() < registration.needs:
-                self.failed("it stops, and does not know what others lead")
+                self.failed("it stops before it has read which partitions others lead")
                 return None
         return registration.write_no, found is Outcome.SEEN
 

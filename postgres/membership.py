@@ -254,7 +254,7 @@ class Membership:
             except StoreAway:
                 is_away = True  # the database writer logs this, and ends the node session when it lasts
             except ApiError as error:
-                log.warning("who leads what could not be changed", reason=error.message)
+                log.warning("the leaders of partitions could not be changed", reason=error.message)
             if not (self._stopped or self._is_hinted):
                 await self._pause(AGAIN_MS if is_away else self._next_check_ms())
 

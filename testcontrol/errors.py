@@ -43,7 +43,7 @@ class WaitFailed(AssertionError):
             f"group {group_id} was not so after {timeout_s:g} s: {waited_for}",
             *_indented("now", now.splitlines()),
         ]
-        lines += _indented("what happened", self.timeline or ("nothing that its history tells",))
+        lines += _indented("what happened", self.timeline or ("its history has no event",))
         if interventions:
             lines += _indented("what the test has done to the server", self.interventions)
         super().__init__("\n".join(lines))
@@ -90,5 +90,5 @@ def intervention_lines(
         for (rule, api, client, did), count in counted.items()
     ]
     if len(rows) > MAX_INTERVENTIONS:
-        rows = [*rows[:MAX_INTERVENTIONS], f"and {len(rows) - MAX_INTERVENTIONS} more of such"]
+        rows = [*rows[:MAX_INTERVENTIONS], f"and {len(rows) - MAX_INTERVENTIONS} more like these"]
     return lines[: MAX_INTERVENTIONS + 1] + rows

@@ -134,21 +134,21 @@ class ClusterVerbs:
     @property
     def faults(self) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("faults can be had of a Muster only that this program has started")
+        raise OnlyMuster("only a Muster that this program has started has faults")
 
     @property
     def scenarios(self) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("scenarios can be had of a Muster only that this program has started")
+        raise OnlyMuster("only a Muster that this program has started has scenarios")
 
     @property
     def time(self) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("time can be moved of a Muster only that this program has started")
+        raise OnlyMuster("time can be moved only on a Muster that this program has started")
 
     def run_until(self, *_: object, **__: object) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("time can be moved of a Muster only that this program has started")
+        raise OnlyMuster("time can be moved only on a Muster that this program has started")
 
 
 class AdminGroups:
@@ -245,23 +245,23 @@ class AdminGroups:
 
     def rebalance(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("a rebalance can be forced on a Muster only that this program has started")
+        raise OnlyMuster("a rebalance can be forced only on a Muster that this program has started")
 
     def expire(self, _: str, __: str) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("a session can be ended on a Muster only that this program has started")
+        raise OnlyMuster("a session can be ended only on a Muster that this program has started")
 
     def hold_joins(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+        raise OnlyMuster("joins can be held only on a Muster that this program has started")
 
     def release(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""
-        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+        raise OnlyMuster("joins can be held only on a Muster that this program has started")
 
     def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # the signature of Groups
         """Raises OnlyMuster."""
-        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+        raise OnlyMuster("joins can be held only on a Muster that this program has started")
 
 
 class AdminNodes:
@@ -289,7 +289,7 @@ class AdminNodes:
         return NodeView(node_id, "up", None, (show(*at),), -1, -1, -1)
 
     def _only(self, *_: object) -> NoReturn:
-        raise OnlyMuster("nodes can be stopped, killed and paused of a Muster only that this program has started")
+        raise OnlyMuster("nodes can be stopped, killed and paused only on a Muster that this program has started")
 
     stop = kill = pause = resume = return_ = _only
 

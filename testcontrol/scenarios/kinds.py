@@ -237,7 +237,7 @@ KINDS: Final = (
         "flapping-member",
         "the session of a member ends again and again, and it joins again",
         flapping_member,
-        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at each so-manieth of its heartbeats", 5)),
+        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at every N-th of its heartbeats: this N", 5)),
     ),
     Kind(
         "zombie",
@@ -255,7 +255,7 @@ KINDS: Final = (
         "coordinator-moves",
         "another broker coordinates the group; a single broker says for a while that it does not",
         coordinator_moves,
-        (Parameter("group", str, "the group"), Parameter("times", int, "with one broker: so many refusals", 3)),
+        (Parameter("group", str, "the group"), Parameter("times", int, "with one broker: the number of refusals", 3)),
     ),
     Kind(
         "rolling-restart",
@@ -276,7 +276,7 @@ KINDS: Final = (
         (
             Parameter("topic", str, "the topic"),
             Parameter("partition", int, "the partition", 0),
-            Parameter("records", int, "so many of the newest are lost (whole batches)", 1),
+            Parameter("records", int, "how many of the newest records are lost (whole batches)", 1),
         ),
     ),
     Kind(

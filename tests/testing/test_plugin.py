@@ -249,7 +249,7 @@ def test_wrong(muster_topic):
     result = run(suite, "-rs", f"--muster-against={cluster.bootstrap_servers}")
     result.assert_outcomes(passed=1, skipped=2, failed=1)
     text = result.stdout.str()
-    assert "a rebalance can be forced on a Muster only" in text
+    assert "a rebalance can be forced only on a Muster" in text
     assert "this test needs a server of its own" in text
     assert [name for name in cluster.topics if not name.startswith("test_wrong")] == []
 
