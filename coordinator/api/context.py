@@ -190,6 +190,8 @@ knows_deletion_disabled = _since(3)
 """DeleteTopics knows the error TOPIC_DELETION_DISABLED (KIP-322)."""
 describe_knows_group_not_found = _since(6)
 """DescribeGroups answers GROUP_ID_NOT_FOUND for an unknown group, instead of Dead (KIP-1043)."""
+features_have_one_error = _since(2)
+"""UpdateFeatures has an error for the whole request only. In older versions each feature has a row (KIP-584)."""
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
 elections_have_one_error = _since(1)

@@ -187,6 +187,11 @@ class Node:
         """Forget all fetch sessions, at a start of the node."""
         self.sessions = FetchSessions(self._most_sessions, self._draw_session_id)
 
+    def features_changed(self) -> None:
+        """Forget what followed from the feature levels: cached requests, and whether consumer groups are served."""
+        self.serves_consumer_groups = None
+        self.authorizer.version += 1
+
     def _draw_session_id(self) -> int:
         drawn = self.draw_uuid()
         return (int.from_bytes(drawn[:4]) + int.from_bytes(drawn[-4:])) & 0x7FFF_FFFF

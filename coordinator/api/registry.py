@@ -21,7 +21,16 @@ from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
     from muster.coordinator.api import client_quotas, telemetry  # noqa: F401
-    from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
+    from muster.coordinator.api.cluster import (  # noqa: F401  # noqa: F401
+        api_versions,
+        describe_cluster,
+        features,
+        find_coordinator,
+        leaders,
+        log_dirs,
+        metadata,
+        quorum,
+    )
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
     from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
     from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
@@ -86,7 +95,8 @@ _TABLE = (
     _api(31, 1, 3, "security.acls"),
     _api(32, 1, 4, "configs.describe_configs"),
     _api(33, 0, 2, "configs.alter_configs"),
-    _api(35, 1, 5, "cluster.describe_cluster"),
+    _api(34, 1, 2, "cluster.log_dirs"),
+    _api(35, 1, 5, "cluster.log_dirs"),
     _api(36, 0, 2, "security.sasl"),
     _api(37, 0, 3, "topics.create_topics"),
     _api(38, 1, 3, "security.delegation_tokens"),
@@ -103,7 +113,8 @@ _TABLE = (
     _api(49, 0, 1, "client_quotas"),
     _api(50, 0, 0, "security.scram_credentials"),
     _api(51, 0, 0, "security.scram_credentials"),
-    _api(55, 0, 2, "cluster.describe_cluster"),
+    _api(55, 0, 2, "cluster.quorum"),
+    _api(57, 0, 2, "cluster.features"),
     _api(60, 0, 2, "cluster.describe_cluster"),
     _api(61, 0, 0, "records.offsets"),
     _api(64, 0, 0, "cluster.leaders"),
@@ -115,6 +126,8 @@ _TABLE = (
     _api(72, 0, 0, "telemetry"),
     _api(74, 0, 1, "configs.describe_configs"),
     _api(75, 0, 0, "topics.describe_topic_partitions"),
+    _api(80, 0, 1, "cluster.quorum"),
+    _api(81, 0, 0, "cluster.quorum"),
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}

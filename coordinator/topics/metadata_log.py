@@ -12,6 +12,7 @@ from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.features import METADATA, METADATA_VERSION
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from muster.protocol.message import MalformedMessage, Message
@@ -20,8 +21,6 @@ from muster.protocol.messages.metadata_records.feature_level_record import Featu
 from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
 from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
 
-METADATA_VERSION = 30
-"""The metadata.version of Kafka 4.3 (4.3-IV0), which decides the versions of the written records."""
 METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
 LEADER_EPOCH = 1
 """The leader epoch of all batches: this node has been the only controller since the first record."""
@@ -33,7 +32,7 @@ _VERSIONS = {
     "RegisterBrokerRecord": 4,
     "BrokerRegistrationChangeRecord": 3,
 }
-"""Versions in which Kafka 4.3 writes the records; the other records have version 0."""
+"""Versions in which Kafka 4.4 writes the records; the other records have version 0."""
 
 
 def encode(record: Message) -> bytes:
@@ -43,7 +42,7 @@ def encode(record: Message) -> bytes:
 
 def first_records(min_insync_replicas: str | None) -> list[Message]:
     """Return the first records of a new log; see `MetadataLog.load`."""
-    first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
+    first: list[Message] = [FeatureLevelRecord(name=METADATA, feature_level=METADATA_VERSION)]
     if min_insync_replicas is not None:
         first.append(
             ConfigRecord(

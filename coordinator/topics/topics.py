@@ -28,6 +28,7 @@ from muster.coordinator.topics.startup import load_own, load_shared
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
@@ -89,6 +90,7 @@ class Topics:
         self.image = TopicsImage({}, 0)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
+        self._feature_subscribers: list[Callable[[], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = SerialJobs()
         """The changes of topics, one at a time, so that no change sees half of another change."""
@@ -257,6 +259,10 @@ class Topics:
         """Call `callback` with the records of quotas that change. `state` has the present quotas."""
         self._quota_subscribers.append(callback)
 
+    def subscribe_features(self, callback: Callable[[], object]) -> None:
+        """Call `callback` after each change of feature levels. `state.features` has the present levels."""
+        self._feature_subscribers.append(callback)
+
     def writing(self, records: Sequence[Message]) -> Job[None]:
         """Write records that are not about partitions or brokers as one change. Raises `ApiError`."""
         if self._shared_log is not None:
@@ -274,6 +280,9 @@ class Topics:
         if quotas:
             for of_quotas in self._quota_subscribers:
                 of_quotas(quotas)
+        if any(type(record) is FeatureLevelRecord for record in records):
+            for features_changed in self._feature_subscribers:
+                features_changed()
 
     def applying_batches(self, data: bytes) -> Job[None]:
         """Apply whole batches that other nodes wrote, which follow the known batches."""

@@ -5,12 +5,13 @@ itself, and on each requested row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorResponse
 from muster.protocol.messages.join_group import JoinGroupResponse
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -61,6 +62,7 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: ("resources>results resource_type,resource_name",),
     ApiKey.ALTER_CONFIGS: (_RESOURCES,),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_RESOURCES,),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ("topics>results name=topic_name / partitions =partition_index",),
     ApiKey.CREATE_PARTITIONS: ("topics>results name",),
     ApiKey.ELECT_LEADERS: (
         "topic_partitions>replica_election_results topic / partitions>partition_result =partition_id",
@@ -95,8 +97,11 @@ def error_answer(key: int, version: int, request: Message, error_code: int, mess
     # a refused member gets its own id back
     own = {"member_id": getattr(request, "member_id", None)} if key == ApiKey.JOIN_GROUP else {}
     _set_fields(response, error_code, message, own)
+    # topics are named in directories, which the answer does not name
+    parts: Sequence[Any] = request.dirs if isinstance(request, AlterReplicaLogDirsRequest) else (request,)
     for text in _TABLE.get(key, ()):
-        _answer_rows(_rows(text), request, response, error_code, message)
+        for part in parts:
+            _answer_rows(_rows(text), part, response, error_code, message)
     if key == ApiKey.FIND_COORDINATOR or (key == ApiKey.ELECT_LEADERS and not version):
         # the answer has errors only on rows
         response.error_code = ErrorCode.NONE

@@ -23,6 +23,9 @@ from muster.protocol.messages import (
     add_partitions_to_txn as apt,
 )
 from muster.protocol.messages import (
+    add_raft_voter as arv,
+)
+from muster.protocol.messages import (
     alter_client_quotas as acq,
 )
 from muster.protocol.messages import (
@@ -30,6 +33,9 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages import (
     alter_partition_reassignments as apr,
+)
+from muster.protocol.messages import (
+    alter_replica_log_dirs as ard,
 )
 from muster.protocol.messages import (
     alter_user_scram_credentials as ausc,
@@ -173,6 +179,9 @@ from muster.protocol.messages import (
     push_telemetry as pt,
 )
 from muster.protocol.messages import (
+    remove_raft_voter as rrv,
+)
+from muster.protocol.messages import (
     renew_delegation_token as rdt,
 )
 from muster.protocol.messages import (
@@ -189,6 +198,9 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages import (
     unregister_broker as ub,
+)
+from muster.protocol.messages import (
+    update_features as uf,
 )
 from muster.protocol.messages import (
     write_txn_markers as wtm,
@@ -371,6 +383,23 @@ def listed_reassignments(s: State, n: int) -> Iterator[Message]:
 def elected(s: State, n: int) -> Iterator[Message]:
     yield el.ElectLeadersRequest(0, [el.TopicPartitions(WIDE, [*wide(n)])])
     yield el.ElectLeadersRequest(0, None)
+
+
+def moved_replicas(s: State, n: int) -> Iterator[Message]:
+    for path in ("memory", "/nowhere"):
+        yield ard.AlterReplicaLogDirsRequest(
+            [ard.AlterReplicaLogDir(path, [ard.AlterReplicaLogDirTopic(WIDE, [*wide(n)])])]
+        )
+
+
+def updated_features(s: State, n: int) -> Iterator[Message]:
+    yield uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey(group_name(i), 0, upgrade_type=2) for i in range(n)])
+    yield uf.UpdateFeaturesRequest(60_000, [uf.FeatureUpdateKey("group.version", 1) for _ in range(n)], True)
+
+
+def added_voter(s: State, n: int) -> Iterator[Message]:
+    listeners = [arv.Listener(group_name(i), "h", 9) for i in range(n)]
+    yield arv.AddRaftVoterRequest(None, 60_000, 9, b"d" * 16, listeners)
 
 
 def log_dirs(s: State, n: int) -> Iterator[Message]:
@@ -763,6 +792,7 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "DescribeDelegationToken": (Case("tokens", LONG_GROUPS, described_tokens),),
     "DeleteGroups": (Case("groups", LONG_GROUPS, deleted_groups),),
     "ElectLeaders": (Case("partitions", ELEMENTS, elected),),
+    "AlterReplicaLogDirs": (Case("partitions", ELEMENTS, moved_replicas),),
     "IncrementalAlterConfigs": (
         Case("resources", 10_000, altered_configs, 1), Case("patterns", 300, metrics_patterns, 1),
     ),
@@ -779,6 +809,9 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     ),
     "DescribeCluster": (Case("nothing", 1, one(lambda: dc.DescribeClusterRequest(True))),),
     "DescribeProducers": (Case("producers", ELEMENTS, described_producers),),
+    "UpdateFeatures": (Case("features", LONG_GROUPS, updated_features, 1),),
+    "AddRaftVoter": (Case("listeners", LONG_GROUPS, added_voter),),
+    "RemoveRaftVoter": (Case("nothing", 1, one(lambda: rrv.RemoveRaftVoterRequest(None, 9, b"d" * 16))),),
     "UnregisterBroker": (Case("nothing", 1, one(lambda: ub.UnregisterBrokerRequest(77))),),
     "DescribeTransactions": (Case("ids", BYTES // 210, described_transactions),),
     "ListTransactions": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from muster.coordinator.api.context import (
     RequestContext,
@@ -12,6 +11,7 @@ from muster.coordinator.api.context import (
 )
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.registry import OF_A_RECEIVER, SERVED
+from muster.coordinator.topics.features import FEATURES, finalized
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import (
@@ -24,18 +24,6 @@ from muster.protocol.messages.api_versions import (
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """The valid form of a client's name and version (KIP-511)."""
-
-_FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
-    # Name, lowest and highest known level, and level in force (0: no level). Features that Muster does not serve stay
-    # at 0: clients take group.version 1 for KIP-848 groups. transaction.version 2 is KIP-890.
-    ("eligible.leader.replicas.version", 0, 0, 0),
-    ("group.version", 0, 1, 1),
-    ("kraft.version", 0, 1, 0),
-    ("metadata.version", 7, 30, 30),
-    ("share.version", 0, 0, 0),
-    ("streams.version", 0, 0, 0),
-    ("transaction.version", 0, 2, 2),
-)
 
 
 _WITH_RECEIVER: Final = tuple(SERVED.values())
@@ -51,16 +39,20 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
             return
         context.channel.software_name = name
         context.channel.software_version = version
-    features = _FEATURES
-    if not api_versions_shows_features_from_zero(context.api_version):
-        features = tuple(row for row in _FEATURES if row[1] > 0)
+    lowest = 0 if api_versions_shows_features_from_zero(context.api_version) else 1
     apis = _WITHOUT_RECEIVER if node.client_reports is None else _WITH_RECEIVER
     respond(
         ApiVersionsResponse(
             api_keys=[ApiVersion(api.key, api.min_version, api.max_version) for api in apis],
-            supported_features=[SupportedFeatureKey(name, low, high) for name, low, high, _ in features],
+            supported_features=[
+                SupportedFeatureKey(name, feature.lowest, feature.highest)
+                for name, feature in FEATURES.items()
+                if feature.lowest >= lowest
+            ],
             finalized_features_epoch=node.topics.image.version,
-            finalized_features=[FinalizedFeatureKey(name, now, now) for name, _, _, now in _FEATURES if now > 0],
+            finalized_features=[
+                FinalizedFeatureKey(name, level, level) for name, level in finalized(node.topics.state.features)
+            ],
         )
     )
 

@@ -28,6 +28,7 @@ from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.system.uuids import as_text
+from muster.coordinator.topics.features import GROUP, level_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -142,11 +143,12 @@ def _refusal(
 
 
 def _is_served(node: Node) -> bool:
-    """Whether the configuration enables this protocol (the property is deprecated since Kafka 4.3)."""
+    """Whether the configuration (deprecated since Kafka 4.3) and `group.version` enable this protocol."""
     served = node.serves_consumer_groups
-    if served is None:  # the property cannot change while the broker runs
+    if served is None:  # the property cannot change while the broker runs; a new `group.version` sets None
         protocols = node.config.value(PROTOCOLS)
-        served = node.serves_consumer_groups = isinstance(protocols, tuple) and CONSUMER in protocols
+        served = isinstance(protocols, tuple) and CONSUMER in protocols
+        served = node.serves_consumer_groups = served and level_of(node.topics.state.features, GROUP) > 0
     return served
 
 

@@ -81,6 +81,7 @@ class RunningNode:
         self._open_shards()
         self._connections = ConnectionLimits(config, live, self.node, lambda *which: self._dispatcher.throttled(*which))
         common.topics.subscribe_quotas(self._connections.changed)
+        common.topics.subscribe_features(self.node.features_changed)
         self._connections.load(common.topics.state.quotas)
 
     # ---- the shards

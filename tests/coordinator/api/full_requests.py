@@ -187,6 +187,9 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
                        resources=_resources("describe_configs", configuration_keys=None)),
     33: lambda _: make("alter_configs", "AlterConfigsRequest", resources=_resources("alter_configs", configs=[
         make("alter_configs", "AlterableConfig", name="retention.ms", value="5")])),
+    34: lambda _: make("alter_replica_log_dirs", "AlterReplicaLogDirsRequest", dirs=[
+        make("alter_replica_log_dirs", "AlterReplicaLogDir", path="/x", topics=_numbered(
+            "alter_replica_log_dirs", "AlterReplicaLogDirTopic", "partitions"))]),
     35: lambda _: make("describe_log_dirs", "DescribeLogDirsRequest", topics=_numbered(
         "describe_log_dirs", "DescribableLogDirTopic", "partitions", name="topic")),
     36: _simple("sasl_authenticate", auth_bytes=b"x"),
@@ -228,6 +231,9 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     55: _simple("describe_quorum", topics=[
         make("describe_quorum", "DescribeQuorumRequestTopicData", topic_name="__cluster_metadata", partitions=[
             make("describe_quorum", "DescribeQuorumRequestPartitionData", partition_index=0)])]),
+    57: _simple("update_features", timeout_ms=1_000, feature_updates=[
+        make("update_features", "FeatureUpdateKey", feature=name, max_version_level=level)
+        for name, level in (("group.version", 1), ("transaction.version", 2))]),
     60: _simple("describe_cluster"),
     61: lambda _: make("describe_producers", "DescribeProducersRequest", topics=_numbered(
         "describe_producers", "TopicRequest", "partition_indexes")),
@@ -242,12 +248,15 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     74: _simple("list_config_resources"),
     75: _simple("describe_topic_partitions", topics=[
         make("describe_topic_partitions", "TopicRequest", name=topic) for topic in TOPICS]),
+    80: _simple("add_raft_voter", cluster_id=None, timeout_ms=1_000, voter_id=9, voter_directory_id=b"d" * 16,
+                listeners=[make("add_raft_voter", "Listener", name="CONTROLLER", host="127.0.0.1", port=9)]),
+    81: _simple("remove_raft_voter", cluster_id=None, voter_id=9, voter_directory_id=b"d" * 16),
 }  # fmt: skip
 """The requests, by API key."""
 
 _NAMES: Final = frozenset((
     "name", "topic", "topic_id", "group_id", "partition_index", "partition", "partition_id", "index", "key",
-    "transactional_id", "member_id", "resource_type", "resource_name", "user", "producer_id", "topic_name",
+    "transactional_id", "member_id", "resource_type", "resource_name", "user", "producer_id", "topic_name", "feature",
 ))  # fmt: skip
 """The fields that name a row of an answer."""
 _ERRORS: Final = ("error_code", "partition_error_code")

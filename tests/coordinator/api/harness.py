@@ -129,6 +129,7 @@ class FakeTopics:
         self.image = TopicsImage(topics, 7)
         self.open = SimpleNamespace(leaders={GROUP_OFFSETS_TOPIC: [Leader(1, 0)]})
         self.settings = TopicSettings()
+        self.state = SimpleNamespace(features={})
 
 
 class FakeTransactions:

@@ -61,9 +61,9 @@ def test_features_that_are_not_served_have_level_0() -> None:
     assert supported["share.version"] == supported["streams.version"] == (0, 0)
     assert supported["group.version"] == (0, 1)
     assert supported["transaction.version"] == (0, 2)
-    assert supported["metadata.version"] == (7, 30)
+    assert supported["metadata.version"] == (7, 33)
     finalized = {row.name: row.max_version_level for row in response.finalized_features}
-    assert finalized == {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
+    assert finalized == {"group.version": 1, "metadata.version": 33, "transaction.version": 2}
     assert response.finalized_features_epoch == 7
 
 

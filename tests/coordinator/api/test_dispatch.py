@@ -190,13 +190,13 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("key", "version", "name"),
         [(HEARTBEAT, 5, "Heartbeat"), (HEARTBEAT, -1, "Heartbeat"), (ApiKey.PRODUCE, 2, "Produce"), (999, 0, 999),
-         (ApiKey.ALTER_REPLICA_LOG_DIRS, 1, "AlterReplicaLogDirs"), (-3, 0, -3)],
+         (ApiKey.SHARE_FETCH, 1, "ShareFetch"), (-3, 0, -3)],
     )  # fmt: skip
     def test_the_refusal_of_an_unserved_request_names_api_and_version(
         self, key: int, version: int, name: object
     ) -> None:
         header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
-        refused = self.refused(b"size" + header + b"\0\0\0\1" + b"\0\2me")
+        refused = self.refused(b"size" + header + b"\0\0\0\1" + b"\0\2me\0")
         assert "not served" in refused.reason
         assert refused.facts == {"api": name, "version": version, "client_id": "me"}
 

@@ -45,7 +45,7 @@ OF_LEADERS = frozenset((
 ))  # fmt: skip
 WRITERS = frozenset((
     "Produce", "OffsetCommit", "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs",
-    "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials", "InitProducerId",
+    "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials", "InitProducerId", "UpdateFeatures",
 ))  # fmt: skip
 OF_LIMITED_SIZE = frozenset((
     "OffsetFetch", "DescribeGroups", "DescribeConfigs", "DescribeQuorum", "DescribeProducers", "DescribeTransactions",
@@ -237,7 +237,8 @@ async def test_refusals_after_a_timeout_name_everything_that_was_asked_for() -> 
                 request.timeout_ms = 0
                 async with connected(server) as client:
                     note(found, key, version, await asyncio.wait_for(client.ask(request, version), 30), ids)
-    check(found, frozenset(("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders")))
+    # AddRaftVoter is always refused
+    check(found, frozenset(("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AddRaftVoter")))
 
 
 async def test_refusals_by_the_controller_quota_name_everything_that_was_asked_for() -> None:
