@@ -23,6 +23,7 @@ from muster.coordinator.security.acls import (
     of_record,
 )
 from muster.coordinator.security.authorizer import KafkaPrincipal, Requester
+from muster.coordinator.security.cidr import Range, Ranges, range_of
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from muster.protocol.messages.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
@@ -34,7 +35,8 @@ _ANY_NAME: Final = "hardcode"
 
 
 EVERYBODY: Final = "User:*"
-Whom = tuple[str, str]
+Whom = tuple[str, str | Range]
+"""A principal, and a host or a range of hosts."""
 ByWhom = dict[Whom, dict[Acl, None]]
 
 
@@ -60,12 +62,12 @@ class _OfType:
             if named is self.prefixed:
                 length = len(acl.resource_name)
                 self.lengths[length] = self.lengths.get(length, 0) + 1
-        found.setdefault((acl.principal, acl.host), {})[acl] = None
+        found.setdefault((acl.principal, range_of(acl.host) or acl.host), {})[acl] = None
 
     def remove(self, acl: Acl) -> None:
         named = self._named(acl)
         found = named[acl.resource_name]
-        whom = acl.principal, acl.host
+        whom = acl.principal, range_of(acl.host) or acl.host
         of_whom = found[whom]
         del of_whom[acl]
         if of_whom:
@@ -106,13 +108,15 @@ class MatchingRule(NamedTuple):
 class AclRules:
     """A set of entries, which finds the entry that decides. An entry with two ids is in the set once."""
 
-    __slots__ = ("_of_type", "by_id", "ids")
+    __slots__ = ("_of_type", "_ranges", "by_id", "ids")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Acl] = {}
         self.ids: dict[Acl, dict[bytes, None]] = {}
         """The ids of each entry. Only a log of another writer has several ids for one entry."""
         self._of_type: dict[int, _OfType] = {}
+        self._ranges = Ranges()
+        """The ranges that are hosts of entries."""
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
         """Add an entry. The new entry replaces the entry that had this id."""
@@ -121,6 +125,9 @@ class AclRules:
         ids = self.ids.setdefault(acl, {})
         if not ids:
             self._of_type.setdefault(acl.resource_type, _OfType()).add(acl)
+            hosts = range_of(acl.host)
+            if hosts is not None:
+                self._ranges.add(hosts)
         ids[acl_id] = None
 
     def remove(self, acl_id: bytes) -> None:
@@ -133,13 +140,16 @@ class AclRules:
         if not ids:
             del self.ids[acl]
             self._of_type[acl.resource_type].remove(acl)
+            hosts = range_of(acl.host)
+            if hosts is not None:
+                self._ranges.remove(hosts)
 
     def matching_rule(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> MatchingRule:
         """The rule that decides whether a principal may do this. An entry that denies precedes all that allow."""
         allowed, is_open = None, True
         of_type = self._of_type.get(resource_type)
         if of_type is not None:
-            whom = _whom(principal, host)
+            whom = self._whom(principal, host)
             for by_whom in of_type.concerning(name):
                 is_open = False
                 for one in whom:
@@ -182,17 +192,20 @@ class AclRules:
         of_type = self._of_type.get(resource_type)
         if of_type is None:
             return
+        whom = dict.fromkeys(self._whom(principal, host))
         for named in (of_type.literal, of_type.prefixed):
             for by_whom in named.values():
-                for one in dict.fromkeys(_whom(principal, host)):
+                for one in whom:
                     for acl in by_whom.get(one, ()):
                         if acl.operation in (operation, ALL):
                             yield acl
 
-
-def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
-    """The principals and hosts of all entries that apply to a client."""
-    return (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
+    def _whom(self, principal: str, host: str) -> tuple[Whom, ...]:
+        """The principals and hosts of all entries that apply to a client."""
+        whom: tuple[Whom, ...] = (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
+        if not self._ranges:
+            return whom
+        return (*whom, *((who, one) for one in self._ranges.of_host(host) for who in (principal, EVERYBODY)))
 
 
 def _shortest(prefixes: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ def ask_java(cases: Sequence[Case]) -> list[str]:
         capture_output=True,
         text=True,
         timeout=500,
+        env={**os.environ, "KAFKA_VERSION": "4.4.0"},
         check=False,
     )
     assert run.returncode == 0, run.stderr

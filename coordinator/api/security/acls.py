@@ -29,9 +29,11 @@ from muster.coordinator.security.acls import (
     to_record,
 )
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.cidr import BadRange, parse
 from muster.coordinator.security.standard_authorizer import Denial, StandardAuthorizer, java_address
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.features import CIDR_HOSTS, METADATA, level_of
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import Message
@@ -178,19 +180,23 @@ def handle_create_acls(
             yield None
         return CreateAclsResponse(results=answers)
     new: dict[Acl, list[AclCreationResult]] = {}
+    has_ranges = level_of(node.topics.state.features, METADATA) >= CIDR_HOSTS
     for row in rows:
         answer = AclCreationResult()
         answers.append(answer)
         acl = _acl(row)
-        fault = _fault(acl)
-        if fault is not None:
-            answer.error_code, answer.error_message = ErrorCode.INVALID_REQUEST, fault
+        refusal = _refusal(acl, has_ranges=has_ranges)
+        if refusal is not None:
+            answer.error_code, answer.error_message = refusal
         else:
             new.setdefault(acl, []).append(answer)
         yield None
     yield from _make(node, found, new)
     yield from until_durable(node, answers)
     return CreateAclsResponse(results=answers)
+
+
+_NO_RANGES: Final = "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
 
 
 def _has_filter_codes(row: AclCreation) -> bool:
@@ -221,6 +227,19 @@ def _acl(row: AclCreation) -> Acl:
     )
 
 
+def _refusal(acl: Acl, *, has_ranges: bool) -> Refusal | None:
+    """Why a new entry is refused. `has_ranges`: whether the cluster's metadata.version has CIDR ranges."""
+    fault = _fault(acl)
+    if fault is None and "/" in acl.host:
+        if not has_ranges:
+            return Refusal(ErrorCode.UNSUPPORTED_VERSION, _NO_RANGES)
+        try:
+            parse(acl.host)
+        except BadRange as error:
+            fault = f"Invalid CIDR notation '{acl.host}': {error}"
+    return None if fault is None else Refusal(ErrorCode.INVALID_REQUEST, fault)
+
+
 def _fault(acl: Acl) -> str | None:
     """Why a new entry is invalid, in Kafka's words and order. None means that the entry is valid."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
@@ -240,6 +259,8 @@ def _fault(acl: Acl) -> str | None:
             f"Could not parse principal from `{acl.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    if not acl.host:
+        return "Host pattern cannot be null or empty"
     if any(
         len(text.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
         for text in (acl.resource_name, acl.principal, acl.host)

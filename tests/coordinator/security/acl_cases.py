@@ -12,7 +12,13 @@ from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
 NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "a.b", "-a", "kafka-cluster", "hardcode", "har", "Ä", "ab\U0001f600")
 HOSTS = ("127.0.0.1", "10.1.2.3", "0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:a")
-ASKED_HOSTS = ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::a", "192.168.0.1")
+RANGES = (
+    "10.0.0.0/8", "10.1.2.3/31", "10.1.2.2/31", "10.1.2.3/32", "127.0.0.1/0", "192.168.0.0/16", "192.168.0.1/17",
+    "010.1.2.3/9", "0.0.0.0/0", "0.0.0.0/32", "::/0", "2001:db8::/32", "2001:DB8::b/127", "2001:db8::a/128",
+    "0002001:db8::c/126", "::1/128", "[::1]/127", "fe80::1%1/10", "10.0.0.0/33", "10.0.0/8", "::/129", "::1", "/", "a/8",
+)  # fmt: skip
+"""Hosts of entries in which a slash may make a range (KIP-1276). Old entries may have bad ranges."""
+ASKED_HOSTS = ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::a", "192.168.0.1", "10.1.2.2", "0.0.0.0", "192.168.129.1")
 ASKERS = (("User", "ann"), ("User", "bob"), ("Group", "ann"), ("User", "CN=x,O=y:z"), ("User", ""))
 """User:* is left out: Kafka fails for a client with this name."""
 PRINCIPALS = (("User", "ann"), ("User", "bob"), ("User", "*"), *ASKERS[2:])
@@ -73,7 +79,7 @@ def _acl(draw: random.Random, kinds: list[int], names: list[str]) -> Acl:
         draw.choice((*names, *names, "*")),
         draw.choice((3, 4)),
         ":".join(draw.choice((*PRINCIPALS[:3], *PRINCIPALS))),
-        draw.choice((*HOSTS, "*", "*", "*")),
+        draw.choice((*HOSTS, "*", "*", "*", *draw.sample(RANGES, 4))),
         draw.choice((2, *range(3, 16))),
         draw.choice((2, 3, 3)),
     )
@@ -100,5 +106,5 @@ def recorded_cases() -> list[Case]:
 
 
 def recorded_answers() -> list[str]:
-    """The answers of Kafka 4.3's StandardAuthorizer to each question (tests/conformance/Decisions.java)."""
+    """The answers of Kafka 4.4's StandardAuthorizer to each question (tests/conformance/Decisions.java)."""
     return Path(__file__).with_name("java-decisions.txt").read_text().split()

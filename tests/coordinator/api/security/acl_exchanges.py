@@ -1,4 +1,4 @@
-"""Requests about access control entries, one after the other on a new cluster, and what Kafka 4.3 answers to them."""
+"""Requests about access control entries, one after the other on a new cluster, and what Kafka 4.4 answers to them."""
 
 from __future__ import annotations
 
@@ -57,6 +57,17 @@ def delete(*rows: DeleteAclsFilter) -> DeleteAclsRequest:
     return DeleteAclsRequest(list(rows))
 
 
+CIDR_HOSTS = (
+    "10.0.0.0/8", "10.1.2.3/8", "10.0.0.0/0", "10.0.0.0/32", "10.0.0.0/33", "10.0.0.0/99", "10.0.0.0/100", "10.0.0.0/",
+    "10.0.0/8", "256.0.0.0/8", "010.0.0.1/8", "1.2.3.4/08", "1.2.3.4/8/9", "/8", "/", "*/8", "host/8", "1.2.3.4/-1",
+    "1.2.3.4/+8", " 1.2.3.4/8", "1.2.3.4 /8", "2001:db8::/32", "2001:DB8::a/32", "::/0", "::1/128", "::1/129", "::1/-1",
+    "::1/", "::1/x", "1:2:3:4:5:6:7:8/64", "1:2:3:4:5:6:7:8:9/64", "1:2:3/64", "1::2::3/64", "12345::/64", "g::/64",
+    "::ffff:10.0.0.1/96", "fe80::1%1/64", ":/64", "[::1]/64", "::1/64/64", "::1 /64", "::1/ 64",
+    "::1/064", "::1/+64", "\u0661.2.3.4/8", "1.2.3.4/\u0668", "1.2.3.999/8", "1.2.3.4/255.0.0.0", "::/99999999999",
+)  # fmt: skip
+"""Hosts with a slash, which Kafka takes for CIDR ranges (KIP-1276)."""
+
+
 def _exchanges() -> Iterable[Exchange]:
     yield Exchange("none yet", described())
     yield Exchange("a first one", create(entry()))
@@ -81,7 +92,7 @@ def _exchanges() -> Iterable[Exchange]:
         yield Exchange(f"pattern {code}", create(entry(pattern=code)))
     for principal in ("", "bob", "User:", "Group:g", ":x"):
         yield Exchange(f"principal {principal!r}", create(entry(principal=principal)))
-    for host in ("", "nohost", "10.0.0.0/8"):
+    for host in ("", "nohost", *CIDR_HOSTS):
         yield Exchange(f"host {host!r}", create(entry(host=host)))
     for code in (0, 1, 2, 13, 14, 15, 16, 99):
         yield Exchange(f"operation {code}", create(entry(operation=code)))
@@ -102,11 +113,12 @@ def _exchanges() -> Iterable[Exchange]:
         yield Exchange(f"those of permission {code}", described(permission=code))
     for principal in ("bob", "User:a", ""):
         yield Exchange(f"those of {principal!r}", described(principal=principal))
-    for host in ("*", ""):
+    for host in ("*", "", "10.0.0.0/8", "10.1.2.3"):
         yield Exchange(f"those from {host!r}", described(host=host))
     for field in ({"kind": 0}, {"kind": 9}, {"pattern": 0}, {"pattern": 9}, {"operation": 0}, {"operation": 99},
                   {"permission": 0}, {"permission": 9}):  # fmt: skip
         yield Exchange(f"delete by {field}", delete(selected(**field)))
+    yield Exchange("delete those from a range", delete(selected(host="2001:db8::/32"), selected(host="10.0.0.0/9")))
     yield Exchange("delete nothing", delete())
     yield Exchange("delete what is not there", delete(selected(principal="none")))
     yield Exchange("delete one", delete(selected(name="twice", pattern=3)))

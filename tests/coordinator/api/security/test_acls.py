@@ -15,6 +15,8 @@ from muster.coordinator.api import many_rows
 from muster.coordinator.api.security import acls
 from muster.coordinator.config.config import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
 from muster.coordinator.server import Server
+from muster.coordinator.system.jobs import at_once
+from muster.coordinator.topics.features import METADATA
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -24,6 +26,7 @@ from muster.protocol.messages.delete_acls import DeleteAclsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.metadata import MetadataRequest
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -87,6 +90,22 @@ async def test_acl_entries_survive_a_restart(tmp_path: Path) -> None:
         assert values_of(await client.ask(described()))[0] == ErrorCode.SECURITY_DISABLED
     async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
         assert values_of(await client.ask(described())) == before == [0, "", [[2, "stays", 3, [["User:a", "*", 3, 3]]]]]
+
+
+async def test_a_range_of_hosts_needs_the_metadata_version_of_kafka_4_4() -> None:
+    ask = create(entry(host="10.0.0.0/8"), entry(host="10.0.0.0/99"), entry(host="10.0.0.1"))
+    refusal = [35, "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."]
+    async with running(SUPER) as server, connected(server) as client:
+        at_once(server.node.topics.writing([FeatureLevelRecord(METADATA, 31)]))
+        assert values_of(await client.ask(ask)) == [refusal, refusal, [0, ""]]
+
+
+async def test_a_range_of_hosts_denies_its_clients() -> None:
+    async with running(OPEN) as server, connected(server) as admin, from_other_host(server) as client:
+        await admin.ask(create(entry(4, "kafka-cluster", principal="User:*", host="127.0.0.2/31", operation=8, permission=2),
+                               allow_all(4, "kafka-cluster")))  # fmt: skip
+        assert (await admin.ask(described())).error_code == 0
+        assert (await client.ask(described())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def deny(kind: int, name: str, operation: int = 3) -> Any:
