@@ -11,7 +11,7 @@ IPV4, IPV6 = 32, 128
 _RANGE_4: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})\.([0-9]{1,3})/([0-9]{1,2})")
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _ZEROS: Final = re.compile(r"\b0+(?=[0-9a-fA-F])")
-_INT_MAX: Final = (1 << 31) - 1
+_JAVA_INT: Final = (1 << 31) - 1
 
 
 class Range(NamedTuple):
@@ -44,8 +44,8 @@ def _parse_4(text: str) -> Range:
 
 def _parse_6(text: str) -> Range:
     address, _, number = text.partition("/")
-    prefix = int(number) if _NUMBER.fullmatch(number) else _INT_MAX + 1
-    if not -_INT_MAX <= prefix <= _INT_MAX:
+    prefix = int(number) if _NUMBER.fullmatch(number) else _JAVA_INT + 1
+    if not -_JAVA_INT <= prefix <= _JAVA_INT:
         raise BadRange(f"Could not parse [{text}] - invalid prefix length")
     if not 0 <= prefix <= IPV6:
         raise BadRange(f"Could not parse [{text}] - prefix length must be between 0 and {IPV6}")

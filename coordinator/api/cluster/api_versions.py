@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from muster.coordinator.api.context import (
     RequestContext,

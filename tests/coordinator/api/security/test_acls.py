@@ -102,8 +102,8 @@ async def test_a_range_of_hosts_needs_the_metadata_version_of_kafka_4_4() -> Non
 
 async def test_a_range_of_hosts_denies_its_clients() -> None:
     async with running(OPEN) as server, connected(server) as admin, from_other_host(server) as client:
-        await admin.ask(create(entry(4, "kafka-cluster", principal="User:*", host="127.0.0.2/31", operation=8, permission=2),
-                               allow_all(4, "kafka-cluster")))  # fmt: skip
+        denied = entry(4, "kafka-cluster", principal="User:*", host="127.0.0.2/31", operation=8, permission=2)
+        await admin.ask(create(denied, allow_all(4, "kafka-cluster")))
         assert (await admin.ask(described())).error_code == 0
         assert (await client.ask(described())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
