@@ -116,12 +116,11 @@ class DynamicConfigs:
             return
         for callback in self._subscribers:
             callback()
-        by_name = self._topics.by_name
-        names = iter(list(by_name))
+        topics = self._topics.walk()
 
         def configure_some() -> None:
-            some = list(islice(names, CONFIGURED_AT_ONCE))
-            for topic in filter(None, map(by_name.get, some)):
+            some = list(islice(topics, CONFIGURED_AT_ONCE))
+            for topic in some:
                 self._topics.configure(topic)
             if some:
                 self._clock.machine.call_at(self._clock.machine.mono_ms(), configure_some)

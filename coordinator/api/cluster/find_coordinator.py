@@ -37,12 +37,12 @@ def handle_find_coordinator(
 
 def _finding(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> Job[FindCoordinatorResponse]:
     if request.key_type == _TRANSACTION_KEY and not node.transactions.routing.ready:
-        allows = node.authorizer.allows
-        if any(
-            allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key) for key in request.coordinator_keys
-        ):
-            with contextlib.suppress(ApiError):  # without the topic, no key has a coordinator
-                yield from node.transactions.ensuring()
+        for key in request.coordinator_keys:
+            if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+                with contextlib.suppress(ApiError):  # without the topic, no key has a coordinator
+                    yield from node.transactions.ensuring()
+                break
+            yield None
     rows = []
     for key in request.coordinator_keys:
         rows.append(_row(node, context, request.key_type, key))

@@ -164,6 +164,21 @@ async def test_refusals_while_coordinators_load_name_everything_that_was_asked_f
     check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"Heartbeat"})
 
 
+async def test_refusals_of_offline_coordinators_name_everything_that_was_asked_for() -> None:
+    async with serving() as server:
+        for shard in shards_of(server):
+            shard.runtime.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        found = await refused(server, OF_GROUPS | OF_TRANSACTIONS)
+    # lists leave out the groups and transactions of an offline partition
+    check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"ListGroups", "ListTransactions"})
+
+
+async def test_refusals_without_a_topic_of_transactions_name_everything_that_was_asked_for() -> None:
+    async with running(topics=["t:2", "u:2"]) as server:  # nobody has searched for a coordinator
+        found = await refused(server, OF_TRANSACTIONS)
+    check(found, OF_TRANSACTIONS - {"ListTransactions"})
+
+
 async def test_refusals_of_a_node_that_does_not_lead_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
         for shard in shards_of(server):

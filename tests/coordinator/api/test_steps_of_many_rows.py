@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api.cluster.find_coordinator import _finding
 from muster.coordinator.api.security.acls import handle_create_acls, handle_delete_acls
 from muster.coordinator.api.topics.create_topics import handle_create_partitions, handle_create_topics
 from muster.coordinator.api.topics.delete_topics import handle_delete_topics
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import OffloadedWork, PendingResult
 from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.coordinator.api.data_plane import data_node
-from tests.coordinator.api.harness import make_context
+from tests.coordinator.api.harness import Refusing, make_context, make_group_node
 from tests.support.opcodes import instructions
 
 ROWS = 6_000
@@ -86,3 +90,14 @@ def test_no_step_does_more_work_for_more_refused_rows(
     rows = getattr(answer, answered)
     assert len(rows) == (ROWS if request_of in (create_acls, delete_acls) else ROWS // times)
     assert all(row.error_code for row in rows)
+
+
+def test_no_step_asks_the_authorizer_about_all_keys_of_find_coordinator() -> None:
+    node = data_node()
+    node.authorizer = Refusing(*[(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, f"x{i}") for i in range(ROWS)])
+    node.transactions = make_group_node().transactions
+    node.transactions.routing = Routing([])
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=[f"x{i}" for i in range(ROWS)])
+    longest, answer = longest_step(_finding(node, make_context(10, 6), request))
+    assert {row.error_code for row in answer.coordinators} == {53}
+    assert longest <= MAX_OF_A_STEP
