@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 LATER = {"later:KIP-848", "later:transactions"}
 MAX_UNOBSERVABLE = 10
-"""At most so many items may stand in docs/conformance.md alone."""
+"""At most this number of items may stand in docs/conformance.md alone."""
 
 SECTIONS: dict[str, int | str] = {
     "1": 9,

@@ -91,7 +91,7 @@ class Counter:
         return counted
 
     def cost(self, requests: int, peak_bytes: int) -> Cost:
-        """Return the cost of each of so many requests."""
+        """Return the cost of each of `requests` requests."""
         counts = [self.instructions, self.calls, self.objects, self.sends, self.disk_writes, self.syncs, self.timers]
         return Cost._make([*(round(count / requests, 2) for count in counts), round(peak_bytes / 1024, 1)])
 

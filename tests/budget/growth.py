@@ -33,9 +33,9 @@ AT_ONCE: Final = 200
 SETTLED_MS: Final = 2_500
 """Longer than group.consumer.assignment.interval.ms."""
 ROUNDS: Final = 4
-"""A group reaches a new target within so many heartbeats of each member."""
+"""A group reaches a new target within this number of heartbeats of each member."""
 MAX_PARTITIONS: Final = 10_000
-"""A request may create so many partitions."""
+"""A request may create this number of partitions."""
 COMMITTED: Final = 400
 """So many offsets are in one commit while a group grows."""
 LONE: Final = PLAIN | {"offsets.topic.num.partitions": "1"}
@@ -81,7 +81,7 @@ class Growing:
         return made
 
     def links(self, count: int) -> list[Link]:
-        """Return so many connections. They stay."""
+        """Return `count` connections. They stay."""
         self._links += [self.scene.node.connect() for _ in range(count - len(self._links))]
         return self._links[:count]
 

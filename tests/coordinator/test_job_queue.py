@@ -52,7 +52,7 @@ class World:
         self.results: list[Any] = []
 
     def job(self, steps: int, name: str = "job", result: Any = None) -> Job[Any]:
-        """A job that takes so many milliseconds."""
+        """A job of `steps` steps, each of which takes a millisecond."""
         try:
             for _ in range(steps):
                 self.steps.append(name)

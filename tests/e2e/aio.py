@@ -55,7 +55,7 @@ async def administering(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
-    """Let the topic have so many partitions."""
+    """Let the topic have `partitions` partitions."""
     answer = await admin.create_partitions({topic: NewPartitions(partitions)})
     assert all(row[1] == 0 for row in answer.topic_errors), answer
 

@@ -63,7 +63,7 @@ OWN_REASONS = {
 PATIENCE_S = 90.0
 """How long a client may make no progress, on a busy machine."""
 FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
-"""What no log of a node may contain."""
+"""Lines that no node may log."""
 
 
 def confluent_consumer_group_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:

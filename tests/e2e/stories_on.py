@@ -18,7 +18,7 @@ from tests.support.servers import QUICK, NodesServer
 
 AT_ONCE = 24
 AGAIN = 2
-"""A story that differs is played so often again, alone and more slowly: a busy machine is no failure."""
+"""A story that differs is played again this number of times, alone and more slowly: a busy machine is no failure."""
 Start = Callable[[Mapping[str, str]], AbstractContextManager[str]]
 """Servers with these properties, while the context lasts: all their addresses."""
 
@@ -59,7 +59,7 @@ def _new_folder(workdir: Path) -> Path:
 
 
 def quick(every: int) -> list[Story]:
-    """Every so-many-th of the stories that have the usual settings and in which no time passes."""
+    """Every `every`-th of the stories that have the usual settings and in which no time passes."""
     usual = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
     found = [story for story in STORIES if dict(settings_of(story)) == usual and not story.takes_time]
     return found[::every]

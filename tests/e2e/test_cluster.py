@@ -120,7 +120,7 @@ class Load:
         self.committed: dict[int, int] = {}
 
     def run(self, count: int) -> None:
-        """Wait until so many more records were acknowledged, read, and committed."""
+        """Wait until `count` more records were acknowledged, read, and committed."""
         end = self.sent + count
 
         def delivered(error: object, message: object) -> None:

@@ -26,8 +26,8 @@ RECONNECT_MS = 200
 COMMIT_MS = 5_000
 """kafka-python waits for ever for an answer to a commit, unless it has a limit."""
 SILENT_S = 15.0
-"""After so long without a record another consumer replaces a kafka-python consumer. The old one may not have left, and
-then its session must expire first.
+"""After this time without a record another consumer replaces a kafka-python consumer. The old one may not have left,
+and then its session must expire first.
 """
 SESSION_OF_KAFKA_PYTHON_MS = 6_000
 SESSION_OF_LIBRDKAFKA_MS = 10_000

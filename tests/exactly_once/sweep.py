@@ -23,7 +23,7 @@ from tests.support.servers import QUICK, MusterServer
 GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
 OUTPUTS = 3
 MAX_WRITES = 60
-"""The largest number of writes of one transaction: after so many, the count must be wrong."""
+"""The largest number of writes of one transaction: with more, the count must be wrong."""
 MOMENTS = ("before", "after")
 
 

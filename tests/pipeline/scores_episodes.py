@@ -15,7 +15,7 @@ Truth = Sequence[Mapping[str, Any]]
 SLACK_MS: Final = 8_000
 """An episode counts as found if it is reported within this time of the event."""
 _LATE_MS: Final = 60_000
-"""On a busy machine a started process becomes a member at most so long after."""
+"""On a busy machine a started process becomes a member within this time."""
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "formation": ("first_formation",),

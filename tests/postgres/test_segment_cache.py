@@ -130,7 +130,7 @@ def value(number: int) -> bytes:
 
 
 async def filled(store: Any, count: int = 40, config: LogConfig = SMALL, keys: int = 1) -> list[tuple[int, Any]]:
-    """A first session writes so many records: all of them, and how they are read."""
+    """A first session writes `count` records: all of them, and how they are read."""
     async with seated(store, cache_bytes=PLENTY) as node:
         log = loaded(node.open(config=config))
         for number in range(count):

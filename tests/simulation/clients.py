@@ -78,7 +78,7 @@ class UnrulyConsumer(Consumer):
         return (yield from super().sync(joined))
 
     def hang(self, ms: int) -> Script:
-        """Send heartbeats for so long, and do nothing else."""
+        """Send heartbeats for `ms`, and do nothing else."""
         end_ms = self.world.ms + ms
         while self.world.ms < end_ms and not self.world.calm:
             yield self.beat_ms

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.protocol.message import Message
 
 INSTANCES: Final = 5
-"""A group's static members share so many instance ids, so that some have the same."""
+"""A group's static members share this number of instance ids, so that some have the same."""
 
 
 class Chaos:

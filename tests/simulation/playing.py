@@ -58,7 +58,7 @@ class Histories(Generic[H]):
         self._begin, self._option = begin, option
 
     def simulate(self, seed: int, events: int = EVENTS) -> H:
-        """Play one history of at least so many events. Raises Failure."""
+        """Play one history of at least `events` events. Raises Failure."""
         history = self._begin(seed, events)
         try:
             history.play()

@@ -21,7 +21,7 @@ SHOWN: Final = 40
 _CHAOTIC: Final = 0.7
 """The share of a history with faults; the rest is for settling."""
 _LOOK: Final = 150
-"""After so many events a check looks for requests that wait too long."""
+"""After this number of events a check looks for requests that wait too long."""
 
 
 class History:

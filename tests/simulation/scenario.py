@@ -36,7 +36,7 @@ class Scenario:
     lose_request: float
     lose_reply: float
     sync_ms: int
-    """A record is durable after up to so many ms; 0: at once."""
+    """A record is durable within this time; 0: at once."""
     late_ms: int
     """How late the shell gives the time to the core: a busy event loop."""
     tick_ms: int

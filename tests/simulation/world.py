@@ -79,7 +79,7 @@ class World(world.World):
         return GroupCore(self.settings, TOPICS)
 
     def run_events(self, events: int, for_ms: int) -> None:
-        """Let so many events happen, for so long at most."""
+        """Let `events` events happen, at most for `for_ms`."""
         self.run(lambda: self.events >= events, for_ms)
 
     # ---- deadlines

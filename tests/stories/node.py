@@ -25,9 +25,9 @@ from tests.support.servers import QUICK
 from tests.support.virtual_node import NEVER, START_MS, Machine
 
 AT_REST_MS = 40
-"""After so long without a reply a request counts as waiting."""
+"""After this time without a reply a request counts as waiting."""
 AGAIN_MS = 20
-"""After so long a client repeats a request that could not be answered yet."""
+"""After this time a client repeats a request that could not be answered yet."""
 MAX_TRIES = 100
 FEW = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
 """Each story creates these topics; Kafka's 50 partitions would take two thirds of its time."""

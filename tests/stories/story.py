@@ -38,7 +38,7 @@ class Send:
 
 @dataclasses.dataclass
 class Advance:
-    """Let so many ms pass; send back the replies that came. `expect`: the actors whose replies are due by then."""
+    """Let this time pass; send back the replies that came. `expect`: the actors whose replies are due by then."""
 
     ms: int
     expect: list[str] | None

@@ -21,7 +21,7 @@ from tests.stories.connection import codes
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
-"""After so long without a reply, the request counts as waiting."""
+"""After this time without a reply, the request counts as waiting."""
 QUIET_RECORD_S = 0.5
 PATIENCE_S = 30.0
 """How long to wait for a due reply, on a busy machine."""
@@ -74,7 +74,7 @@ class Driver:
         self.news.set()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Waits until done() or for so many seconds; True when done."""
+        """Wait until done(), at most for `seconds`; True when done."""
         end = time.monotonic() + seconds
         while not done():
             left = end - time.monotonic()

@@ -317,7 +317,7 @@ class VirtualDriver:
             self.take(self.core.advance(self.now))
 
     def move_to(self, mono_ms: int) -> None:
-        """Set the time to so many ms, unless it is later already."""
+        """Set the time to `mono_ms`, unless it is later already."""
         step = max(mono_ms - self.now.mono_ms, 0)
         self.now = Now(self.now.mono_ms + step, self.now.wall_ms + step)
 

@@ -184,7 +184,7 @@ async def test_joins_are_held_from_both_kinds_of_tests(server: Muster) -> None:
 
 
 class Joining:
-    """A consumer that joins again and again while the block runs."""
+    """A consumer that begins to join at the start of the block, and leaves at its end."""
 
     def __init__(self, server: Muster, tasks: asyncio.TaskGroup, group_id: str) -> None:
         self._over = asyncio.Event()

@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _mixed_kills(seed: int, kills: int) -> bool:
-    """Kill a server so many times under a group of both protocols; whether something was lost."""
+    """Kill a server `kills` times under a group of both protocols; whether something was lost."""
     with tempfile.TemporaryDirectory() as folder:
         topic = ["--topic", f"{mixed.TOPIC}:{mixed.PARTITIONS}"]
         server = MusterServer(Path(folder), {**QUICK, **mixed.SETTINGS}, arguments=topic)
@@ -64,7 +64,7 @@ def _mixed_kills(seed: int, kills: int) -> bool:
 
 
 def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:
-    """Kill a server so many times under load; whether something was lost."""
+    """Kill a server `kills` times under load; whether something was lost."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would report each kill
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])

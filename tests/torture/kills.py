@@ -62,7 +62,7 @@ class Killing:
             self._enough.set()
 
     async def run(self, kills: int) -> list[str]:
-        """Kill so many times; the violations, as sentences."""
+        """Kill the server `kills` times; the violations, as sentences."""
         self._up.set()
         for script in (*self.committers, self.churner):
             script.start()

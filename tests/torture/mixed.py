@@ -49,7 +49,7 @@ class Mixed:
         self.members = [_Member(self, f"{protocol}-{n}", protocol) for n, protocol in enumerate(PROTOCOLS)]
 
     def run(self, kills: int) -> list[str]:
-        """Kill so many times; the violations, as sentences."""
+        """Kill the server `kills` times; the violations, as sentences."""
         for one in self.members:
             one.start()
         try:

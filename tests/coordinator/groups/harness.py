@@ -191,7 +191,7 @@ class GroupHarness:
     def stable(
         self, *, static: bool = False, count: int = 2, protocols: Sequence[tuple[str, bytes]] = RANGE
     ) -> list[str]:
-        """A Stable group of so many members, the leader first; member n has the assignment b"n"."""
+        """A Stable group of `count` members, the leader first; member n has the assignment b"n"."""
         ids = self.completing(static=static, count=count, protocols=protocols)
         for member in [ids[0], *ids[1:]]:
             self.sync(member, {one: str(i).encode() for i, one in enumerate(ids)})

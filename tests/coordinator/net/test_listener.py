@@ -50,7 +50,7 @@ def buffers(sock: Any) -> tuple[int, int]:
 
 
 async def first_connection(address: ListenerAddress, connect_to: str, **settings: Any) -> tuple[Silent, int, int]:
-    """The transport of the first connection, the port, and the client's own port."""
+    """The `Silent` of the first connection, the port, and the client's own port."""
     silent, changed = Silent(), replace(NetSettings(), **settings)
     limits = Limits(changed, LoopClock(asyncio.get_running_loop()))
     listener = Listener(address, changed, limits, silent.open)

@@ -21,7 +21,7 @@ from tests.coordinator.topics.support import add_topic, batch, make_topics, prod
 NOW = Now(0, 1_700_000_000_000)
 VALUES = 30
 BYTES_APART = 11
-"""In a large file one byte of so many is changed."""
+"""The distance between two bytes that are changed in a large file."""
 LARGE = 300
 
 

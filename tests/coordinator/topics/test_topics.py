@@ -305,7 +305,7 @@ def test_the_metadata_log_is_not_listed_as_a_topic() -> None:
 
 
 def drive(job: Any, steps: int) -> Any:
-    """Run so many steps of a job."""
+    """Run `steps` steps of a job."""
     for _ in range(steps):
         next(job)
     return job

@@ -36,7 +36,7 @@ def test_permanent_failures_are_not_tried_again() -> None:
 
 
 class Tried(Follower):
-    """Follows a cluster that fails so often, and once more when the tables are made at the end."""
+    """Follows a cluster that fails several times, and once more when the tables are made at the end."""
 
     def __init__(self, failures: int, *, batch: int, once: bool, at_the_end: int = 0) -> None:
         self._what: Any = SimpleNamespace(once=once)

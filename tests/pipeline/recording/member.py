@@ -56,7 +56,7 @@ class Settings(NamedTuple):
     """auto: the client's own commits; hand: every offset by hand, also when partitions are given up."""
     max_poll_ms: int
     rewinds: int = 0
-    """It goes back by so many records whenever it gets partitions."""
+    """It goes back by this number of records whenever it gets partitions."""
     alone: tuple[int, ...] = ()
     """It takes these partitions itself: it is no member."""
     starts_at: int | None = None

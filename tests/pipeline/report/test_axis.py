@@ -15,7 +15,7 @@ from tests.pipeline.report.made import START_MS
 DIGIT_PX = 6.8
 """The width of a digit in page.css's 12 px."""
 NARROWEST = {TICKS: 464, 4: 262}
-"""The width in pixels of the narrowest picture with so many ticks: a group's at 760 px, a curve."""
+"""The width in pixels of the narrowest picture, by its number of ticks: a group's at 760 px, a curve."""
 
 
 @given(st.floats(1e-6, 1e18))

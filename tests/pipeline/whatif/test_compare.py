@@ -31,7 +31,7 @@ def running(*names: str, strategy: str = "range", instances: bool = False) -> tu
 
 
 def near(ms: int) -> Any:
-    """About so long: requests take some time more."""
+    """About this time: requests take some time more."""
     return pytest.approx(ms, abs=200)
 
 

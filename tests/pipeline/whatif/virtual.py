@@ -31,12 +31,12 @@ class Virtual(ABC):
         return Now(self.ms, self.ms)
 
     def at(self, after_ms: int, act: Callable[[], object]) -> None:
-        """Plan an action in so many ms."""
+        """Plan an action in `after_ms`."""
         self._order += 1
         heapq.heappush(self._queue, (self.ms + after_ms, self._order, act))
 
     def run(self, ms: int) -> None:
-        """Let so much time pass."""
+        """Let `ms` pass."""
         until_ms = self.ms + ms
         while True:
             due_ms = self.core.next_deadline_ms()

@@ -12,7 +12,7 @@ CHUNK = 10
 
 
 def play_clusters(first: int, count: int) -> seeds.Played:
-    """Play so many histories."""
+    """Play `count` histories."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):

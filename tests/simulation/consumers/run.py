@@ -21,7 +21,7 @@ from tests.stories.virtual import persisted
 SHOWN: Final = 60
 INSTANCES: Final = 3
 LOOK: Final = 25
-"""After so many events the present core is compared with a core of its records."""
+"""After this number of events the present core is compared with a core of its records."""
 
 
 class History:

@@ -35,11 +35,11 @@ class Scenario:
     repeat: float
     """How often a request comes twice."""
     sync_ms: int
-    """A record is durable after up to so many ms; 0: at once."""
+    """A record is durable within this time; 0: at once."""
     late_ms: int
     """How late the shell gives the time to the core."""
     elsewhere_ms: int
-    """Work outside the core takes up to so many ms."""
+    """Work outside the core takes at most this time."""
     tick_ms: int
     crashes: float
     """The share of faults that end the server."""

@@ -31,7 +31,7 @@ class Scenario:
     """The records are in the log, but the shard does not know it."""
     sync_ms: int
     marker_ms: int
-    """A marker is written after up to so many ms."""
+    """A marker is written within this time."""
     lose_markers: float
     """The markers of a transaction are not written until the coordinator is loaded again."""
     repeat_done: float

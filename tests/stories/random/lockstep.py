@@ -15,7 +15,7 @@ from tests.stories.random.worlds import Clock
 from tests.stories.story import Step, Story
 
 MARGIN_MS = 150
-"""No request is sent so shortly before or after a deadline."""
+"""No request is sent within this time before or after a deadline."""
 NEVER_MS = 10**12
 
 
@@ -97,7 +97,7 @@ class Lockstep:
         return 1
 
     async def _hold(self, ms: int = 0, *, within_step: bool = False) -> None:
-        """Let so much time pass, and more when a deadline is near."""
+        """Let `ms` pass, and more when a deadline is near."""
         began_ms = self.clock.now_ms()
         rang_ms = [side.mirror.rang_ms for side in self.sides]
         heard: list[str] = []

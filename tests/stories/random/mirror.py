@@ -53,7 +53,7 @@ class Mirror(VirtualDriver):
                 yield resolved.timestamp_ms + AGAIN_MS - offset_ms
 
     def live_until(self, ms: int) -> None:
-        """Advance to so many ms since the history began."""
+        """Advance to `ms` since the history began."""
         with self.ways.in_force():
             while (due := self.due_ms()) is not None and due <= ms:
                 self.move_to(START.mono_ms + due)

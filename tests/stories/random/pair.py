@@ -23,10 +23,10 @@ from tests.stories.stage import Stage
 from tests.stories.story import Body, Step, Story
 
 MARGIN_MS = 150
-"""No request is sent so shortly before a transaction times out."""
+"""No request is sent within this time before a transaction times out."""
 LATE_MS = 400
-"""A transaction is aborted so long after its timeout, because the coordinator checks every 100 ms; otherwise it is
-waited for.
+"""A transaction is aborted within this time after its timeout, because the coordinator checks every 100 ms; otherwise
+it is waited for.
 """
 SHORT_MS = 10_000
 """Transactions with a longer timeout do not time out in a history."""

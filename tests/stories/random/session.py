@@ -187,7 +187,7 @@ class Session:
         return outcome
 
     async def run(self, numbers: Iterator[int], at_once: int, enough: Callable[[], bool], most: int) -> None:
-        """Play histories, so many at once, until `enough()` or so many differences."""
+        """Play histories, `at_once` at the same time, until `enough()` or `most` differences."""
 
         async def worker() -> None:
             while not enough() and len(self.found) < most:

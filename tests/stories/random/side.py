@@ -18,13 +18,13 @@ from tests.stories.stage import Stage
 from tests.stories.story import Action, Drop, Reply, Send, Step, Story
 
 QUIET_MS = 60
-"""If nothing is due, no reply may come for so long."""
+"""If nothing is due, no reply may come for this time."""
 SLOW_MS = 100
 """If a wait of `QUIET_MS` takes longer, the machine is busy."""
 PATIENCE_S = 5.0
-"""A due reply may come so late."""
+"""A due reply may be late by this time."""
 AGREE_S = 2.0
-"""A due event without a reply may happen so late on a server."""
+"""A due event without a reply may be late by this time on a server."""
 AGAIN_MS = 20
 GROUPS = ("g", "h")
 UNTELLABLE = (KeyError, ValueError, AttributeError, IndexError)

@@ -41,7 +41,7 @@ class World(Protocol):
         ...
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Wait until `done()`, for so many seconds at most; whether it is."""
+        """Wait until `done()`, at most for `seconds`; whether it is done."""
         ...
 
     def taken(self) -> list[Reply]:

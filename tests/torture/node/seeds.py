@@ -17,7 +17,7 @@ def play_brokers(first: int, count: int) -> seeds.Played:
 
 
 def play_nodes(first: int, count: int, *, brokers: bool = False) -> seeds.Played:
-    """Play so many histories. A single history is printed in full."""
+    """Play `count` histories. A single history is printed in full."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):

@@ -198,7 +198,7 @@ class World(world.World):
         }
 
     def _end_by(self, after_ms: float) -> None:
-        """Wait for the end of the process; cause it after so long."""
+        """Wait for the end of the process; cause it after `after_ms`."""
         if not self.run(lambda: self._ended, int(after_ms)):
             process = self.process
             assert process is not None

@@ -22,12 +22,12 @@ SEEDS: Final = 1 << 32
 EACH: Final = 10
 """Chapters that are played in one task."""
 MAX_GROWTH_MB: Final = 300
-"""A process that plays chapters may grow by so much after the first chapters."""
+"""A process that plays chapters may grow by this number of MB after the first chapters."""
 _sizes_mb: list[float] = []
 
 
 def play_chapters(first: int, count: int) -> seeds.Played:
-    """Play so many chapters. Failures are kept in files."""
+    """Play `count` chapters. Failures are kept in files."""
     import_all()
     counts: Counter[str] = Counter()
     failures = []

@@ -46,7 +46,8 @@ STEPS_IN_A_MS: Final = 40
 """Steps of work in slices in one ms: a step takes some 20 us."""
 SLOW: Final = "a turn of the loop took"
 MAX_MEMORY_MB: Final = 400
-"""One input may raise the process's greatest size by so much: batches of a request may decompress to 256 MB."""
+"""One input may raise the process's greatest size by this number of MB: batches of a request may decompress to 256 MB.
+"""
 SASL_PORT: Final = PORT + 1
 ATTACKERS: Final = 12
 CORPUS: Final = 400

@@ -79,7 +79,7 @@ class Served:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)
 
     async def until(self, count: int) -> None:
-        """Wait until there are so many connections."""
+        """Wait until there are `count` connections."""
         await until(lambda: len(self.limits) == count)
 
     @property
