@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Any, Final
 
+from muster.cli.clients import Report, reports_of_members, says
 from muster.cli.groups.option_values import check_group, check_groups, group_names
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
 from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
@@ -48,6 +49,7 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
     status = 0
     if not names:
         say("there are no groups", sys.stderr)
+    reported = reports_of_members(client) if names else {}
     for number, group_id in enumerate(dict.fromkeys(names)):
         try:
             found = find_group(client, group_id)
@@ -60,12 +62,21 @@ def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
         judged = verdict_of(client, group_id)
         if options.json:
             verdict = None if judged is None else {"level": judged.level, "text": judged.text}
-            print_json(found._asdict() | {"members": [one._asdict() for one in found.members], "verdict": verdict})
+            members = [one._asdict() | _figures(reported.get((group_id, one.member))) for one in found.members]
+            print_json(found._asdict() | {"members": members, "verdict": verdict})
         else:
             if number:
                 say("")
             print_group(found, None if judged is None else judged.text)
+            for member in sorted(one.member for one in found.members):
+                report = reported.get((group_id, member))
+                if report is not None and report["figures"]:
+                    say_sentence(says(member, report))
     return status
+
+
+def _figures(report: Report | None) -> dict[str, object]:
+    return {} if report is None else {"figures": report["figures"], "reported": report["pushed_ms"]}
 
 
 def print_group(found: Description, verdict: str | None) -> None:

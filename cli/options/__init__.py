@@ -86,6 +86,7 @@ def build_parser(command: str | None = None) -> Parser:
 
         groups.add_groups(commands)
         groups.add_transactions(commands)
+        groups.add_clients(commands)
         servers.add_nodes(commands)
         servers.add_faults(commands)
         servers.add_time(commands)

@@ -42,6 +42,12 @@ examples:
   muster transactions hanging --bootstrap-server broker.example:9092
                                                             open ones that nobody will end, and how to end them
 """
+_CLIENTS_EXAMPLES: Final = """\
+examples:
+  muster clients list                                       of localhost:9092
+  muster clients describe payments-1                        by its client.id
+  muster clients describe --json fKJH1s0yQ5yXyJ4sHo7Tzw     by its client instance id, as JSON
+"""
 _DRY: Final = "Nothing is changed without --execute: the command shows what would be done."
 _SOME_TOPICS: Final = """
     --topic+ TOPIC[:0,1]  this topic, or some partitions; repeatable
@@ -147,6 +153,12 @@ hanging  transactions.hanging:run_hanging  transactions in partitions that their
     --topic+ TOPIC  only these; repeatable; default: all
 """
 
+_CLIENTS: Final = """
+list  clients:run_list  the clients that have pushed metrics
+describe  clients:run_describe  what a client says of itself: polls, heartbeats, rebalances, and all its metrics
+    id ID  its client instance id, or its client.id
+"""
+
 
 def add_groups(commands: Any) -> None:
     """Add `groups` and its subcommands to the parser."""
@@ -160,6 +172,18 @@ def add_groups(commands: Any) -> None:
     waits = {"members": number, "timeout_ms": {"type": int, "default": 30_000}}
     add_commands(verbs, _UNDER_TEST, waits, parents=[options_of_control()])
     add_commands(verbs, _WATCH, parents=shared)
+
+
+def add_clients(commands: Any) -> None:
+    """Add `clients` and its subcommands to the parser."""
+    about = (
+        "Show the metrics that clients push to a running server (KIP-714). Clients push what kafka-client-metrics.sh "
+    )
+    about += "asks them for. Only Muster keeps the metrics."
+    line = "clients  -  what clients say of themselves"
+    parser = add_commands(commands, line, description=about, epilog=_CLIENTS_EXAMPLES)["clients"]
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    add_commands(verbs, _CLIENTS, parents=[options_of_cluster()])
 
 
 def add_transactions(commands: Any) -> None:

@@ -78,14 +78,15 @@ class Timeline:
         went = self._went.get(trigger["member"])
         how_long = seconds(went["member"]["session_timeout_ms"]) if went is not None else "its session timeout"
         text = phrase(value["cause"], who(trigger), how_long)
-        return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
+        text = f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
+        return text if went is None else f"{text}{words.last_poll(went)}"
 
     def _who_left(self) -> str:
         left = [one for one in self._went.values() if one["kind"] == "member_left"]
         if not left:
             return ""
         before = f", {len(left) - 1} more before it" if len(left) > 1 else ""
-        return f": {who(left[-1]['member'])} left{_reason(left[-1])}{before}"
+        return f": {who(left[-1]['member'])} left{_reason(left[-1])}{words.last_poll(left[-1])}{before}"
 
     def _others(self, trigger: Value | None) -> str:
         first = None if trigger is None else trigger["member"]
@@ -164,11 +165,14 @@ _LINES: Final[dict[str, Callable[[Value], str]]] = {
     "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
     "group_deleted": lambda _: "the group was deleted",
     "member_joined": lambda value: f"{who(value['member'])} joined{_reason(value)}",
-    "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}",
+    "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}{words.last_poll(value)}",
     "member_expired": lambda value: (
         f"{who(value['member'])} sent no heartbeat for {seconds(value['member']['session_timeout_ms'])} and was removed"
+        f"{words.last_poll(value)}"
     ),
-    "member_removed": lambda value: f"{phrase(value['cause'], who(value['member']))} and was removed",
+    "member_removed": lambda value: (
+        f"{phrase(value['cause'], who(value['member']))} and was removed{words.last_poll(value)}"
+    ),
     "member_replaced": lambda value: (
         f"{who(value['member'])} came back as {short(value['member']['member'])}; {short(value['replaced'])} is fenced"
     ),

@@ -69,6 +69,11 @@ def seconds(ms: int) -> str:
     return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
 
 
+def last_poll(value: Value) -> str:
+    """When the member of an event has polled last, if its client has reported that it no longer polls."""
+    return f"; its last poll was {seconds(value['time'] - value['last_poll'])} before" if "last_poll" in value else ""
+
+
 def plural(count: int, word: str) -> str:
     """A number with a noun."""
     return f"{count} {many(word, count)}"

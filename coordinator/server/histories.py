@@ -21,6 +21,8 @@ from muster.coordinator.history.event_writer import HistorySettings, Row
 from muster.coordinator.history.journal import Journal
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.telemetry.figures import last_poll
+from muster.coordinator.telemetry.reports import ClientReports
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.topics.topics import Topics
 
@@ -83,6 +85,8 @@ def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_OF_LOST_MEMBERS: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
+"""The events that say when the member has polled last, if its client has reported that it no longer polls."""
 _COLLECTIONS: Final = (list, tuple, dict, TopicsImage)
 
 _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]] = {
@@ -114,20 +118,33 @@ class GroupObservers:
     """The `Observer` of a shard."""
 
     def __init__(
-        self, journal: Journal | None, on_group_events: Callable[[Sequence[Event]], object] | None = None
+        self,
+        journal: Journal | None,
+        on_group_events: Callable[[Sequence[Event]], object] | None = None,
+        client_reports: ClientReports | None = None,
     ) -> None:
+        """`client_reports`: what members have pushed about themselves, which may explain why they left."""
         self.journal = journal
+        self._client_reports = client_reports
         self.flush: Callable[[], None] = _nothing if journal is None else journal.flush
         self._on_group_events = on_group_events
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
         """Give the events to the journal first, because the journal must lose no event."""
+        if self._client_reports is not None:
+            happened = [self._explained(event, now) if event.kind in _OF_LOST_MEMBERS else event for event in happened]
         if self.journal is not None:
             self.journal.report(happened, now)
         for event in happened:
             log_event(event)
         if self._on_group_events is not None:
             self._on_group_events(happened)
+
+    def _explained(self, event: Event, now: Now) -> Event:
+        member: Any = event.facts["member"]
+        assert self._client_reports is not None
+        report = self._client_reports.of_member(event.group_id, member.member, now.mono_ms)
+        return event if report is None else event._replace(facts={**event.facts, **last_poll(report)})
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """Report the load to the journal only: the server's log reports all shards at once."""
@@ -152,8 +169,10 @@ class Histories:
         topics: Topics,
         clock: Clock,
         on_group_events: Callable[[Sequence[Event]], object] | None = None,
+        client_reports: ClientReports | None = None,
     ) -> None:
         self._on_group_events = on_group_events
+        self._client_reports = client_reports
         self._settings = settings
         self._topics = topics
         self._clock = clock
@@ -168,7 +187,8 @@ class Histories:
             if self._settings.muster_group_events_enable:
                 open_log = partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index)
                 journal = Journal(index, open_log, self._clock, warn_unstable)
-            found = self._observers[GROUP_EVENTS_TOPIC, index] = GroupObservers(journal, self._on_group_events)
+            found = GroupObservers(journal, self._on_group_events, self._client_reports)
+            self._observers[GROUP_EVENTS_TOPIC, index] = found
         observers: GroupObservers = found
         return observers
 

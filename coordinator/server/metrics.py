@@ -22,6 +22,8 @@ from muster.coordinator.server.server import THIS_MACHINE, Server
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from muster.coordinator.system.jobs import Job, to_its_end
+from muster.coordinator.telemetry.figures import figures
+from muster.coordinator.telemetry.reports import GROUP, ClientReports
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
 
@@ -217,11 +219,49 @@ def _counting(server: Server) -> Job[list[Metric]]:
     for topic in server.topics.open.walk():
         led += sum(partition is not None for partition in topic.partitions)
         yield None
+    found = [] if server.client_reports is None else (yield from client_metrics(server.client_reports, server.clock))
     return [
+        *found,
         Metric("muster_groups", GAUGE, "Groups that this process coordinates.", groups, ("type", "state")),
         single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
         single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
     ]
+
+
+MAX_GROUPS: Final = 100
+"""The most groups with figures of their members."""
+_OF_MEMBERS: Final[tuple[tuple[str, str, float, Callable[[list[float]], float], str], ...]] = (
+    ("muster_member_last_poll_seconds", "last_poll_s", 1, max, "The longest time since a member's last poll."),
+    ("muster_member_poll_interval_seconds", "poll_interval_max_ms", 1e-3, max, "The longest time between two polls."),
+    ("muster_member_heartbeats_per_second", "heartbeats_per_s", 1, min, "The lowest heartbeat rate of a member."),
+    ("muster_member_rebalance_seconds", "rebalance_latency_max_ms", 1e-3, max, "The longest rebalance of a member."),
+    ("muster_member_failed_rebalances", "failed_rebalances", 1, sum, "Failed rebalances of all members."),
+)
+"""Name, figure (`telemetry.figures`), factor to the unit, the value of a group from those of its members, and text."""
+
+
+def client_metrics(reports: ClientReports, clock: Clock) -> Job[list[Metric]]:
+    """The metrics that are made of what clients have pushed (KIP-714), as the members of each group report them."""
+    now_ms = clock.mono_ms()
+    values: dict[str, dict[str, list[float]]] = {}
+    clients = 0
+    for report in reports.all(now_ms):
+        clients += 1
+        group_id = report.labels.get(GROUP)
+        if group_id and not report.has_ended and (group_id in values or len(values) < MAX_GROUPS):
+            of_group = values.setdefault(group_id, {})
+            for name, value in figures(report).items():
+                of_group.setdefault(name, []).append(value)
+        yield None
+    found = [
+        single("muster_client_reports", GAUGE, "Clients whose pushed metrics are kept.", clients),
+        single("muster_client_report_bytes", GAUGE, "The memory of the kept metrics.", reports.bytes),
+    ]
+    for name, figure, factor, of_group_value, about in _OF_MEMBERS:
+        rows = {(group_id,): of_group_value(of[figure]) * factor for group_id, of in values.items() if figure in of}
+        if rows:
+            found.append(Metric(name, GAUGE, about, rows, ("group",)))
+    return found
 
 
 class _Beside(MetricsServer):

@@ -198,7 +198,9 @@ class Server:
             shared_log=None if self._membership is None else self._membership.shared_log,
         )
         self.topics.load()
-        self._histories = Histories(config.settings(HistorySettings), self.topics, self.clock, self._on_group_events)
+        self._histories = Histories(
+            config.settings(HistorySettings), self.topics, self.clock, self._on_group_events, self.client_reports
+        )
         await self._join(self._histories)
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)

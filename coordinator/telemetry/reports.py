@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.state_machine.interface import Now
 
+CONFIG: Final = "muster.client.reports"
+"""The config of client metrics resources that has reports as JSON (`api.configs.client_reports`)."""
+ALL: Final = "*"
+"""The resource name that stands for all clients. Their reports come without series."""
 MAX_CLIENTS: Final = 1_000
 MAX_SERIES: Final = 1_000
 """The most series of one client."""
@@ -78,7 +83,9 @@ class Report:
         """Replace the series by those of a new push. Changes are added to the previous values."""
         before, after = self.series, {}
         for name, value, is_delta in pushed.points:
-            after[name] = before.get(name, 0.0) + value if is_delta else value
+            total = before.get(name, 0.0) + value if is_delta else value
+            if isfinite(total):
+                after[name] = total
         self.series, self.labels, self.is_cut = after, pushed.labels, pushed.is_cut
         self.bytes = CLIENT_BYTES + SERIES_BYTES * len(after) + sum(map(len, after)) + _characters(self)
 

@@ -232,7 +232,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
     [
         (["group", "list"], "muster: there is no command 'group'; did you mean groups? See muster --help"),
         (["sevre"], "muster: there is no command 'sevre'; did you mean serve? See muster --help"),
-        (["describe", "g"], "muster: there is no command 'describe'; did you mean muster groups describe or muster trans"),
+        (["describe", "g"], "muster: there is no command 'describe'; did you mean muster clients describe, muster groups describe or muster trans"),
         (["zzz"], "muster: there is no command 'zzz'; there are serve, health, version, groups,"),
         (["groups"], "muster groups: a command was expected: list, describe, offsets, offsets reset, offsets delete,"),
         (["groups", "reset", "g"], "muster groups: there is no command 'reset'; did you mean muster groups offsets reset?"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from muster.coordinator.api.configs import resources
+from muster.coordinator.api.configs import client_reports, resources
 from muster.coordinator.api.configs.resources import (
     Kind,
     check_authorized,
@@ -22,6 +22,7 @@ from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.lookup import documentation as all_documentation
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
+from muster.coordinator.telemetry.reports import CONFIG as REPORTS
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
 from muster.protocol.errors import ErrorCode, error_message
@@ -60,7 +61,7 @@ def handle_describe_configs(
         asked = row.resource_type, row.resource_name, frozenset(row.configuration_keys or ())
         found = known.get(asked)
         if found is None:
-            result = _result(node, context, request, row, asked[2])
+            result = yield from _result(node, context, request, row, asked[2])
             found = result, _size(result)
             if len(known) < _MAX_KNOWN:
                 known[asked] = found
@@ -80,9 +81,11 @@ def _result(
     request: DescribeConfigsRequest,
     row: DescribeConfigsResource,
     keys: Collection[str],
-) -> DescribeConfigsResult:
+) -> Job[DescribeConfigsResult]:
     try:
         entries = _entries(node, context, row)
+        if row.resource_type == Kind.CLIENT_METRICS and REPORTS in keys:
+            entries += yield from client_reports.client_reports(node, row.resource_name)
     except ApiError as refusal:
         return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
     kind = _KINDS.get(row.resource_type) if request.include_documentation else None
