@@ -62,7 +62,7 @@ def test_the_paths_and_names_on_each_page_exist(page: str) -> None:
 
 
 def undefined(named: list[tuple[str, str]]) -> list[str]:
-    """Of pairs of a path and a name: the names that their modules do not define. A name may be empty."""
+    """The names that their modules do not define, of pairs of a path and a name. A name may be empty."""
     return [
         f"{path}: {name}"
         for path, name in named

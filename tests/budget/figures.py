@@ -15,7 +15,7 @@ PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 MARGIN: Final = 0.01
 """A figure may be larger or smaller by this part of its budget."""
 MEMORY_MARGIN: Final = 0.10
-"""Of the memory at its highest, which depends on what the allocator keeps."""
+"""The margin for the memory at its highest, which depends on what the allocator keeps."""
 MEMORY_MARGIN_KB: Final = 16
 HEAD: Final = """\
 # What each kind of request costs: counted, not timed (tests/budget). A test fails when a figure differs by over 1 %.

@@ -79,7 +79,8 @@ PLAIN: Final = {
         "100000000",
     ),
 }
-"""Nothing is done at intervals: it would count for the request during which it happens."""
+"""Settings with which a node does nothing at intervals: such work would count for the request during which it happens.
+"""
 _LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ACLS: Final = PLAIN | {
     "listeners": f"SASL_PLAINTEXT://127.0.0.1:{PORT}",
@@ -512,7 +513,9 @@ def _drop(*_: object) -> str:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nothing is done at intervals: it would count for the request during which it happens."""
+    """Inside the block a node does nothing at intervals: such work would count for the request during which it
+    happens.
+    """
     with (
         patch.object(maintenance, "CHECK_EVERY_MS", NEVER),
         patch.object(partition_maintenance, "CHECK_EVERY_MS", NEVER),

@@ -24,7 +24,7 @@ class JavaMember:
 
     @property
     def assignment(self) -> Partitions:
-        """Its present partitions."""
+        """The present partitions of the member."""
         return {(self._topic, number) for number in self._java.assignments[self.name]}
 
     @property

@@ -262,7 +262,7 @@ def test_a_replaced_server_certificate_causes_no_rebalance(changing: Changing, s
 
 
 def issuer(server: Changing) -> str:
-    """Of the certificate that a new connection is shown."""
+    """The name of the issuer of the certificate that a new connection gets."""
     context = server.python("web")["ssl_context"]
     with (
         socket.create_connection(server.address, timeout=30) as plain,

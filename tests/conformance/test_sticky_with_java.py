@@ -1,4 +1,6 @@
-"""A group of Java's StickyAssignor and ours in aiokafka: each reads the other's user data, whoever leads."""
+"""Java's StickyAssignor and ours in aiokafka share a group: each reads the other's user data, whichever member
+leads.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Producer:
         self.heard.append(("written", *codes(await self.ask("Produce", version, body))))
 
     async def end(self, version: int, *, commit: bool, take: bool = True, note: str = "end") -> None:
-        """Send EndTxn. `take`: the producer goes on with the epoch of the answer."""
+        """Send EndTxn. `take`: the producer continues with the epoch of the answer."""
         asked = {
             "TransactionalId": self.name, "ProducerId": self.id, "ProducerEpoch": self.epoch, "Committed": commit,
         }  # fmt: skip

@@ -107,7 +107,7 @@ def test_the_errors_of_kafkas_transactional_client_are_as_recorded(
 
 
 async def _nothing() -> None:
-    """Of a server that is not killed."""
+    """Do nothing: this server is not killed."""
 
 
 def rows(output: str) -> list[list[str]]:

@@ -105,7 +105,7 @@ class Member:
 
     @property
     def assignment(self) -> set[TopicPartition]:
-        """Its present partitions; empty while it has none."""
+        """The present partitions of the member; empty while it has none."""
         return set() if self._rebalancing else self.assignments[-1]
 
     async def start(self) -> Member:

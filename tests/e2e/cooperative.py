@@ -32,7 +32,7 @@ class CooperativeMember(Protocol):
 
     @property
     def assignment(self) -> Partitions:
-        """Its present partitions."""
+        """The present partitions of the member."""
 
     @property
     def callbacks(self) -> list[tuple[str, Partitions]]:
@@ -98,7 +98,7 @@ class Stage:
         return newest <= self.ledger.by(member.name)
 
     def unread(self, partitions: Partitions) -> Partitions:
-        """Those of the partitions whose newest record no member has processed."""
+        """The partitions among `partitions` whose newest record no member has processed."""
         seen = self.ledger.offsets(self.topic)
         return {(topic, number) for topic, number in partitions if seen.get(number, [-1])[-1] != self._sent - 1}
 

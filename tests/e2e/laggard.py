@@ -28,7 +28,7 @@ class Laggard:
 
     @property
     def has(self) -> set[tuple[str, int]]:
-        """Its partitions, with their topic."""
+        """The partitions of the laggard, with their topic."""
         return {(self.topic, number) for number in self.partitions}
 
     def take_part(self) -> None:

@@ -172,8 +172,8 @@ async def test_an_aiokafka_member_that_polls_too_slowly_leaves_by_itself(
 async def test_a_member_that_does_not_join_again_in_time_is_removed(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    """Its application takes longer in the listener than the rebalance timeout; its client sends heartbeats all the
-    time.
+    """The member's application takes longer in the listener than the rebalance timeout; its client sends heartbeats all
+    the time.
     """
     topic, group_events, done = new_topic(4), GroupEvents(server, group), asyncio.Event()
     done.set()

@@ -156,7 +156,9 @@ class Stay:
         self.member, self.had, self.since = member, set(member.assignment), len(member.callbacks)
 
     def check(self) -> None:
-        """Check that it has given up what it has no more, in one step or several, and kept all other partitions."""
+        """Check that the consumer has given up only what it has no more, in one step or several, and kept all other
+        partitions.
+        """
         has = self.member.assignment
         assert self._heard("revoked") == self.had - has, self.member.callbacks[self.since :]
         assert self._heard("assigned") == has - self.had, self.member.callbacks[self.since :]

@@ -70,7 +70,9 @@ def test_a_full_consumer_group_refuses_a_member(server: MusterServer) -> None:
 
 
 def test_a_member_whose_idle_connections_are_closed_stays_in_the_group(server: MusterServer) -> None:
-    """It sends a heartbeat every 2 s: by then its connection to the coordinator is closed, and it makes a new one."""
+    """The member sends a heartbeat every 2 s: by then its connection to the coordinator is closed, and it opens
+    another.
+    """
     assigned: list[int] = []
     lost: list[int] = []
     with consuming(server, "idle", heartbeat_interval_ms=2_000, fetch_wait_max_ms=10) as consumer:

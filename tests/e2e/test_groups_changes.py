@@ -47,7 +47,7 @@ class Command:
         return Said(status, *self._capsys.readouterr())
 
     async def later(self, *arguments: str) -> Said:
-        """Run the command while the members of the test go on."""
+        """Run the command while the members of the test continue."""
         return await asyncio.to_thread(self, *arguments)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:

@@ -44,7 +44,7 @@ class Command:
         return output.out if status == 0 else output.err
 
     async def later(self, *arguments: str, status: int = 0) -> str:
-        """Run the command while the members of the test go on."""
+        """Run the command while the members of the test continue."""
         return await asyncio.to_thread(self, *arguments, status=status)
 
 

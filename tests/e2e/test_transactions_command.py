@@ -48,7 +48,7 @@ class Command:
         return self._capsys.readouterr().out if got == 0 else ""
 
     async def later(self, *arguments: str, status: int = 0) -> str:
-        """Run the command while the producers of the test go on."""
+        """Run the command while the producers of the test continue."""
         return await asyncio.to_thread(self, *arguments, status=status)
 
     async def rows(self, *arguments: str) -> list[Any]:

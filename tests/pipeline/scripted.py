@@ -58,7 +58,7 @@ class Process:
 
     @property
     def assigned(self) -> set[TopicPartition]:
-        """Its partitions."""
+        """The partitions of the member."""
         return set() if self._consumer is None else set(self._consumer.assignment())
 
     @property

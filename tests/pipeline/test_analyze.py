@@ -62,7 +62,7 @@ def test_an_analysis_finds_the_transactions(analysed: tuple[Path, Analysis], log
 def test_the_notebook_runs(
     analysed: tuple[Path, Analysis], log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its cells run one after the other, on the analysis that exists already."""
+    """The cells of the notebook run one after the other, on the analysis that exists already."""
     monkeypatch.setenv("MUSTER_LOG", log)
     monkeypatch.setattr("muster.pipeline.analyze.run", lambda *_, **__: analysed[1])
     notebook = json.loads((EXAMPLES / "explain.ipynb").read_text(encoding="utf-8"))

@@ -55,7 +55,7 @@ def test_existing_rows_are_replaced(spark: SparkSession, log: str, tmp_path: Pat
 
 
 def test_files_of_failed_tasks_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a second attempt: a file that no committed task names."""
+    """A second attempt of a task leaves such a file, which no committed task names."""
     one = pa.RecordBatch.from_pylist([{"kind": MALFORMED, "reason": "cut"}], schema=DECODED)
 
     def decode(_: object) -> Iterator[pa.RecordBatch]:

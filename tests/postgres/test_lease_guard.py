@@ -1,4 +1,4 @@
-"""Nothing leaves a node after the end of its lease."""
+"""A node sends nothing after the end of its lease."""
 
 from __future__ import annotations
 

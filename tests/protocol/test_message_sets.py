@@ -87,7 +87,7 @@ def test_message_sets_are_read_as_by_aiokafka(made: tuple[bytes, list[Row]]) -> 
 
 @given(sets(), st.data())
 def test_a_changed_byte_in_a_message_set_is_detected(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
-    """As in every format, the CRC covers everything except the offset in front."""
+    """The CRC covers everything except the offset in front, as in every format."""
     data = made[0]
     head = head_of(data, 0)
     assert head is not None

@@ -31,7 +31,9 @@ def transactional_id(stage: Stage, actor: Actor, args: Args) -> str | None:
 
 
 def producer(stage: Stage, actor: Actor, args: Args) -> tuple[int, int]:
-    """Its id and epoch. producer=tx, none, ghost or a number; epoch=3, +1 or -1 (of its own), none."""
+    """Producer id and epoch of a request. producer=tx, none, ghost or a number; epoch=3, +1 or -1 (from the actor's
+    own), none.
+    """
     producer_id, epoch = actor.producer
     if "producer" in args:
         producer_id = stage.producer_id(args["producer"])

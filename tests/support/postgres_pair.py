@@ -85,7 +85,7 @@ class Pair:
         self._sql(self.primary, f"SELECT pg_terminate_backend(pid) FROM {WAITING}")
 
     def cancel_waiting(self) -> None:
-        """Let the waiting sessions go on. They are answered with a warning."""
+        """Let the waiting sessions continue. They are answered with a warning."""
         self._sql(self.primary, f"SELECT pg_cancel_backend(pid) FROM {WAITING}")
 
     def crash(self) -> None:

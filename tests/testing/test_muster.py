@@ -389,8 +389,8 @@ print("done")
 
 
 def test_late_imports_of_the_server_print_nothing() -> None:
-    """Its loggers are replaced before they write a line. The test runs in a process of its own: here everything is
-    imported.
+    """The server's loggers are replaced before they write a line. The test runs in a process of its own: here
+    everything is imported.
     """
     done = subprocess.run(
         [sys.executable, "-c", SAYS_NOTHING], capture_output=True, text=True, timeout=120, check=False

@@ -1,4 +1,4 @@
-"""A wire gives a server what a socket would give in one iteration of the event loop, and no more."""
+"""A wire gives a server exactly what a socket would give in one iteration of the event loop."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class TestRules:
         assert not third.waits
 
     def test_a_connection_that_pauses_for_another_reason_neither_waits_nor_is_closed(self) -> None:
-        """It may wait behind a request that is answered late, or its node may stand still."""
+        """The connection may wait behind a request that is answered late, or its node may stand still."""
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         first, second = Connection(memory, 10 * MB), Connection(memory, 10 * MB)

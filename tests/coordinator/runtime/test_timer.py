@@ -6,7 +6,7 @@ from muster.coordinator.system.clock import ManualClock
 
 
 class StoppedClock(ManualClock):
-    """A clock that stands still, while the machine's time goes on."""
+    """A clock that stands still, while the machine's time continues."""
 
     of_the_machine: ManualClock
 

@@ -165,7 +165,9 @@ def test_a_conversion_and_the_end_of_a_group_make_no_epoch() -> None:
 
 
 def test_a_dead_member_has_the_time_of_its_last_heartbeat() -> None:
-    """Its last heartbeat came a session before its end, however long before that it had nothing to commit."""
+    """The last heartbeat of a dead member came a session before its end, however long before that it had nothing to
+    commit.
+    """
     server = two()
     server.leave(300_000, "b1")
     busy = {"a1": (2_000, 400_000), "b1": (2_000, 254_500)}

@@ -103,7 +103,7 @@ def test_several_simultaneous_leaves_are_dated_by_their_commits() -> None:
 
 
 def test_a_likely_last_commit_dates_an_expiration() -> None:
-    """It commits ten times as often as it sends heartbeats: its session began with the commit."""
+    """The member commits ten times as often as it sends heartbeats: its session began with the commit."""
     often = {"a": every(0.3, 2, 101.6), "b": every(0.3, 2, 101.6), "c": every(0.3, 2, 90.8)}
     died = began(state(1, 1, [A, B, C], often), state(102, 2, [A, B]))
     assert died.likely_ms == often["c"].last_ms + 10_000

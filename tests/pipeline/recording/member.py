@@ -56,13 +56,13 @@ class Settings(NamedTuple):
     """auto: the client's own commits; hand: every offset by hand, also when partitions are given up."""
     max_poll_ms: int
     rewinds: int = 0
-    """It goes back by this number of records whenever it gets partitions."""
+    """The member goes back by this number of records whenever it gets partitions."""
     alone: tuple[int, ...] = ()
-    """It takes these partitions itself: it is no member."""
+    """The consumer takes these partitions itself: it is no member."""
     starts_at: int | None = None
     """Where a consumer without a group begins; None: at the committed offset."""
     is_slow: bool = False
-    """It reads at most ten records a second."""
+    """The consumer reads at most ten records a second."""
     protocol: str = "classic"
     """classic or consumer (KIP-848: confluent and Java; the broker sets session, heartbeats and assignors)."""
     metadata_ms: int = 300_000
@@ -82,7 +82,7 @@ class Library(Protocol):
         """Wait for records for a moment, and read them."""
 
     async def places(self) -> dict[Place, int]:
-        """Its positions in all its partitions."""
+        """The positions of the consumer in all its partitions."""
 
     async def commit(self, places: Mapping[Place, int]) -> None:
         """Commit."""

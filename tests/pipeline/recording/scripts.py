@@ -167,7 +167,7 @@ def rewinder(group: Group) -> None:
 
 
 def rewinder_at_assignment(group: Group) -> None:
-    """Its members go back whenever they get partitions: to their own stored offset, which is a little late."""
+    """Members of the group go back whenever they get partitions: to their own stored offset, which is a little late."""
     formed(group, 2)
     for one in (3, 4):
         group.rest(10, 15)
@@ -198,7 +198,7 @@ def two_applications(group: Group) -> None:
 
 
 def application_without_members(group: Group) -> None:
-    """Its members stop, and an application without membership continues to commit, from further back."""
+    """All members stop, and an application without membership continues to commit, from further back."""
     formed(group, 2)
     group.rest(15, 25)
     begun = now_ms()
@@ -270,7 +270,7 @@ def stuck_to_the_end(group: Group) -> None:
 
 
 def idle(group: Group) -> None:
-    """Its topic gets no records any more."""
+    """The topic of the group gets no records any more."""
     formed(group, 2)
     group.rest(30, 50)
     group.stage.quiet.add(group.topic)
@@ -279,7 +279,7 @@ def idle(group: Group) -> None:
 
 
 def deleted(group: Group) -> None:
-    """It is stopped for ever, and later deleted, while its topic grows."""
+    """The group is stopped for ever, and later deleted, while its topic grows."""
     formed(group, 2)
     group.rest(40, 60)
     begun = now_ms()
@@ -291,7 +291,7 @@ def deleted(group: Group) -> None:
 
 
 def given_up(group: Group) -> None:
-    """It subscribes to another topic, and leaves the first one, which grows."""
+    """The group subscribes to another topic, and leaves the first topic, which grows."""
     formed(group, 2)
     group.rest(30, 40)
     for one in group.running:

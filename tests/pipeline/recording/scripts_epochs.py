@@ -61,7 +61,7 @@ def growing(group: Group) -> None:
 
 
 def patterned(group: Group) -> None:
-    """It subscribes to a pattern, and new topics match."""
+    """The group subscribes to a pattern, and new topics match."""
     pattern = f"^{group.topic}.*"
     group.start(1, 2, topics=[pattern])
     group.settle()

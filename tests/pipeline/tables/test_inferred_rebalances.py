@@ -30,8 +30,8 @@ def test_a_dead_member_without_commits_lived_until_a_session_before_its_removal(
 
 
 def test_the_length_of_the_first_rebalance_of_a_log_is_unknown() -> None:
-    """Its record may have been written again long after the rebalance, when a static member returned under another
-    id.
+    """The first record may have been written again long after its rebalance, when a static member returned under
+    another id.
     """
     late = state(1, 57, [A])._replace(at_ms=18_500)
     (one,) = rebalances([late])

@@ -208,8 +208,8 @@ def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> Non
 
 
 def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
-    """It commits every four minutes. Then it stops for half an hour, which is longer than a pause between two of its
-    commits.
+    """The group commits every four minutes. Then it stops for half an hour, which is longer than a pause between two of
+    its commits.
     """
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
     ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))

@@ -277,7 +277,7 @@ def test_an_unknown_strategy_cannot_be_replayed_for_new_member_sets() -> None:
 
 
 def test_a_leader_with_its_own_assignment_is_recognized() -> None:
-    """It names its strategy range, and distributes the shares in another order."""
+    """The leader names its strategy range, and distributes the shares in another order."""
     world, members = running("a", "b", "c")
     restart(world, members["b"], 20_000)
     for value in world.events:

@@ -51,8 +51,8 @@ def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [5012, 5072])
 def test_a_node_that_lost_its_registration_does_not_lead_the_logs_of_its_successor(seed: int) -> None:
-    """Its successor has the same id. In these histories the node followed the metadata log to its end for half a minute
-    before it stopped.
+    """The successor of the node has the same id. In these histories the node followed the metadata log to its end for
+    half a minute before it stopped.
     """
     assert not play(seed, snapshots=False, hints=False, standby=False).faults
 

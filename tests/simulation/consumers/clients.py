@@ -178,7 +178,7 @@ class Classic(Consumer):
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """Its assignment, until it joins again."""
+        """The assignment of the consumer, until it joins again."""
         if not self.assigned:
             return frozenset()
         rows = decode_assignment(self.assigned)[1].assigned_partitions

@@ -36,7 +36,9 @@ class Transaction:
 
     @property
     def must_be(self) -> bool | None:
-        """Its certain outcome: committed once the commit was acknowledged, aborted if no commit was requested."""
+        """The certain outcome of a transaction: committed once the commit was acknowledged, aborted if no commit was
+        requested.
+        """
         if self.asked and not self.is_answered:
             return self.outcome
         return bool(self.asked)
@@ -104,7 +106,7 @@ class TransactionLedger:
             self._holders[producer.transactional_id] = producer, producer.world.ms
 
     def succeeded(self, producer: TransactionalProducer) -> None:
-        """A producer whose id another one has taken over succeeds no more."""
+        """A producer succeeds no more after another producer has taken its id over."""
         holder, since_ms = self._holders[producer.transactional_id]
         if holder is not producer and producer.asked_ms > since_ms:
             self.fault(f"{producer.name} succeeds though {holder.name} has {producer.transactional_id}")

@@ -163,8 +163,8 @@ def test_bytes_in_the_socket_are_seen_before_they_are_read(certificate: Path, ru
 def test_a_client_that_disconnects_at_once_does_not_disturb_timers(
     certificate: Path, run: Callable[[Any], None]
 ) -> None:
-    """Its socket is closed one iteration of the loop before the connection gets the event: a fault there would stop all
-    timers.
+    """The client's socket is closed one iteration of the loop before the connection gets the event: a fault there would
+    stop all timers.
     """
 
     async def main() -> None:
