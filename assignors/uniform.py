@@ -3,7 +3,7 @@
 With equal subscriptions, it guarantees that members' numbers of partitions differ by one at most. A member keeps its
 partitions up to its share. If subscriptions are equal or disjoint, the numbers of one topic's subscribers differ by one
 at most. With overlapping subscriptions, the result is close to that (after at most 16 passes over the topics). Racks
-are ignored, as in Kafka 4.3.
+are ignored, as in Kafka 4.4.
 
 A member's `owned` is its target assignment, not its current one. Topics and partitions of the result ascend, because
 they are sets on the server. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. Hash tables decide

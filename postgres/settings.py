@@ -1,4 +1,4 @@
-"""The broker properties that nodes of a cluster use, with Kafka 4.3's defaults."""
+"""The broker properties that nodes of a cluster use, with Kafka 4.4's defaults."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ class TransactionalProducer(Actor):
         row = TxnOffsetCommitRequestPartition(0, self.book.commits_offset(transaction))
         request = TxnOffsetCommitRequest(
             self.transactional_id, self.group_id, self.producer_id, self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(self.topic, [row])],
+            topics=[TxnOffsetCommitRequestTopic(self.topic, partitions=[row])],
         )  # fmt: skip
         return (yield from self.insist(request, lambda answer: _only(_only(answer.topics).partitions).error_code))
 

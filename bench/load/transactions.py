@@ -143,7 +143,9 @@ def transaction(
     if place.group is not None:
         if version < 2:
             yield made(AddOffsetsToTxnRequest(name, producer_id, epoch, place.group))
-        offsets = [TxnOffsetCommitRequestTopic("load", [TxnOffsetCommitRequestPartition(place.partition, number)])]
+        offsets = [
+            TxnOffsetCommitRequestTopic("load", partitions=[TxnOffsetCommitRequestPartition(place.partition, number)])
+        ]
         yield made(TxnOffsetCommitRequest(name, place.group, producer_id, epoch, topics=offsets))
     yield made(EndTxnRequest(name, producer_id, epoch, commits))
 
@@ -157,7 +159,7 @@ def error_positions(topic: str, *, version: int) -> list[int]:
         added: list[Message] = [AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[
             AddPartitionsToTxnTopicResult(topic, partitions)
         ])]  # fmt: skip
-        offsets = [TxnOffsetCommitResponseTopic("load", [TxnOffsetCommitResponsePartition(0, code)])]
+        offsets = [TxnOffsetCommitResponseTopic("load", partitions=[TxnOffsetCommitResponsePartition(0, code)])]
         return [
             *(added if version < 2 else []),
             ProduceResponse(rows),

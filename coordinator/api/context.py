@@ -212,6 +212,8 @@ metadata_by_topic_id = _since(12)
 """Metadata may ask for a topic by its id alone, and answer without a name (KIP-516)."""
 offsets_by_topic_id = _since(10)
 """OffsetCommit and OffsetFetch name topics by id (KIP-848)."""
+txn_offsets_by_topic_id = _since(6)
+"""TxnOffsetCommit names topics by id, and its clients know the errors of KIP-1319."""
 produce_by_topic_id = _since(13)
 """Produce names topics by id (KIP-516)."""
 produce_allows_zstd = _since(7)

@@ -1,6 +1,6 @@
 """The APIs that this node serves (`SERVED`), and the facts about a request before its body is decoded (`Route`).
 
-An API outside of `SERVED` is neither advertised nor served. Version ranges are exactly those of Kafka 4.3.0. A
+An API outside of `SERVED` is neither advertised nor served. Version ranges are exactly those of Kafka 4.4.0. A
 handler's module is imported at the first request of its API. So a start does not load rarely used APIs.
 """
 
@@ -79,7 +79,7 @@ _TABLE = (
     _api(15, 0, 6, "groups.administration"),
     _api(16, 0, 5, "groups.administration"),
     _api(17, 0, 1, "security.sasl"),
-    _api(18, 0, 4, "cluster.api_versions"),
+    _api(18, 0, 5, "cluster.api_versions"),
     _api(19, 2, 7, "topics.create_topics"),
     _api(20, 1, 6, "topics.delete_topics"),
     _api(21, 0, 2, "records.offsets"),
@@ -89,7 +89,7 @@ _TABLE = (
     _api(25, 0, 4, "transactions.producers"),
     _api(26, 0, 5, "transactions.producers"),
     _api(27, 1, 2, "transactions.administration"),
-    _api(28, 0, 5, "transactions.txn_offset_commit"),
+    _api(28, 0, 6, "transactions.txn_offset_commit"),
     _api(29, 1, 3, "security.acls"),
     _api(30, 1, 3, "security.acls"),
     _api(31, 1, 3, "security.acls"),
@@ -103,7 +103,7 @@ _TABLE = (
     _api(39, 1, 2, "security.delegation_tokens"),
     _api(40, 1, 2, "security.delegation_tokens"),
     _api(41, 1, 3, "security.delegation_tokens"),
-    _api(42, 0, 2, "groups.administration"),
+    _api(42, 0, 3, "groups.administration"),
     _api(43, 0, 2, "cluster.leaders"),
     _api(44, 0, 1, "configs.alter_configs"),
     _api(45, 0, 1, "cluster.leaders"),

@@ -21,7 +21,7 @@ _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.mana
 
 
 def find_property(name: str, given: Mapping[str, str]) -> Property | None:
-    """The definition of a property, or None when Kafka 4.3 does not have it. `given`: all given properties.
+    """The definition of a property, or None when Kafka 4.4 does not have it. `given`: all given properties.
 
     A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is defined as the property that it
     overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any text.

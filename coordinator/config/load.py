@@ -162,7 +162,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
         text, origin, where = raw[name]
         prop = find_property(name, texts)
         if prop is None:
-            why = f"Kafka 4.3 has no property of that name{name_hint(name)}"
+            why = f"Kafka 4.4 has no property of that name{name_hint(name)}"
             if strict or origin == "override":
                 raise ConfigError(f"unknown property {name} ({where}): {why}")
             if origin == "environment":  # such variables may be many: Kubernetes sets some for a service named kafka
@@ -178,7 +178,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
             raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected_values(prop)}") from error
     if variables:
         ignored.append(
-            f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(variables)}"
+            f"these variables of the environment name no property of Kafka 4.4 and are ignored: {', '.join(variables)}"
         )
     return given, ignored
 

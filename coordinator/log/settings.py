@@ -11,7 +11,7 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Properties of the broker, with Kafka 4.3's defaults. `_ms` precedes `_minutes`, which precedes `_hours`."""
+    """Properties of the broker, with Kafka 4.4's defaults. `_ms` precedes `_minutes`, which precedes `_hours`."""
 
     log_segment_bytes: int = 1024 * 1024 * 1024
     log_roll_ms: int | None = None

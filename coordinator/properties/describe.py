@@ -118,9 +118,11 @@ def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str,
 
 
 def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """List every group property, in the order of names. `overrides`: the group's own properties."""
+    """List every group property that is not internal, or was set, by name. `overrides`: the group's own properties."""
     entries = []
     for prop in lookup.GROUP.values():
+        if prop.internal and prop.name not in overrides:
+            continue
         above = lookup.GROUP_SYNONYMS[prop.name]
         if above is not None:
             synonyms, default = _broker_synonyms(above, (above,), live), live.text(above)

@@ -1,4 +1,4 @@
-"""The properties by name: Muster's own, and those of Kafka 4.3 in `table.json`.
+"""The properties by name: Muster's own, and those of Kafka 4.4 in `table.json`.
 
 tools/properties has made the table from the jars of Apache Kafka.
 

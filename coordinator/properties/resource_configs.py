@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest, Value
@@ -108,9 +109,13 @@ def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -
             values[name] = prop.parse(configs[name])
         else:
             values[name] = prop.default_value if above is None else broker(above)
-    for name, word, bound, limit in _bounds(broker):
-        if is_beyond(values[name], word, limit):
-            raise InvalidProperty(name, configs.get(name), f"{name} must be {word} than or equal to {bound}")
+    for name, least, greatest in _bounds(broker):
+        if is_beyond(values[name], "greater", least) or is_beyond(values[name], "less", greatest):
+            raise InvalidProperty(name, configs.get(name), f"{name} must be {_range_text(least, greatest)}")
+    assignor, registered = configs.get(_TASK_ASSIGNOR), broker("group.streams.assignors")
+    if assignor is not None and isinstance(registered, tuple) and values[_TASK_ASSIGNOR] not in registered:
+        why = f"is not a registered task assignor. Registered assignors are: [{', '.join(registered)}]."
+        raise InvalidProperty(_TASK_ASSIGNOR, assignor, f"{_TASK_ASSIGNOR} '{values[_TASK_ASSIGNOR]}' {why}")
     for kind in ("consumer", "share", "streams"):
         session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         longer, shorter = values[session], values[beat]
@@ -129,10 +134,11 @@ def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) 
         if isinstance(value, int):
             values[name] = value
     outside: list[str] = []
-    for name, word, _, limit in _bounds(broker):
-        if isinstance(limit, int) and is_beyond(values.get(name), word, limit):
-            values[name] = limit
-            outside.append(name)
+    for name, least, greatest in _bounds(broker):
+        for word, limit in (("greater", least), ("less", greatest)):
+            if isinstance(limit, int) and is_beyond(values.get(name), word, limit):
+                values[name] = limit
+                outside.append(name)
     return values, outside
 
 
@@ -150,21 +156,38 @@ _BOUNDED = (
     "streams.session.timeout.ms",
     "streams.num.standby.replicas",
     "streams.assignment.interval.ms",
+    "streams.num.warmup.replicas",
+    "streams.task.offset.interval.ms",
 )
 """The properties with bounds, in the order in which Kafka checks them."""
-_STANDBYS = "streams.num.standby.replicas"
+_ONE_BOUND: Final = MappingProxyType(
+    {
+        "streams.num.standby.replicas": "max",
+        "streams.num.warmup.replicas": "max",
+        "streams.task.offset.interval.ms": "min",
+    }
+)
+"""The properties that have no lower bound ("max"), or no upper bound ("min"), at the broker."""
+_TASK_ASSIGNOR: Final = "streams.assignor.name"
 
 
-def _bounds(broker: Callable[[str], Value]) -> Iterator[tuple[str, str, str, Value]]:
-    """Return rows (group property, "greater" or "less", broker property, its value)."""
+def _bounds(broker: Callable[[str], Value]) -> Iterator[tuple[str, Value, Value]]:
+    """Return rows (group property, least value, greatest value). None: the broker has no such bound."""
     for name in _BOUNDED:
         kind, _, rest = name.partition(".")
-        if name == _STANDBYS:
-            yield name, "less", "group.streams.max.standby.replicas", broker("group.streams.max.standby.replicas")
-            continue
-        for word, end in (("greater", "min"), ("less", "max")):
-            bound = f"group.{kind}.{end}.{rest}"
-            yield name, word, bound, broker(bound)
+        if kind == "streams" and "replicas" in rest:
+            rest = rest.removeprefix("num.")
+        ends = _ONE_BOUND.get(name, "min max").split()
+        least, greatest = (broker(f"group.{kind}.{end}.{rest}") if end in ends else None for end in ("min", "max"))
+        yield name, least, greatest
+
+
+def _range_text(least: Value, greatest: Value) -> str:
+    if least is None:
+        return f"less than or equal to {greatest}"
+    if greatest is None:
+        return f"greater than or equal to {least}"
+    return f"in the range {least} to {greatest} inclusive."
 
 
 INTERVAL_MS: Final = "interval.ms"

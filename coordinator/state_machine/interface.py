@@ -60,7 +60,7 @@ class Record(NamedTuple):
     key: Message
     value: Message | None
     value_version: int
-    """The version in which Kafka 4.3 writes this value; 0 for a tombstone."""
+    """The version in which Kafka 4.4 writes this value; 0 for a tombstone."""
 
 
 Decoded = tuple[Message, Message | None]

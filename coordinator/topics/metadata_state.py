@@ -53,7 +53,7 @@ ALL_BROKERS = ""
 NO_LEADER_CHANGE = -2
 
 EPOCHS_PER_START = 2
-"""Each start uses two leader epochs: on Kafka 4.3 the node's partitions lose their leader and get it again."""
+"""Each start uses two leader epochs: on Kafka 4.4 the node's partitions lose their leader and get it again."""
 
 NO_LEADER = -1
 

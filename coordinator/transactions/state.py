@@ -128,7 +128,7 @@ class State:
 
 
 VALUE_VERSION: Final = 1
-"""The version that Kafka 4.3 writes once transaction.version is 1 or 2."""
+"""The version that Kafka 4.4 writes once transaction.version is 1 or 2."""
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
 

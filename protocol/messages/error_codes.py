@@ -144,6 +144,9 @@ class ErrorCode:
     STREAMS_INVALID_TOPOLOGY_EPOCH: Final = 131
     STREAMS_TOPOLOGY_FENCED: Final = 132
     SHARE_SESSION_LIMIT_REACHED: Final = 133
+    GROUP_DELETION_FAILED: Final = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: Final = 135
+    CONTROLLER_ID_NOT_REGISTERED: Final = 136
 
 
 ERRORS: Final[dict[int, tuple[str, bool, str]]] = {
@@ -424,11 +427,7 @@ ERRORS: Final[dict[int, tuple[str, bool, str]]] = {
     ),
     122: ("SHARE_SESSION_NOT_FOUND", True, "The share session was not found."),
     123: ("INVALID_SHARE_SESSION_EPOCH", True, "The share session epoch is invalid."),
-    124: (
-        "FENCED_STATE_EPOCH",
-        False,
-        "The share coordinator rejected the request because the share-group state epoch did not match.",
-    ),
+    124: ("FENCED_STATE_EPOCH", False, "The coordinator rejected the request because the state epoch did not match."),
     125: ("INVALID_VOTER_KEY", False, "The voter key doesn't match the receiving replica's key."),
     126: ("DUPLICATE_VOTER", False, "The voter is already part of the set of voters."),
     127: ("VOTER_NOT_FOUND", False, "The voter is not part of the set of voters."),
@@ -442,4 +441,15 @@ ERRORS: Final[dict[int, tuple[str, bool, str]]] = {
     131: ("STREAMS_INVALID_TOPOLOGY_EPOCH", False, "The supplied topology epoch is invalid."),
     132: ("STREAMS_TOPOLOGY_FENCED", False, "The supplied topology epoch is outdated."),
     133: ("SHARE_SESSION_LIMIT_REACHED", True, "The limit of share sessions has been reached."),
+    134: (
+        "GROUP_DELETION_FAILED",
+        False,
+        "DeleteGroups could not complete; see the error message on the per-group result for details.",
+    ),
+    135: (
+        "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
+        False,
+        "The broker could not process the topology description update; see the error message for details.",
+    ),
+    136: ("CONTROLLER_ID_NOT_REGISTERED", False, "The given controller ID was not registered."),
 }

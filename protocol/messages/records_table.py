@@ -66,4 +66,5 @@ METADATA: dict[int, Row] = {
     26: ("RemoveDelegationTokenRecord", "metadata_records.remove_delegation_token_record", 0, 0),
     27: ("RegisterControllerRecord", "metadata_records.register_controller_record", 0, 0),
     28: ("ClearElrRecord", "metadata_records.clear_elr_record", 0, 0),
+    29: ("UnregisterControllerRecord", "metadata_records.unregister_controller_record", 0, 0),
 }

@@ -84,6 +84,8 @@ class ApiKey:
     DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
     ALTER_SHARE_GROUP_OFFSETS: Final = 91
     DELETE_SHARE_GROUP_OFFSETS: Final = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: Final = 93
+    UNREGISTER_CONTROLLER: Final = 94
 
 
 APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
@@ -101,7 +103,7 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (15, "DescribeGroups", "describe_groups", 0, 6, 5),
     (16, "ListGroups", "list_groups", 0, 5, 3),
     (17, "SaslHandshake", "sasl_handshake", 0, 1, -1),
-    (18, "ApiVersions", "api_versions", 0, 4, 3),
+    (18, "ApiVersions", "api_versions", 0, 5, 3),
     (19, "CreateTopics", "create_topics", 2, 7, 5),
     (20, "DeleteTopics", "delete_topics", 1, 6, 4),
     (21, "DeleteRecords", "delete_records", 0, 2, 2),
@@ -111,7 +113,7 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
     (26, "EndTxn", "end_txn", 0, 5, 3),
     (27, "WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
-    (28, "TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
+    (28, "TxnOffsetCommit", "txn_offset_commit", 0, 6, 3),
     (29, "DescribeAcls", "describe_acls", 1, 3, 2),
     (30, "CreateAcls", "create_acls", 1, 3, 2),
     (31, "DeleteAcls", "delete_acls", 1, 3, 2),
@@ -125,7 +127,7 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (39, "RenewDelegationToken", "renew_delegation_token", 1, 2, 2),
     (40, "ExpireDelegationToken", "expire_delegation_token", 1, 2, 2),
     (41, "DescribeDelegationToken", "describe_delegation_token", 1, 3, 2),
-    (42, "DeleteGroups", "delete_groups", 0, 2, 2),
+    (42, "DeleteGroups", "delete_groups", 0, 3, 2),
     (43, "ElectLeaders", "elect_leaders", 0, 2, 2),
     (44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1, 1),
     (45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
@@ -154,9 +156,11 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (79, "ShareAcknowledge", "share_acknowledge", 1, 2, 0),
     (80, "AddRaftVoter", "add_raft_voter", 0, 1, 0),
     (81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, 0),
-    (88, "StreamsGroupHeartbeat", "streams_group_heartbeat", 0, 0, 0),
-    (89, "StreamsGroupDescribe", "streams_group_describe", 0, 0, 0),
+    (88, "StreamsGroupHeartbeat", "streams_group_heartbeat", 0, 1, 0),
+    (89, "StreamsGroupDescribe", "streams_group_describe", 0, 1, 0),
     (90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, 0),
     (91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, 0),
     (92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, 0),
+    (93, "StreamsGroupTopologyDescriptionUpdate", "streams_group_topology_description_update", 0, 0, 0),
+    (94, "UnregisterController", "unregister_controller", 0, 0, 0),
 )

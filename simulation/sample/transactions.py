@@ -140,7 +140,9 @@ class Worker:
         # records of aborted transactions are not read again, so no commit in the log goes back
         self._position += self.random.randrange(1, 500)
         row = TxnOffsetCommitRequestPartition(self._partition, self._position)
-        offsets = TxnOffsetCommitRequest(self.name, GROUP, *producer, topics=[TxnOffsetCommitRequestTopic(READ, [row])])
+        offsets = TxnOffsetCommitRequest(
+            self.name, GROUP, *producer, topics=[TxnOffsetCommitRequestTopic(READ, partitions=[row])]
+        )
         yield lambda take: shard.runtime.submit(TxnCommitCommand(offsets, take, client, 0), producer)
         self._world.records += 1
         return began_ms

@@ -56,7 +56,7 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
         " / partitions>results_by_partition =partition_index",
     ),
     ApiKey.WRITE_TXN_MARKERS: ("markers producer_id / topics name / partition_indexes>partitions =partition_index",),
-    ApiKey.TXN_OFFSET_COMMIT: ("topics name / partitions partition_index",),
+    ApiKey.TXN_OFFSET_COMMIT: ("topics name,topic_id / partitions partition_index",),
     ApiKey.CREATE_ACLS: ("creations>results ",),
     ApiKey.DELETE_ACLS: ("filters>filter_results ",),
     ApiKey.DESCRIBE_CONFIGS: ("resources>results resource_type,resource_name",),

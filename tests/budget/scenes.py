@@ -389,7 +389,7 @@ def transactions(scene: Scene, topic_id: bytes) -> None:
     def offsets(i: int) -> Message:
         one = producers[i]
         rows = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5, -1, "")]
-        topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(TOPIC, rows)]
+        topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
         return txn_offset_commit.TxnOffsetCommitRequest(
             f"x{i}", "tg", one.producer_id, one.producer_epoch, -1, "", None, topics
         )

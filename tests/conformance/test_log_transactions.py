@@ -102,7 +102,7 @@ class Producer:
 
     async def commit_offset(self, group: str, offset: int) -> None:
         assert (await self.client.ask(AddOffsetsToTxnRequest(self.name, self.id, self.epoch, group), 4)).error_code == 0
-        topics = [TxnOffsetCommitRequestTopic("orders", [TxnOffsetCommitRequestPartition(0, offset)])]
+        topics = [TxnOffsetCommitRequestTopic("orders", partitions=[TxnOffsetCommitRequestPartition(0, offset)])]
         request = TxnOffsetCommitRequest(self.name, group, self.id, self.epoch, topics=topics)
         answer = await self.client.ask(request, 5)
         assert answer.topics[0].partitions[0].error_code == 0

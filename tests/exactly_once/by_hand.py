@@ -111,7 +111,7 @@ class Producer:
                 AddOffsetsToTxnRequest(self.transactional_id, producer_id, epoch, group),
                 lambda answer: answer.error_code,
             )
-        rows = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, offset)])]
+        rows = [TxnOffsetCommitRequestTopic(topic, partitions=[TxnOffsetCommitRequestPartition(partition, offset)])]
         await self._ask(
             TxnOffsetCommitRequest(self.transactional_id, group, producer_id, epoch, topics=rows),
             lambda answer: answer.topics[0].partitions[0].error_code,

@@ -69,10 +69,10 @@ def test_an_unknown_api_key_carries_the_header() -> None:
     assert refused.value.header.client_id == "c"
 
 
-@pytest.mark.parametrize("version", [-1, 5, 32767])
+@pytest.mark.parametrize("version", [-1, 6, 32767])
 def test_an_unknown_version_of_api_versions_carries_the_correlation_id(version: int) -> None:
     data = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 42, 1) + b"c\x00anything"
-    with pytest.raises(UnknownApiVersion, match=r"ApiVersions has no version .* \(known: 0 to 4\)") as refused:
+    with pytest.raises(UnknownApiVersion, match=r"ApiVersions has no version .* \(known: 0 to 5\)") as refused:
         frames.decode_request_header(data, 0, len(data))
     header = refused.value.header
     assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.API_VERSIONS, version, 42)
@@ -80,7 +80,7 @@ def test_an_unknown_version_of_api_versions_carries_the_correlation_id(version: 
 
 def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
     served = api_named("ApiVersions")
-    for version in range(5):
+    for version in range(6):
         (data,) = frames.response_frame(served, version, 9, ApiVersionsResponse(error_code=35))
         assert data[4:10] == b"\x00\x00\x00\x09\x00\x23"
         assert served.response_header_version(version) == 0

@@ -126,7 +126,7 @@ def txn_commit_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) 
             "GroupId": stage.group(args.get("group", stage.story.group)),
             "ProducerId": producer_id,
             "ProducerEpoch": epoch,
-            "GenerationId": stage.generation(actor, args.get("generation"), -1),
+            "GenerationIdOrMemberEpoch": stage.generation(actor, args.get("generation"), -1),
             "MemberId": stage.member(actor, args.get("member", "none")),
             "GroupInstanceId": null_or(args.get("instance")),
             "Topics": commit_topics(stage, rest),

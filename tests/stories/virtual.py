@@ -61,7 +61,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from muster.protocol.records import OFFSETS, encode_record
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
@@ -216,7 +216,7 @@ class VirtualDriver:
             if refusal:
                 handled(same_for_all(request, refusal))
                 return
-            output = self.core.handle(TxnCommitCommand(request, handled, client, 0), self.now)
+            output = self.core.handle(TxnCommitCommand(request, handled, client, 0, action.version >= 6), self.now)
             self.written += output.records
             rows = [as_read(record) for record in output.records]
             if rows:
@@ -395,6 +395,8 @@ class VirtualDriver:
         for topic in request.topics:
             known = self.topics.by_name.get(topic.name)
             code, ids = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()
+            if isinstance(topic, TxnOffsetCommitRequestTopic) and known is not None:
+                topic.topic_id = known.topic_id
             if isinstance(request, OffsetCommitRequest):
                 if known is None and not topic.name:
                     known, code = self.topics.by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID

@@ -692,7 +692,7 @@ def committed_in_transaction(s: State, n: int) -> Iterator[Message]:
     name, (producer_id, epoch) = long("x", 2, 200), s.producers[2]
     yield aott.AddOffsetsToTxnRequest(name, producer_id, epoch, "in-transaction")
     rows = [toc.TxnOffsetCommitRequestPartition(i % s.size, 1, -1, "m" * 100) for i in wide(n)]
-    topics = [toc.TxnOffsetCommitRequestTopic(WIDE, rows)]
+    topics = [toc.TxnOffsetCommitRequestTopic(WIDE, partitions=rows)]
     yield toc.TxnOffsetCommitRequest(name, "in-transaction", producer_id, epoch, topics=topics)
 
 

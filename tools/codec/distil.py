@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-KAFKA = "4.3.0"
+KAFKA = "4.4.0"
 JARS = Path.home() / ".cache" / "muster" / f"kafka-{KAFKA}"
 OUT = Path(__file__).with_name("definitions.json")
 

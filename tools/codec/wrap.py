@@ -20,11 +20,12 @@ def broken(line: str) -> list[str]:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     if line.lstrip().startswith("if "):
-        first, *rest = line.strip()[len("if ") : -1].split(" or ")
+        first, *rest = split(line.strip()[len("if ") : -1], " or ")
         return [f"{indent}if (", f"{indent}    {first}", *(f"{indent}    or {x}" for x in rest), f"{indent}):"]
     if line.startswith("def "):
         name, _, rest_of_line = line.partition("(")
         parameters, _, returns = rest_of_line.partition(")")
+        parameters += "" if "," in parameters else ","  # as the formatter does
         return [f"{name}(", f"    {parameters}", f"){returns}"]
     end = "," if line.endswith(",") else ""
     line = line.removesuffix(",")
@@ -55,8 +56,8 @@ def opening(line: str) -> int | None:
     return None
 
 
-def split(text: str) -> list[str]:
-    """Split a text at commas that are not within brackets or strings."""
+def split(text: str, at: str = ",") -> list[str]:
+    """Split a text at each `at` that is not within brackets or strings."""
     items, depth, start, quoted = [], 0, 0, False
     for i, char in enumerate(text):
         if char == '"':
@@ -67,8 +68,8 @@ def split(text: str) -> list[str]:
             depth += 1
         elif char in PAIRS.values():
             depth -= 1
-        elif char == "," and depth == 0:
+        elif depth == 0 and text.startswith(at, i):
             items.append(text[start:i].strip())
-            start = i + 1
+            start = i + len(at)
     items.append(text[start:].strip())
     return [item for item in items if item]

@@ -70,7 +70,11 @@ public class DumpProperties {
 
     public static void main(String[] args) throws Exception {
         Map<String, Object> out = new TreeMap<>();
-        out.put("version", org.apache.kafka.common.utils.AppInfoParser.getVersion());
+        Properties version = new Properties();
+        try (java.io.InputStream file = ConfigDef.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            version.load(file);
+        }
+        out.put("version", version.getProperty("version"));
         out.put("broker", dump(AbstractKafkaConfig.CONFIG_DEF.configKeys()));
         out.put("topic", dump(LogConfig.configKeys()));
         out.put("group", dump(GroupConfig.CONFIG_DEF.configKeys()));

@@ -29,6 +29,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 _WITH_RECEIVER: Final = tuple(SERVED.values())
 _WITHOUT_RECEIVER: Final = tuple(api for api in _WITH_RECEIVER if api.key not in OF_A_RECEIVER)
+_ANY_NODE: Final = -1
+"""The node id of a client that names no node."""
 
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
@@ -37,6 +39,10 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             respond(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        error_code = _wrong_server(node, request)
+        if error_code:
+            respond(ApiVersionsResponse(error_code=error_code))
             return
         context.channel.software_name = name
         context.channel.software_version = version
@@ -56,6 +62,17 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
             ],
         )
     )
+
+
+def _wrong_server(node: Node, request: ApiVersionsRequest) -> int:
+    """Whether the client meant another cluster or node, as after a change of addresses (KIP-1242): the error, or 0."""
+    cluster_id, node_id = request.cluster_id, request.node_id
+    if cluster_id is None and node_id == _ANY_NODE:
+        return 0
+    if cluster_id is None or node_id == _ANY_NODE:
+        return ErrorCode.INVALID_REQUEST
+    here = node.cluster
+    return 0 if (cluster_id, node_id) == (here.cluster_id, here.node_id) else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -166,7 +166,8 @@ def _check_level(config: AlterableConfig) -> None:
         what = f"{word} operation is not allowed for the BROKER_LOGGER resource"
         raise ApiError(ErrorCode.INVALID_REQUEST, what)
     if operation not in (SET, DELETE):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} on {name}")
+        what = f"Unknown operation type {operation} is not allowed for the BROKER_LOGGER resource"
+        raise ApiError(ErrorCode.INVALID_REQUEST, what)
     if name not in LOGGERS:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation == DELETE:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, txn_offsets_by_topic_id
 from muster.coordinator.api.many_rows import add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond
 from muster.coordinator.api.transactions.verification import (
@@ -44,8 +44,8 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-_Topics = dict[str, TxnOffsetCommitResponseTopic]
-"""The rows of an answer, by topic. A topic that is named twice has one row."""
+_Topics = dict[tuple[str, bytes], TxnOffsetCommitResponseTopic]
+"""The rows of an answer, by name and id of their topic. A topic that is named twice has one row."""
 
 
 def handle_txn_offset_commit(
@@ -165,32 +165,40 @@ class _Commit:
     def _existing(self, topics: Sequence[TxnOffsetCommitRequestTopic]) -> list[TxnOffsetCommitRequestTopic]:
         """The rows of existing partitions that the client may commit. The answer gets all other rows, with errors."""
         known: list[TxnOffsetCommitRequestTopic] = []
+        image = self._node.topics.image
+        by_id = txn_offsets_by_topic_id(self._context.api_version)
+        if by_id:
+            for topic in topics:
+                named = image.by_id.get(topic.topic_id)
+                if named is not None:
+                    topic.name = named.name
         names = [topic.name for topic in topics]
         if len(names) > 1 and len(set(names)) < len(names):
             self._is_whole = False
         allowed = self._node.authorizer.allowed(self._context, Operation.READ, ResourceType.TOPIC, names)
-        by_name = self._node.topics.image.by_name
         for topic in topics:
             name = topic.name
-            found = by_name.get(name)
-            count = 0 if found is None or name not in allowed else found.partitions
+            found = image.by_name.get(name)
+            count = 0
+            if found is not None and name in allowed:
+                topic.topic_id, count = found.topic_id, found.partitions
             for row in topic.partitions:
                 if not 0 <= row.partition_index < count:
-                    self._refuse(topic, count, name in allowed)
+                    self._refuse(topic, count, _error_of(name, by_id, name in allowed))
                     break
             if topic.partitions:
                 known.append(topic)
         return known
 
-    def _refuse(self, topic: TxnOffsetCommitRequestTopic, count: int, is_allowed: bool) -> None:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def _refuse(self, topic: TxnOffsetCommitRequestTopic, count: int, error: int) -> None:
         bad = [
             TxnOffsetCommitResponsePartition(row.partition_index, error)
             for row in topic.partitions
             if not 0 <= row.partition_index < count
         ]
         topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
-        add_topic(self._answers, topic.name, TxnOffsetCommitResponseTopic(topic.name, bad))
+        key = topic.name, topic.topic_id
+        add_topic(self._answers, key, TxnOffsetCommitResponseTopic(*key, bad))
         self._is_whole = False
 
     def _verification(self, knows: Knows, verdict: Verdict) -> Verification:
@@ -204,11 +212,23 @@ class _Commit:
     def _submit(self, piece: TxnOffsetCommitRequest, guard: VerificationGuard | None, respond: Respond) -> None:
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, guard)
-        shard.runtime.submit(TxnCommitCommand(piece, respond, self._context.client, refusal), producer)
+        shard.runtime.submit(
+            TxnCommitCommand(
+                piece, respond, self._context.client, refusal, txn_offsets_by_topic_id(self._context.api_version)
+            ),
+            producer,
+        )
 
     def _add(self, _: TxnOffsetCommitRequest, response: Any) -> None:
         for topic in response.topics:
-            add_topic(self._answers, topic.name, topic)
+            add_topic(self._answers, (topic.name, topic.topic_id), topic)
 
     def _response(self) -> TxnOffsetCommitResponse:
         return TxnOffsetCommitResponse(topics=[*self._answers.values()])
+
+
+def _error_of(name: str, by_id: bool, is_allowed: bool) -> int:
+    """The error of a row that is not known. Only a client that may read a topic learns whether it exists."""
+    if by_id and not name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""The record of a classic group as Kafka 4.3 writes it to `__consumer_offsets`, and its replay."""
+"""The record of a classic group as Kafka 4.4 writes it to `__consumer_offsets`, and its replay."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a LeaveGroup. As on Kafka 4.3 the request may remove members of both protocols."""
+    """Answer a LeaveGroup. As on Kafka 4.4 the request may remove members of both protocols."""
     rows: list[MemberResponse] = []
     leaving: dict[str, ConsumerMember] = {}
     for one in request.members:

@@ -327,11 +327,10 @@ class ConsumerGroup:
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """See `Group`. A commit without a member is allowed too. The error for an old epoch is ILLEGAL_GENERATION."""
+        """See `Group`. A commit without a member is allowed too."""
         if epoch == -1 and not member_id and instance_id is None:
             return 0
-        error = self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
-        return ErrorCode.ILLEGAL_GENERATION if error == ErrorCode.STALE_MEMBER_EPOCH else error
+        return self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:
         """See `Group`. OffsetFetch names a member and an epoch from version 9 on."""

@@ -1,4 +1,4 @@
-"""The records of a consumer group in `__consumer_offsets`, as in Kafka 4.3. `replay` applies the records to the state.
+"""The records of a consumer group in `__consumer_offsets`, as in Kafka 4.4. `replay` applies the records to the state.
 
 The bytes of a record with thousands of topics are made with a few instructions for each topic. Rows of such a record
 become messages only when they are read.

@@ -11,12 +11,10 @@ from typing import Final
 
 from muster.coordinator.groups.common import state
 from muster.coordinator.groups.common.group import Group
-from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import Step, is_too_large
 from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer, rows_with
 from muster.coordinator.state_machine.interface import Command, Producer, Record
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -26,6 +24,7 @@ from muster.protocol.messages.txn_offset_commit import (
 )
 
 NO_EXPIRY: Final = -1
+_NEWER_ERRORS: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -34,6 +33,8 @@ class TxnCommitCommand(Command):
 
     append_error: int
     """The error code if the log would now refuse records of this producer (epoch, verification), else 0."""
+    knows_newer_errors: bool = True
+    """Whether the client knows GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319). Others get ILLEGAL_GENERATION."""
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
@@ -41,8 +42,10 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
     partitions, and has added this group's offsets to the transaction.
     """
     group_id = request.group_id
-    error = _error_of(step.state.groups.get(group_id), request, step.state.image)
+    error = _error_of(step.state.groups.get(group_id), request)
     if error:
+        if error in _NEWER_ERRORS and not command.knows_newer_errors:
+            error = ErrorCode.ILLEGAL_GENERATION
         _refuse(step, command, request, error)
         return
     deletion = step.state.topic_deletion
@@ -54,7 +57,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
     topics: list[TxnOffsetCommitResponseTopic] = []
     texts = 0
     for topic in request.topics:
-        name = topic.name
+        name, topic_id = topic.name, topic.topic_id
         texts += len(topic.partitions) * (len(group_id) + len(name))
         rows: list[TxnOffsetCommitResponsePartition] = []
         for one in topic.partitions:
@@ -64,12 +67,11 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
                 continue
             texts += len(metadata)
             offset, epoch = one.committed_offset, one.committed_leader_epoch
-            # as on Kafka, the record has no topic id
             made.append(
-                state.offset_commit(group_id, name, partition, offset, epoch, metadata, wall_ms, NO_EXPIRY, ZERO_UUID)
+                state.offset_commit(group_id, name, partition, offset, epoch, metadata, wall_ms, NO_EXPIRY, topic_id)
             )
             rows.append(TxnOffsetCommitResponsePartition(partition, 0))
-        topics.append(TxnOffsetCommitResponseTopic(name, rows))
+        topics.append(TxnOffsetCommitResponseTopic(name, topic_id, rows))
     if is_too_large(step, made, texts):
         _refuse(step, command, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     elif made and command.append_error:
@@ -83,7 +85,9 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
 def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
     """The answer with this error for every partition without another error."""
     topics = [
-        TxnOffsetCommitResponseTopic(topic.name, rows_with(TxnOffsetCommitResponsePartition, topic, error))
+        TxnOffsetCommitResponseTopic(
+            topic.name, topic.topic_id, rows_with(TxnOffsetCommitResponsePartition, topic, error)
+        )
         for topic in asked.topics
     ]
     return TxnOffsetCommitResponse(0, topics)
@@ -91,7 +95,7 @@ def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error:
 
 def least_bytes(group_id: str, topic: TxnOffsetCommitRequestTopic) -> int:
     """An approximate lower bound for the bytes of one topic's records in the log."""
-    names = OFFSET_RECORD_BYTES - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
+    names = OFFSET_RECORD_BYTES + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
@@ -100,16 +104,15 @@ def _refuse(step: Step, command: Command, request: TxnOffsetCommitRequest, error
     step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
 
 
-def _error_of(group: Group | None, request: TxnOffsetCommitRequest, image: TopicsImage) -> int:
-    epoch = request.generation_id
+def _error_of(group: Group | None, request: TxnOffsetCommitRequest) -> int:
+    epoch = request.generation_id_or_member_epoch
     if group is None:
         # The first commit without a generation creates a simple group.
-        return 0 if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+        return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
 
     def partitions() -> Iterator[tuple[bytes, int]]:
         for topic in request.topics:
-            known = image.by_name.get(topic.name)
             for one in topic.partitions:
-                yield ZERO_UUID if known is None else known.topic_id, one.partition_index
+                yield topic.topic_id, one.partition_index
 
     return group.validate_transactional_commit(request.member_id, request.group_instance_id, epoch, partitions)

@@ -4,7 +4,7 @@ Records of a later Kafka (keys or values of an unknown version) stay in the log,
 
 `packed` packs the record of a transactional id in one step. `protocol.records.pack_record` packs field by field, with
 513 instructions of Python instead of 225. Each EndTxn has two such records. So both functions stay, and a property test
-compares them. `pack_record` packs records that differ from what Kafka 4.3 usually writes.
+compares them. `pack_record` packs records that differ from what Kafka 4.4 usually writes.
 """
 
 from __future__ import annotations

@@ -39,7 +39,14 @@ class LastAssignmentConfig(Message):
 class StreamsGroupMetadataValue(Message):
     """Kafka's StreamsGroupMetadataValue. Versions: 0; flexible versions: 0+."""
 
-    __slots__ = ("epoch", "metadata_hash", "validated_topology_epoch", "last_assignment_configs")
+    __slots__ = (
+        "epoch",
+        "metadata_hash",
+        "validated_topology_epoch",
+        "last_assignment_configs",
+        "stored_description_topology_epoch",
+        "failed_description_topology_epoch",
+    )
 
     def __init__(
         self,
@@ -47,11 +54,15 @@ class StreamsGroupMetadataValue(Message):
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
         last_assignment_configs: Sequence[LastAssignmentConfig] | None = (),
+        stored_description_topology_epoch: int = -1,
+        failed_description_topology_epoch: int = -1,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
         self.last_assignment_configs = last_assignment_configs
+        self.stored_description_topology_epoch = stored_description_topology_epoch
+        self.failed_description_topology_epoch = failed_description_topology_epoch
 
 
 def decode_streams_group_metadata_key_v0(b: bytes, p: int, end: int) -> StreamsGroupMetadataKey:
@@ -132,6 +143,24 @@ def _get_StreamsGroupMetadataValue_last_assignment_configs(
     return value
 
 
+def _get_StreamsGroupMetadataValue_stored_description_topology_epoch(b: bytes, p: int, end: int) -> int:
+    (v1,) = _get_i(b, p)
+    p += 4
+    value: int = v1
+    if p != end:
+        refuse()
+    return value
+
+
+def _get_StreamsGroupMetadataValue_failed_description_topology_epoch(b: bytes, p: int, end: int) -> int:
+    (v1,) = _get_i(b, p)
+    p += 4
+    value: int = v1
+    if p != end:
+        refuse()
+    return value
+
+
 def decode_streams_group_metadata_value_v0(b: bytes, p: int, end: int) -> StreamsGroupMetadataValue:
     v1, v2 = _get_iq(b, p)
     p += 12
@@ -143,17 +172,23 @@ def decode_streams_group_metadata_value_v0(b: bytes, p: int, end: int) -> Stream
             {
                 0: _get_StreamsGroupMetadataValue_validated_topology_epoch,
                 1: _get_StreamsGroupMetadataValue_last_assignment_configs,
+                2: _get_StreamsGroupMetadataValue_stored_description_topology_epoch,
+                3: _get_StreamsGroupMetadataValue_failed_description_topology_epoch,
             },
         )
         g4: int = t3.get(0, -1)
         g5: Sequence[LastAssignmentConfig] | None = t3.get(1, ())
+        g6: int = t3.get(2, -1)
+        g7: int = t3.get(3, -1)
     else:
         p += 1
         g4 = -1
         g5 = ()
+        g6 = -1
+        g7 = -1
     if p > end:
         refuse()
-    return StreamsGroupMetadataValue(v1, v2, g4, g5)
+    return StreamsGroupMetadataValue(v1, v2, g4, g5, g6, g7)
 
 
 def _put_StreamsGroupMetadataValue_validated_topology_epoch(x: int) -> bytes:
@@ -180,13 +215,44 @@ def _put_StreamsGroupMetadataValue_last_assignment_configs(x: Sequence[LastAssig
     return b"".join(out)
 
 
+def _put_StreamsGroupMetadataValue_stored_description_topology_epoch(x: int) -> bytes:
+    return _put_i(x)
+
+
+def _put_StreamsGroupMetadataValue_failed_description_topology_epoch(x: int) -> bytes:
+    return _put_i(x)
+
+
 def encode_streams_group_metadata_value_v0(m: StreamsGroupMetadataValue) -> bytes:
-    if m.validated_topology_epoch != -1 or (m.last_assignment_configs is None or len(m.last_assignment_configs) > 0):
+    if (
+        m.validated_topology_epoch != -1
+        or (m.last_assignment_configs is None or len(m.last_assignment_configs) > 0)
+        or m.stored_description_topology_epoch != -1
+        or m.failed_description_topology_epoch != -1
+    ):
         t2 = []
         if m.validated_topology_epoch != -1:
             t2.append((0, _put_StreamsGroupMetadataValue_validated_topology_epoch(m.validated_topology_epoch)))
         if m.last_assignment_configs is None or len(m.last_assignment_configs) > 0:
             t2.append((1, _put_StreamsGroupMetadataValue_last_assignment_configs(m.last_assignment_configs)))
+        if m.stored_description_topology_epoch != -1:
+            t2.append(
+                (
+                    2,
+                    _put_StreamsGroupMetadataValue_stored_description_topology_epoch(
+                        m.stored_description_topology_epoch
+                    ),
+                )
+            )
+        if m.failed_description_topology_epoch != -1:
+            t2.append(
+                (
+                    3,
+                    _put_StreamsGroupMetadataValue_failed_description_topology_epoch(
+                        m.failed_description_topology_epoch
+                    ),
+                )
+            )
         g1 = write_tags(t2)
     else:
         g1 = b"\0"
@@ -214,5 +280,7 @@ StreamsGroupMetadataValue 0 flexible=0+
   last_assignment_configs []LastAssignmentConfig 0+ nullable=0+ tag=1:0+
     key string 0+
     value string 0+
+  stored_description_topology_epoch int32 0+ tag=2:0+
+  failed_description_topology_epoch int32 0+ tag=3:0+
 """,
 }

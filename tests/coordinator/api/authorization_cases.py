@@ -176,7 +176,7 @@ def commit_by_name(name: str) -> Message:
 
 def txn_commit(name: str) -> Message:
     wanted = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1)]
-    topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name, wanted)]
+    topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name, partitions=wanted)]
     return txn_offset_commit.TxnOffsetCommitRequest("x", "g", 1, 0, topics=topics)
 
 

@@ -1,6 +1,6 @@
 """A request of each served API, which names two of everything: topics, partitions, groups, resources, users.
 
-`kafkas` has the rows of Kafka 4.3.1's error answers to the same requests, in each version
+`kafkas` has the rows of Kafka 4.4.0's error answers to the same requests, in each version
 (`tests/conformance/Refusals.java`).
 """
 
@@ -174,10 +174,10 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     25: _simple("add_offsets_to_txn", transactional_id="x", producer_id=1, group_id="g"),
     26: _simple("end_txn", transactional_id="x", producer_id=1, committed=True),
     27: _markers,
-    28: lambda _: make("txn_offset_commit", "TxnOffsetCommitRequest", transactional_id="x", group_id="g", producer_id=1,
-                       topics=_topics("txn_offset_commit", "TxnOffsetCommitRequestTopic",
-                                      "TxnOffsetCommitRequestPartition", "partitions", {"committed_offset": 1},
-                                      index="partition_index")),
+    28: lambda ids: make("txn_offset_commit", "TxnOffsetCommitRequest", transactional_id="x", group_id="g",
+                         producer_id=1, topics=_topics(
+        "txn_offset_commit", "TxnOffsetCommitRequestTopic", "TxnOffsetCommitRequestPartition", "partitions",
+        {"committed_offset": 1}, index="partition_index", ids=ids)),
     29: _simple("describe_acls", **_FILTER, resource_name_filter=None),
     30: _simple("create_acls", creations=[
         make("create_acls", "AclCreation", resource_name=topic, **_ACL) for topic in TOPICS]),

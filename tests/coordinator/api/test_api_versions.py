@@ -12,6 +12,8 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.api.harness import Answers, FakeTopics, make_context, make_node
 
+HERE = "test-cluster-id-000000"
+
 
 def answer(version: int, name: str = "librdkafka", software: str = "2.1") -> Any:
     answers = Answers()
@@ -69,3 +71,29 @@ def test_features_that_are_not_served_have_level_0() -> None:
 
 def test_features_that_start_at_level_0_are_hidden_from_older_clients() -> None:
     assert [row.name for row in answer(3).supported_features] == ["metadata.version"]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, 0),
+        (HERE, 1, 0),
+        (HERE, -1, ErrorCode.INVALID_REQUEST),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        ("another", -1, ErrorCode.INVALID_REQUEST),
+        ("", -1, ErrorCode.INVALID_REQUEST),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (HERE, 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (HERE, -2, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+def test_a_client_that_expects_another_cluster_or_node_has_to_bootstrap_again(
+    cluster_id: str | None, node_id: int, error: int
+) -> None:
+    """The errors are those of Kafka 4.4, asked the same (KIP-1242)."""
+    answers = Answers()
+    request = ApiVersionsRequest("a", "1", cluster_id, node_id)
+    handle_api_versions(make_node(topics=FakeTopics()), make_context(18, 5), request, answers)
+    response = answers.one()
+    assert (response.error_code, bool(response.api_keys)) == (error, not error)

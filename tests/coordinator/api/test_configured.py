@@ -1,4 +1,4 @@
-"""Configs of brokers, groups, client metrics and loggers. Every answer is that of a real Kafka 4.3 to the same requests
+"""Configs of brokers, groups, client metrics and loggers. Every answer is that of a real Kafka 4.4 to the same requests
 in the same order (`kafka_configured.json.gz`).
 """
 

@@ -221,7 +221,7 @@ class TestRefusals:
         whole = frames.request_frame(api(HEARTBEAT), 0, 5, HeartbeatRequest("gr"), "me")
         assert "client_id" in self.refused(whole.replace(b"me", b"\xff\xfe")).reason
 
-    @pytest.mark.parametrize("version", [5, 99, -1])
+    @pytest.mark.parametrize("version", [6, 99, -1])
     def test_api_versions_of_an_unknown_version_is_answered_in_version_0(self, version: int) -> None:
         connection = Connection()
         header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
@@ -229,7 +229,7 @@ class TestRefusals:
         correlation_id, response = connection.response(ApiKey.API_VERSIONS, 0)
         assert correlation_id == 42
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
+        assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 5)]
 
     def test_the_connection_continues_after_an_unknown_version_of_api_versions(self) -> None:
         connection = Connection()

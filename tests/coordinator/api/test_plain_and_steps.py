@@ -183,7 +183,8 @@ class Pair:
                 name, group, *producer, generation,
                 topics=[
                     TxnOffsetCommitRequestTopic(
-                        topic, [TxnOffsetCommitRequestPartition(one, offset, -1, metadata) for one in indexes]
+                        topic,
+                        partitions=[TxnOffsetCommitRequestPartition(one, offset, -1, metadata) for one in indexes],
                     )
                     for topic, indexes in topics.items()
                 ] * repeats,

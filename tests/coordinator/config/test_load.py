@@ -71,7 +71,7 @@ def test_an_unknown_name_is_refused_from_override_and_ignored_from_a_file(tmp_pa
 def test_an_unknown_name_is_refused_from_everywhere_in_strict_mode(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partition=1")
-    named = "Kafka 4.3 has no property of that name; did you mean num.partitions?"
+    named = "Kafka 4.4 has no property of that name; did you mean num.partitions?"
     assert refused(file=file, strict=True) == f"unknown property num.partition ({file}): {named}"
     variable = {"KAFKA_NUM_PARTITION": "1"}
     assert (

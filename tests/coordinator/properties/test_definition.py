@@ -1,4 +1,4 @@
-"""Values are read and refused as by Apache Kafka 4.3, whose answers tools/properties/ProbeValues.java got."""
+"""Values are read and refused as by Apache Kafka 4.4, whose answers tools/properties/ProbeValues.java got."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Properties, sources and synonyms as a real Kafka 4.3 describes them (tools/properties/DumpDescribe.java got its
+"""Properties, sources and synonyms as a real Kafka 4.4 describes them (tools/properties/DumpDescribe.java got its
 answers).
 """
 
@@ -51,7 +51,7 @@ def test_broker_configs_are_described_as_by_kafka(live: Live) -> None:
 
 
 def test_listener_configs_are_described_as_by_kafka() -> None:
-    """Kafka 4.3's answers: (value, read-only, source, sensitive, synonyms)."""
+    """Kafka 4.4's answers: (value, read-only, source, sensitive, synonyms)."""
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=b;"
     prefix = "listener.name.sp."
     given = {

@@ -152,7 +152,7 @@ class World(world.World):
                     (GROUP_OFFSETS_TOPIC, 0), version, -1,
                     [b"%s %d" % (request.group_id.encode(), row.committed_offset)],
                     lambda error: answer(TxnOffsetCommitResponse(0, [
-                        TxnOffsetCommitResponseTopic(TOPIC, [TxnOffsetCommitResponsePartition(0, error)])
+                        TxnOffsetCommitResponseTopic(TOPIC, partitions=[TxnOffsetCommitResponsePartition(0, error)])
                     ])),
                 )  # fmt: skip
             case _:

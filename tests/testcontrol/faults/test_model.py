@@ -106,7 +106,7 @@ def test_rules_with_python_code_are_shown_too() -> None:
 
 def test_the_newest_release_has_the_versions_of_muster() -> None:
     table = releases()
-    assert {key: table["4.3"]["versions"][str(key)] for key in SERVED} == {
+    assert {key: table["4.4"]["versions"][str(key)] for key in SERVED} == {
         key: served.max_version for key, served in SERVED.items()
     }
     assert next(iter(table)) == "0.11"

@@ -276,6 +276,14 @@ class TestOlderBroker:
         answer = await client.ask(ApiVersionsRequest("c", "1"), 3)
         assert (list(answer.finalized_features), answer.finalized_features_epoch) == ([], -1)
 
+    async def test_a_broker_of_4_3_serves_what_4_4_added_to_nobody(self, server: ServerControl, client: Client) -> None:
+        server.faults.add(EVERYTHING, OlderBroker("4.3"))
+        answer = await client.ask(ApiVersionsRequest("c", "1"), 4)
+        most = {row.api_key: row.max_version for row in answer.api_keys}
+        newer = (ApiKey.API_VERSIONS, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DELETE_GROUPS)
+        assert [most[key] for key in newer] == [4, 5, 2]
+        assert {one.name: one.max_version_level for one in answer.finalized_features}["metadata.version"] == 30
+
     async def test_an_older_broker_can_be_shown_to_one_client(self, server: ServerControl, client: Client) -> None:
         server.faults.add(Match(client_id="old"), OlderBroker("2.4"))
         assert max(row.max_version for row in (await client.ask(ApiVersionsRequest("c", "1"), 4)).api_keys) == 18

@@ -422,7 +422,7 @@ _OFFSETS = [TxnOffsetCommitRequestPartition(index) for index in range(2, MANY)]
     [
         (AddPartitionsToTxnRequest([_NOWHERE]), 3),
         (AddPartitionsToTxnRequest([transaction((0, 0), (("t", [0] * 200_000), ("no", [0])))] * 5), 5),
-        (TxnOffsetCommitRequest("x", "g", 0, 0, topics=[TxnOffsetCommitRequestTopic("t", _OFFSETS)]), 5),
+        (TxnOffsetCommitRequest("x", "g", 0, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=_OFFSETS)]), 5),
         (WriteTxnMarkersRequest([WritableTxnMarker(7)] * MANY), 1),
         (WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("no")] * MANY)]), 1),
         (WriteTxnMarkersRequest([WritableTxnMarker(-1, 0, False, [WritableTxnMarkerTopic("no")] * MANY)]), 1),

@@ -19,6 +19,7 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -78,7 +79,7 @@ class TxnOffsetCommitHarness:
     ) -> Answers:
         topics = [
             TxnOffsetCommitRequestTopic(
-                name, [TxnOffsetCommitRequestPartition(index, 100 + index) for index in indexes]
+                name, partitions=[TxnOffsetCommitRequestPartition(index, 100 + index) for index in indexes]
             )
             for name, indexes in rows or (("t", [0]),)
         ]
@@ -133,6 +134,38 @@ def test_unknown_partitions_are_refused_by_row_in_a_transactional_commit(harness
     ]
 
 
+def test_a_transactional_commit_names_topics_by_id_from_version_6_on(harness: TxnOffsetCommitHarness) -> None:
+    known, no = harness.node.topics.image.by_name["t"].topic_id, b"x" * 16
+    topics = [
+        TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=[TxnOffsetCommitRequestPartition(index, 100)])
+        for topic_id, index in ((known, 0), (known, 7), (no, 0), (ZERO_UUID, 0))
+    ]
+    request = TxnOffsetCommitRequest("tx", "g", *P, topics=topics)
+    answers = ask(harness.node, request, make_context(28, 6))
+    harness.clock.advance(0)
+    rows = [
+        (topic.topic_id, row.partition_index, row.error_code)
+        for topic in answers.one().topics
+        for row in topic.partitions
+    ]
+    no_id = ErrorCode.UNKNOWN_TOPIC_ID
+    assert sorted(rows) == sorted([(known, 0, 0), (known, 7, UNKNOWN), (no, 0, no_id), (ZERO_UUID, 0, no_id)])
+    harness.end()
+    assert harness.offset() == 100
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_clients_of_version_6_get_the_error_of_a_missing_group(
+    harness: TxnOffsetCommitHarness, version: int, error: int
+) -> None:
+    topic_id = harness.node.topics.image.by_name["t"].topic_id
+    topics = [TxnOffsetCommitRequestTopic("t", topic_id, [TxnOffsetCommitRequestPartition(0, 1)])]
+    request = TxnOffsetCommitRequest("tx", "g", *P, 3, "m", topics=topics)
+    answers = ask(harness.node, request, make_context(28, version))
+    harness.clock.advance(0)
+    assert shown(answers.one()) == [("t", [(0, error)])]
+
+
 def test_a_transactional_commit_of_only_unknown_partitions_asks_nobody(harness: TxnOffsetCommitHarness) -> None:
     assert harness.commit(("no", [0]), group="", transactional_id="") == [("no", [(0, UNKNOWN)])]
     assert harness.transactions.asked == []
@@ -143,7 +176,7 @@ def test_a_transactional_commit_of_only_unknown_partitions_asks_nobody(harness: 
     [
         ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 3}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
 def test_a_refused_transactional_commit_has_the_error_on_every_known_row(
@@ -224,7 +257,7 @@ def test_a_transactional_commit_of_many_rows_is_one_verification(harness: TxnOff
 
 def test_refusals_keep_the_errors_of_their_rows() -> None:
     rows = [TxnOffsetCommitRequestPartition(0, 1), TxnOffsetCommitRequestPartition(1, 1)]
-    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
+    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=rows)])
     refused: Any = refuse(request, ErrorCode.NOT_COORDINATOR)
     assert shown(refused) == [("t", [(0, 16), (1, 16)])]
     refused.topics[0].partitions[1].error_code = 0
@@ -234,6 +267,6 @@ def test_refusals_keep_the_errors_of_their_rows() -> None:
 @pytest.mark.parametrize(("version", "expected"), [(0, 15), (1, 15), (2, 14)])
 def test_old_producers_get_another_error_than_coordinator_load_in_progress(version: int, expected: int) -> None:
     rows = [TxnOffsetCommitRequestPartition(0, 1)]
-    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
+    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=rows)])
     response = refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert shown(lower_response(28, version, response)) == [("t", [(0, expected)])]

@@ -24,6 +24,7 @@ from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
 from muster.protocol.messages.group_records.streams_group_metadata import (
@@ -185,11 +186,13 @@ def test_a_transactional_commit_with_another_member_epoch_is_refused() -> None:
     for epoch, topic, error in (
         (3, "t", 0),
         (2, "t", 0),  # the member had the partition by then
-        (2, "u", ErrorCode.ILLEGAL_GENERATION),
-        (2, "gone", ErrorCode.ILLEGAL_GENERATION),
-        (4, "t", ErrorCode.ILLEGAL_GENERATION),
+        (2, "u", ErrorCode.STALE_MEMBER_EPOCH),
+        (2, "gone", ErrorCode.STALE_MEMBER_EPOCH),
+        (4, "t", ErrorCode.STALE_MEMBER_EPOCH),
     ):
-        topics = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 5)])]
+        known = harness.core.state.image.by_name.get(topic)
+        topic_id = ZERO_UUID if known is None else known.topic_id
+        topics = [TxnOffsetCommitRequestTopic(topic, topic_id, [TxnOffsetCommitRequestPartition(0, 5)])]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, "A", None, topics)
         harness.asked += 1
         harness.collect(harness.core.handle(TxnCommitCommand(request, harness.asked, CLIENT, 0), harness.now))  # type: ignore[arg-type]

@@ -43,6 +43,7 @@ from tests.coordinator.groups.harness import TOPICS, GroupHarness, pending_of
 DAY_MS = 24 * 3_600_000
 UNKNOWN_MEMBER, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
 ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class Producers(GroupHarness):
@@ -61,20 +62,23 @@ class Producers(GroupHarness):
         metadata: str | None = "",
         producer: int = 7,
         append_error: int = 0,
+        knows_newer_errors: bool = True,
     ) -> int:
         row = TxnOffsetCommitRequestPartition(partition, offset, 3, metadata)
-        topics = [TxnOffsetCommitRequestTopic(topic, [row])]
+        topics = [TxnOffsetCommitRequestTopic(topic, partitions=[row])]
         reply = self.ask(
-            TxnOffsetCommitRequest("tx", group, producer, 0, generation, member, instance, topics), append_error
+            TxnOffsetCommitRequest("tx", group, producer, 0, generation, member, instance, topics),
+            append_error,
+            knows_newer_errors=knows_newer_errors,
         )
         (got,) = reply.topics
         (answer,) = got.partitions
         assert (got.name, answer.partition_index) == (topic, partition)
         return int(answer.error_code)
 
-    def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0) -> Any:
+    def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0, *, knows_newer_errors: bool = True) -> Any:
         self.asked += 1
-        command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error)  # type: ignore[arg-type]  # a number stands for the client
+        command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error, knows_newer_errors)  # type: ignore[arg-type]  # a number stands for the client
         self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
@@ -111,12 +115,14 @@ def test_offsets_committed_in_a_transaction_count_from_its_end_on(harness: Produ
     assert harness.stable_fetch() == (9, 0)
 
 
-def test_the_record_of_a_transactional_commit_has_no_topic_id(harness: Producers) -> None:
-    harness.txn(offset=9)
+def test_the_record_of_a_transactional_commit_has_the_topic_id(harness: Producers) -> None:
+    topic_id = b"t" * 16
+    topic = TxnOffsetCommitRequestTopic("t", topic_id, [TxnOffsetCommitRequestPartition(0, 9)])
+    harness.ask(TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[topic]))
     (record,) = harness.records
     value: Any = record.value
-    assert (record.value_version, value.offset, value.topic_id) == (4, 9, ZERO_UUID)
-    size = txn_commit.least_bytes("g", TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 9)]))
+    assert (record.value_version, value.offset, value.topic_id) == (4, 9, topic_id)
+    size = txn_commit.least_bytes("g", topic)
     assert size <= size_of([pack(record)]) - HEADER <= size + 8
 
 
@@ -146,7 +152,8 @@ def test_an_empty_group_accepts_transactional_commits_without_a_generation(harne
 
 
 def test_a_transactional_commit_creates_a_group_only_if_it_succeeds(harness: Producers) -> None:
-    assert harness.txn("x", 0) == ILLEGAL
+    assert harness.txn("x", 0) == NOT_FOUND
+    assert harness.txn("x", 0, knows_newer_errors=False) == ILLEGAL
     assert harness.core.state.groups == {}
     assert harness.txn(append_error=ErrorCode.INVALID_PRODUCER_EPOCH) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert (harness.core.state.groups, harness.records) == ({}, [])
@@ -156,7 +163,7 @@ def test_a_transactional_commit_creates_a_group_only_if_it_succeeds(harness: Pro
 
 def test_the_producer_is_checked_after_the_group(harness: Producers) -> None:
     old = ErrorCode.INVALID_PRODUCER_EPOCH
-    assert harness.txn("x", 1, append_error=old) == ILLEGAL
+    assert harness.txn("x", 1, append_error=old) == NOT_FOUND
     assert harness.txn(metadata="x" * 4_097, append_error=old) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert harness.txn(append_error=old) == old
 
@@ -167,7 +174,7 @@ def test_too_much_metadata_in_a_transactional_commit_refuses_only_its_partition(
         TxnOffsetCommitRequestPartition(1, 2, -1, None),
         TxnOffsetCommitRequestPartition(2, 3, -1, "x" * 4_096),
     ]
-    topics = [TxnOffsetCommitRequestTopic("t", rows), TxnOffsetCommitRequestTopic("u", rows[1:2])]
+    topics = [TxnOffsetCommitRequestTopic("t", partitions=rows), TxnOffsetCommitRequestTopic("u", partitions=rows[1:2])]
     reply = harness.ask(TxnOffsetCommitRequest("tx", "g", 7, 0, topics=topics))
     assert [[one.error_code for one in topic.partitions] for topic in reply.topics] == [[12, 0, 0], [0]]
     harness.end()
@@ -309,7 +316,7 @@ def test_a_refused_transactional_commit_is_reported(harness: Producers) -> None:
     assert (event.kind, event.facts["api"], event.facts["error"]) == (
         events.REQUEST_REFUSED,
         "TxnOffsetCommit",
-        ILLEGAL,
+        NOT_FOUND,
     )
 
 

@@ -104,7 +104,7 @@ class History:
             self.log.append(("txn", producer, made) if what == "txn" else ("plain", made))
 
     def commit(self, group: str, partition: int, offset: int, producer: int, append_error: int) -> None:
-        topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(partition, offset)])]
+        topics = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(partition, offset)])]
         request = TxnOffsetCommitRequest("tx", group, producer, 0, topics=topics)
         answers: list[Any] = []
         command = TxnCommitCommand(request, answers.append, Client("c", "/h"), append_error)

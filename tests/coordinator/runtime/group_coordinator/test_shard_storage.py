@@ -508,7 +508,7 @@ class TestRecordsOfATransaction:
     A = Producer(7, 3)
 
     def commit(self, harness: StorageHarness, producer: Producer, guard: VerificationGuard | None) -> int:
-        topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])
+        topic = TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, 5)])
         request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
         answers = Answers()
         error = harness.shard.append_error(producer, guard)
