@@ -102,7 +102,7 @@ class DatabaseLog:
         self._checkpoint = -1
         """The offset of the checkpoint that the database has from this leader, or gets in this write."""
         if cache is not None:
-            segments.roll_bytes = cache.roll_bytes
+            segments.limit_bytes(cache.roll_bytes)
         for segment in segments:
             row = known.get(segment.base_offset)
             if row is None:

@@ -62,9 +62,9 @@ def uvarint(b: bytes, p: int) -> tuple[int, int]:
     while True:
         x = b[p]
         p += 1
-        n |= (x & 127) << shift
         if x < 128:
-            return n & 0xFFFFFFFF, p
+            return (n | x << shift) & 0xFFFFFFFF, p
+        n |= (x & 127) << shift
         shift += 7
         if shift > 28:
             refuse()

@@ -81,13 +81,12 @@ class ConnectionRoute:
 
     def find(self, data: bytes, start: int, end: int) -> CachedRequest | None:
         """The cached request that may answer this frame, if it is not `cached`."""
-        if self._cache is None:
-            return None
+        assert self._cache is not None
         repeated = self._repeated.get(self._cache.key(data, start, end))
-        if repeated is None or repeated.cached is None or repeated.cached is self.cached:
+        if repeated is None or (cached := repeated.cached) is None or cached is self.cached:
             return None
-        self.cached = repeated.cached
-        return self.cached
+        self.cached = cached
+        return cached
 
     def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
         """Note that a request was handled without a cache. Returns the cached request to be tried next."""
@@ -145,35 +144,33 @@ class ConnectionRequests:
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle the request in data[start:end] (`layers.Requests`)."""
-        cached = self.cached
-        if cached is not None and (
-            (intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context)
-        ):
-            try:
-                answer = cached.handle(data, start, end, self)
-            except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
-                assert self._route is not None
-                self._fault(self._route.route, error)
-                return None
-            if answer is not NOT_CACHED:
-                return answer
-        known = self._route
-        if (
-            known is None
-            or not data.startswith(known.route.head, start)
-            or not data.startswith(known.route.client_bytes, start + 8)
-        ):
-            known = self._switch_route(data, start, end)
-            if known is None:
-                return None
-            if known.cached is not None:
-                return self.handle(data, start, end)  # `handle` then finds the route that was just set
-        if known.caches:
-            another = known.find(data, start, end)
-            if another is not None:
-                self.cached = another
-                return self.handle(data, start, end)
-        return self._handle_uncached(known, data, start, end)
+        while True:
+            cached = self.cached
+            if cached is not None and (
+                (intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context)
+            ):
+                try:
+                    answer = cached.handle(data, start, end, self)
+                except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+                    assert self._route is not None
+                    self._fault(self._route.route, error)
+                    return None
+                if answer is not NOT_CACHED:
+                    return answer
+            known = self._route
+            if (
+                known is None
+                or not data.startswith(known.route.head, start)
+                or not data.startswith(known.route.client_bytes, start + 8)
+            ):
+                known = self._switch_route(data, start, end)
+                if known is None:
+                    return None
+                if known.cached is not None:
+                    continue  # the route has a cached request to try
+            if not known.caches or (another := known.find(data, start, end)) is None:
+                return self._handle_uncached(known, data, start, end)
+            self.cached = another
 
     def _handle_uncached(
         self, known: ConnectionRoute, data: bytes, start: int, end: int, exchange: Exchange | None = None

@@ -111,12 +111,12 @@ class DiskDurability:
 
     def appended(self, count: int) -> None:
         """Note that `count` records were appended."""
-        end_offset = self._segments.end_offset
+        segments = self._segments
         self._unflushed += count
         if not self.waits_for_sync:
-            self.durable_offset = end_offset
-        if self._unflushed >= self._segments.config.flush_messages and self._sync is not None:
-            self._flush_to = end_offset
+            self.durable_offset = segments.end_offset
+        if self._unflushed >= segments.config.flush_messages and self._sync is not None:
+            self._flush_to = segments.end_offset
             self._start_sync()
         for callback in self.listeners.callbacks:
             callback()
@@ -210,15 +210,19 @@ class DiskDurability:
         if self.waits_for_sync and self._is_removed():
             self._availability.fail(self._segments.active.file.path, OSError(REMOVED))
             return
-        target = min(target, self._cut_at)
-        self.recovery_point = max(self.recovery_point, target)
+        if self._cut_at < target:
+            target = self._cut_at
+        if target > self.recovery_point:
+            self.recovery_point = target
         if self.waits_for_sync and target > self.durable_offset:
             self.durable_offset = target
             self._waiters.release(target)
             for callback in self.listeners.callbacks:
                 callback()
-        self._flush_waiters.release(self.recovery_point)
-        if self._waiters or self._unsynced or self._flush_waiters:
+        flush_waiters = self._flush_waiters
+        if flush_waiters.queue:
+            flush_waiters.release(self.recovery_point)
+        if self._waiters.queue or self._unsynced or flush_waiters.queue:
             self._start_sync()
 
     def _is_removed(self) -> bool:

@@ -132,7 +132,7 @@ class NewFolders:
             self._waiters.fail(LogOffline(failure.filename or self._storage.root, failure.strerror or str(failure)))
         else:
             self._waiters.release(made)
-        if self._waiters:
+        if self._waiters.queue:
             self._start()
 
 

@@ -55,13 +55,18 @@ _logger = structlog.get_logger("muster.log")
 
 
 class AppendResult(NamedTuple):
-    """The result of an append (Kafka's LogAppendInfo, as far as a Produce response has it)."""
+    """The offsets of an append, or of the earlier batch that it duplicates (Kafka's LogAppendInfo)."""
 
     base_offset: int
     last_offset: int
     log_append_time_ms: int
     """-1 when the topic keeps the producer's own timestamps."""
     log_start_offset: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record. The append is durable when the log is durable up to this offset."""
+        return self.last_offset + 1
 
 
 class UnifiedLog:
@@ -235,8 +240,7 @@ class UnifiedLog:
                 raise self._availability.fail(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
-        producers = self._producers
-        if producer_id >= 0 and producers is not None and producers.is_loaded:
+        if producer_id >= 0 and (producers := self._producers) is not None and producers.is_loaded:
             try:
                 if marker is None:
                     producers.appended(batch, base_offset, last_offset, max_timestamp)

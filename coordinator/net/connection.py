@@ -37,8 +37,10 @@ log = structlog.get_logger("muster.net")
 
 MAX_AUTHENTICATION_BYTES: Final = 524_288
 """The largest request of an authentication, in bytes: Kafka's default of sasl.server.max.receive.size."""
-WRITTEN_AT_ONCE: Final = 1 << 20
-"""The most bytes of large answers that the transport gets in one iteration of the event loop."""
+WRITTEN_AT_ONCE: Final = (1 << 20) + (64 << 10)
+"""The most bytes of large answers that the transport gets in one iteration of the event loop. An answer with 1 MB of
+records, the default of max.partition.fetch.bytes, is sent as a whole.
+"""
 REQUESTS_AT_ONCE: Final = 100
 """The most requests of one connection before other connections are served: some 10 ms of small requests."""
 REQUESTS_EACH: Final = 10

@@ -128,14 +128,13 @@ class PendingReplies:
 
     def release(self, durable: int) -> None:
         """Send the replies that waited for a position up to `durable`."""
-        parked = self.parked
-        if not parked or parked[0].position > durable:
+        if not self.parked or self.parked[0].position > durable:
             return
-        began_ms, now_ms = parked[0].began_ms, self._clock.mono_ms()
+        began_ms, now_ms = self.parked[0].began_ms, self._clock.mono_ms()
         if now_ms - began_ms > LATE_MS:
             self._waits.late(began_ms, now_ms)
-        while self.parked and self.parked[0].position <= durable:
-            self.send(self.parked.popleft().replies)
+        while (parked := self.parked) and parked[0].position <= durable:
+            self.send(parked.popleft().replies)
 
     def remove_all(self) -> list[Reply]:
         """Remove and return the parked replies, which are then not sent."""

@@ -7,9 +7,9 @@ partition checks batches, keeps the producers' state, and wakes waiting readers,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from muster.coordinator.log import BatchHeader, UnifiedLog
+from muster.coordinator.log import AppendResult, BatchHeader, UnifiedLog
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Now
@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
-
-
-class Appended(NamedTuple):
-    """The offsets of an appended batch, or of the earlier batch that it duplicates."""
-
-    base_offset: int
-    end_offset: int
-    """The offset after the batch's last record. The batch is durable when the log is durable up to this offset."""
-    log_append_time_ms: int
-    """When the batch was appended; -1 when the topic keeps the time of creation."""
 
 
 class Partition:
@@ -71,7 +61,9 @@ class Partition:
         if not producers.is_loaded:
             yield from producers.loading()
 
-    def append(self, batch: Batch, header: BatchHeader, now: Now, guard: VerificationGuard | None = None) -> Appended:
+    def append(
+        self, batch: Batch, header: BatchHeader, now: Now, guard: VerificationGuard | None = None
+    ) -> AppendResult:
         """Append a checked batch of a client, with its guard. Raises `ApiError`, or an error of the log."""
         if self.closed:
             raise ApiError(self.refusal)
@@ -79,16 +71,14 @@ class Partition:
         if header.producer_id >= 0:
             seen = log.producers.check(header, guard)
             if seen is not None:
-                return Appended(seen.base_offset, seen.last_offset + 1, seen.timestamp_ms)
-        result = log.append(self.leader_epoch, batch, wall_ms=now.wall_ms)
-        return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
+                return AppendResult(seen.base_offset, seen.last_offset, seen.timestamp_ms, log.start_offset)
+        return log.append(self.leader_epoch, batch, wall_ms=now.wall_ms)
 
-    def append_marker(self, marker: EndMarker, now: Now) -> Appended:
+    def append_marker(self, marker: EndMarker, now: Now) -> AppendResult:
         """End a producer's transaction in this partition. Raises as `append` does."""
         if self.closed:
             raise ApiError(self.refusal)
-        result = self.log.append_marker(self.leader_epoch, marker, wall_ms=now.wall_ms)
-        return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
+        return self.log.append_marker(self.leader_epoch, marker, wall_ms=now.wall_ms)
 
     def expiring_producers(self, now: Now, after_ms: int) -> Job[None]:
         """A job that forgets producers that wrote nothing for `after_ms`."""

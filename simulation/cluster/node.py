@@ -11,8 +11,9 @@ from typing import Any
 
 from muster.coordinator.config import load
 from muster.coordinator.log import MemoryStorage, Storage
-from muster.coordinator.server.machine import Machine
+from muster.coordinator.server.machine import Machine, Post
 from muster.coordinator.system import uuids
+from muster.coordinator.system.jobs import AtOnce, Worker
 from muster.postgres.node_lifecycle import NodeLifecycle
 from muster.postgres.node_session import NodeSession
 from muster.simulation.cluster.faulty_store import FaultyStore
@@ -31,7 +32,9 @@ class Node(VirtualProcess):
         self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
         fault: Callable[[str], object], properties: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`properties`: the properties of the broker, each as NAME=VALUE."""
+        """`open_server(node, config, machine, membership)` makes the server. `properties`: the properties of the
+        broker, each as NAME=VALUE.
+        """
         super().__init__(VirtualLoop(world))
         self.name = name
         self.loop.set_exception_handler(self._met)
@@ -56,7 +59,7 @@ class Node(VirtualProcess):
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
         def make(config: Any, machine: Machine, loaded: Any, membership: Any) -> Any:  # noqa: ARG001
-            self.server = open_server(self, machine, membership, config.node_id)
+            self.server = open_server(self, config, machine, membership)
             return self.server
 
         return make
@@ -108,3 +111,6 @@ class NodeMachine(VirtualMachine):
 
     def storage(self, directory: Any) -> Storage:  # noqa: ARG002
         return MemoryStorage()
+
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002
+        return AtOnce()

@@ -1,7 +1,7 @@
 """`python -m tests.budget`: what each kind of request costs, written to `bench/budget.toml`.
 
 Without `--why` only figures that became smaller, or that are new, are written. With `--check` or `--explain` nothing
-is written.
+is written. With `--phases` only bench/phases.md is written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.budget import figures
+from tests.budget import figures, phases
 from tests.budget.counting import Cost, Counter
 from tests.budget.scenes import SCENES, costs_of, played, quiet
 
@@ -20,10 +20,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--explain", metavar="KIND", help="print the instructions of each function for a kind of request"
     )
+    parser.add_argument("--phases", action="store_true", help="write the table of phases, bench/phases.md")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a figure is not its budget")
     options = parser.parse_args(arguments)
     if options.explain is not None:
         return explain(options.explain)
+    if options.phases:
+        Counter.explains = True
+        with quiet():
+            phases.write()
+        return 0
     why = options.why
     budget = figures.read()
     before = budget.costs.get(figures.PYTHON, {})

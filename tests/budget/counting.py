@@ -19,15 +19,23 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from muster.coordinator.log.storage.memory import MemoryFile
 from muster.coordinator.system import jobs
 from muster.simulation import process
+from muster.simulation.cluster.faulty_store import FaultyStore
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyFile
+from muster.virtual.machine import VirtualProcess
 from muster.virtual.wires import Wire
 from muster.virtual.world import VirtualTimer
 
 Trace = Callable[[FrameType, str, Any], Any]
-NOT_COUNTED: Final = ("/tests/", "/simulation/", "/virtual/", "/asyncio/", "/tracemalloc.py", "/unittest/")
+NOT_COUNTED: Final = (
+    "/tests/", "/simulation/", "/virtual/", "/asyncio/", "/tracemalloc.py", "/unittest/", "/structlog/",
+)  # fmt: skip
+"""Places of code that is not the node's. A server binds its loggers once (`coordinator.system.logging`), tests at each
+use.
+"""
 MAKERS: Final = frozenset(
     number
     for name, number in dis.opmap.items()
@@ -49,6 +57,7 @@ class Cost(NamedTuple):
     """Writes to sockets."""
     disk_writes: float
     syncs: float
+    """Syncs of files, and writes to the database of a cluster."""
     timers: float
     """Timers that were set."""
     kilobytes: float
@@ -78,6 +87,7 @@ class Counter:
             traced = stack.enter_context(_monitoring(self) if sys.version_info >= (3, 12) else _tracing(self))
             stack.enter_context(patch.object(asyncio.Handle, "_run", traced(run)))
             stack.enter_context(patch.object(Process, "run_job", traced(job)))
+            stack.enter_context(patch.object(VirtualProcess, "run_job", traced(VirtualProcess.run_job)))
             stack.enter_context(patch.object(process, "outcome", traced(work)))
             for kind, name, figure in _OUTSIDE:
                 stack.enter_context(patch.object(kind, name, self._counted(getattr(kind, name), figure)))
@@ -204,8 +214,10 @@ def _is_counted(code: CodeType) -> bool:
 
 _OUTSIDE: Final[tuple[tuple[Any, str, str], ...]] = (
     (Wire, "write", "sends"),
-    (FaultyFile, "pwrite", "disk_writes"),
+    (MemoryFile, "pwrite", "disk_writes"),
+    (MemoryFile, "sync", "syncs"),
     (FaultyFile, "sync", "syncs"),
+    (FaultyStore, "commit", "syncs"),
     (VirtualTimer, "__init__", "timers"),
 )
 

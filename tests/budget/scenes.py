@@ -47,7 +47,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from muster.virtual.machine import PORT
 from tests.budget.counting import Cost, Counter, peak_bytes
 from tests.coordinator.topics.support import batch
-from tests.support.virtual_node import NEVER, Link, VirtualNode, errors_in
+from tests.support.virtual_node import NEVER, ClusterNode, Link, VirtualNode, errors_in
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 1000
@@ -96,10 +96,13 @@ class Scene:
     """One node, one client with a connection, and the costs that were counted."""
 
     def __init__(
-        self, properties: dict[str, str], *, user: str | None = None, observer: Any = None, suffix: str = ""
-    ) -> None:
-        """`suffix` follows the name of each kind: what is special about the node."""
-        self.node = VirtualNode(
+        self, properties: dict[str, str], *, user: str | None = None, observer: Any = None, suffix: str = "",
+        node: VirtualNode | ClusterNode | None = None,
+    ) -> None:  # fmt: skip
+        """`suffix` follows the name of each kind: what is special about the node. `node`: instead of a node with the
+        other arguments.
+        """
+        self.node = node or VirtualNode(
             properties, observer=observer, listen=None if "listeners" in properties else f"127.0.0.1:{PORT}"
         )
         self.user, self.suffix = user, suffix
@@ -283,6 +286,10 @@ def commits_and_offsets(scene: Scene, topic_id: bytes) -> None:
     for size in (10, 50, 400, 1000):
         scene.ask(commit("c", topic_id, 0, size))
         count(f"commit, {size:,} partitions", [commit("c", topic_id, i + 1, size) for i in range(4)])
+    ten = [commit(name, topic_id, 0, 10) for name in ("c", "d-longer")]
+    for request in ten * 2:
+        scene.ask(request)
+    count("commit, 10 partitions, not alike", ten * REPEATS)
     rows = [offset_fetch.OffsetFetchRequestTopics("", topic_id, [0])]
     one = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("c", None, -1, rows)])
     scene.ask(one)
@@ -351,6 +358,11 @@ def data(scene: Scene, topic_id: bytes) -> None:
     count("produce, 1 MB", [producing(topic_id, large)] * 4)
     count("fetch, 1 MB", [fetching(topic_id, 1 << 20)] * 4)
     count("fetch, 4 KB asked and 1 MB there, committed only", [fetching(topic_id, 4096, 1)] * 4)
+    middle = producing(topic_id, batch(bytes(4_000)), (50,))
+    for _ in range(4):
+        scene.ask(middle)
+    count("fetch, 4 KB", [fetching(topic_id, 4096, partition=50)] * REPEATS)
+    count("fetch, 4 KB, committed only", [fetching(topic_id, 4096, 1, 50)] * REPEATS)
     small = batch(b"x" * 100)
     ten = producing(topic_id, small, range(1, 11))
     scene.ask(ten)
@@ -462,6 +474,11 @@ def with_nodes() -> Scene:
     return Scene(PLAIN | {"muster.nodes": "3", "offsets.topic.num.partitions": "6"}, suffix=", with nodes")
 
 
+def with_cluster() -> Scene:
+    """The node is in a cluster, whose shared log is a database. A database write counts as a sync."""
+    return Scene({}, node=ClusterNode(PLAIN), suffix=", with cluster")
+
+
 SCENES: Final[dict[str, tuple[Callable[[], Scene], Callable[[Scene, bytes], None]]]] = {
     "everyday": (plain_node, everyday),
     "everyday, with ACLs": (with_acls, everyday),
@@ -474,6 +491,9 @@ SCENES: Final[dict[str, tuple[Callable[[], Scene], Callable[[Scene, bytes], None
     "consumer groups": (plain_node, consumer_groups),
     "data": (plain_node, data),
     "transactions": (plain_node, transactions),
+    "everyday, with cluster": (with_cluster, everyday),
+    "classic groups, with cluster": (with_cluster, classic_groups),
+    "transactions, with cluster": (with_cluster, transactions),
 }
 """By name: how the node is made, and the requests that are counted on it."""
 

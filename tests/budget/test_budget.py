@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.net.connection import Connection
-from tests.budget import figures
+from tests.budget import figures, phases
 from tests.budget.scenes import costs_of, quiet
 
 BUDGET = figures.read()
@@ -35,6 +36,21 @@ def test_the_same_requests_cost_the_same_again() -> None:
     with quiet():
         once, again = costs_of("classic groups"), costs_of("classic groups")
     assert {kind: cost[:-1] for kind, cost in once.items()} == {kind: cost[:-1] for kind, cost in again.items()}
+
+
+def test_the_table_of_phases_has_the_kinds_of_the_budget() -> None:
+    (costs, *_) = BUDGET.costs.values()
+    assert set(phases.KINDS) <= costs.keys()
+    rows = re.findall(r"^\| ([a-z][^|]*) \| [0-9]", phases.RESULT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert tuple(rows) == phases.KINDS
+
+
+def test_each_function_has_a_phase() -> None:
+    assert phases.phase_of("coordinator/net/connection.py: Connection.data_received") == "read"
+    assert phases.phase_of("protocol/messages/heartbeat.py: encode_heartbeat_response_v4") == "answer"
+    assert phases.phase_of("protocol/messages/heartbeat.py: decode_heartbeat_request_v4") == "decode"
+    assert phases.phase_of("coordinator/groups/offsets/commit.py: handle") == "decide"
+    assert {phase for phase, _ in phases.PHASES} | {phases.OTHER} == set(phases.ORDER)
 
 
 DEARER = """

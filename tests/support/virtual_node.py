@@ -9,19 +9,27 @@ from typing import Any, Final
 
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.api.registry import SERVED, handler
+from muster.coordinator.config import Config
 from muster.coordinator.log import MemoryStorage
+from muster.coordinator.server import Server
+from muster.coordinator.server.machine import Machine as ServerMachine
+from muster.postgres.membership import Membership
 from muster.protocol.api import Api, api, api_named
 from muster.protocol.frames import decode_response_header, request_frame
 from muster.protocol.message import Message
+from muster.simulation.cluster.node import Node
+from muster.simulation.cluster.tables import Tables
 from muster.simulation.process import Process
 from muster.virtual.faulty_storage import FaultyStorage
-from muster.virtual.machine import PORT
+from muster.virtual.machine import PORT, VirtualProcess
 from muster.virtual.wires import Wire
 from muster.virtual.world import World
 
 NEVER: Final = 1 << 60
 START_MS: Final = 60_000
 MAX_WAIT_MS: Final = 600_000
+LEASE_MS: Final = 3_600_000
+"""So long that no lease is extended while requests are counted."""
 
 
 class Machine(World):
@@ -47,7 +55,7 @@ class Machine(World):
 class Link:
     """One connection of a client. `answers`: the decoded answers, in their order."""
 
-    def __init__(self, process: Process, port: int = PORT) -> None:
+    def __init__(self, process: VirtualProcess, port: int = PORT) -> None:
         self.answers: list[Any] = []
         self.is_closed = False
         self._world, self._received, self._number = process.world, b"", 0
@@ -97,9 +105,7 @@ class VirtualNode:
         self.world = Machine()
         storage = FaultyStorage(1, NEVER, on=MemoryStorage())
         self.process = Process(self.world, self.world, storage, properties, listen=listen, observer=observer)
-        for key in SERVED:  # the import must not be measured
-            handler(key)
-            api(key).load()
+        _import_all()
         self.process.begin()
         assert self.world.run(lambda: self.process.up, START_MS)
 
@@ -115,6 +121,42 @@ class VirtualNode:
         """End the node, as SIGKILL would."""
         self.process.kill()
         self.process.loop.close()
+
+
+class ClusterNode:
+    """The only node of a cluster, with the methods of `VirtualNode`. Its database is in memory, and never fails."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.world = Machine()
+        self.process = Node(
+            self.world, Tables(self.world), "node", LEASE_MS, _open_server, self.world.fault,
+            [f"{name}={value}" for name, value in properties.items()],
+        )  # fmt: skip
+        _import_all()
+        assert self.world.run(lambda: PORT in self.process.listeners, START_MS)
+
+    def connect(self, port: int = PORT) -> Link:
+        """Return a new connection."""
+        return Link(self.process, port)
+
+    def rest(self, for_ms: int) -> None:
+        """Let this time pass: for what the node does after its answers."""
+        self.world.run(lambda: False, for_ms)
+
+    def close(self) -> None:
+        """End the node, as a kill would."""
+        self.process.close()
+
+
+def _open_server(_: Node, config: Config, machine: ServerMachine, membership: Membership) -> Server:
+    return Server(config, machine=machine, membership=membership)
+
+
+def _import_all() -> None:
+    """Import all handlers and messages: no import is to be measured."""
+    for key in SERVED:
+        handler(key)
+        api(key).load()
 
 
 def errors_in(answer: Any) -> set[int]:

@@ -1,6 +1,7 @@
 """Fetch: records as the logs have them, at once or when enough of them exist (KIP-74, KIP-227, KIP-516).
 
-`fetch_rows` reads the rows, and `topics.fetch_sessions` has the sessions. No record is decoded.
+`fetch_rows` reads the rows, and `topics.fetch_sessions` has the sessions. No record is decoded. A Fetch is a job, since
+it may wait for records. The job may be interrupted after `PLAIN_ROWS` rows, and when records were read.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from muster.coordinator.api.context import RequestContext, fetch_by_topic_id
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond
 from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
@@ -150,7 +151,7 @@ def _is_from_follower(request: FetchRequest) -> bool:
 
 def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
     rows: dict[Key, FetchRow] = {}
-    for topic in request.topics:
+    for number, topic in enumerate(request.topics):
         for wanted in topic.partitions:
             key = (topic.topic, topic.topic_id, wanted.partition)
             rows[key] = FetchRow(
@@ -160,8 +161,10 @@ def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
                 wanted.current_leader_epoch,
                 wanted.last_fetched_epoch,
             )
+            if len(rows) > PLAIN_ROWS:
+                yield None
+        if number > PLAIN_ROWS:
             yield None
-        yield None
     return list(rows.values())
 
 
@@ -221,7 +224,7 @@ def _changed_rows(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
     """The rows of an answer in a session. The first answer has all rows, later answers have the changed rows."""
-    changed = []
+    changed, many = [], len(results) > PLAIN_ROWS
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None
         news = row.note_answer(data.error_code, data.high_watermark, data.log_start_offset, worth)
@@ -229,7 +232,8 @@ def _changed_rows(
             changed.append((row, data))
             if data.records:
                 fetch.note_records(row)
-        yield None
+        if many:
+            yield None
     return changed
 
 
@@ -237,6 +241,7 @@ def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> Job[list[Fet
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
     last: tuple[str, bytes] | None = None
+    many = len(results) > PLAIN_ROWS
     for row, data in results:
         name, topic_id, _ = row.key
         if (name, topic_id) != last:
@@ -244,5 +249,6 @@ def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> Job[list[Fet
             topics.append(FetchableTopicResponse(name, topic_id, partitions))
             last = (name, topic_id)
         partitions.append(data)
-        yield None
+        if many:
+            yield None
     return topics

@@ -14,7 +14,7 @@ from muster.coordinator.api.context import (
     fetch_knows_storage_error,
     fetch_names_leader,
 )
-from muster.coordinator.api.node import Node
+from muster.coordinator.api.node import PLAIN_ROWS, Node
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.log import LogError, SegmentAbsent, UnifiedLog
@@ -73,8 +73,9 @@ def read_rows(
     by_id = fetch_by_topic_id(terms.version)
     nameless: list[tuple[FetchRow, PartitionData]] = []
     missing: list[tuple[FetchRow, PartitionData]] = []
-    for row in rows:
-        yield None
+    for number, row in enumerate(rows):
+        if read.bytes or number >= PLAIN_ROWS:
+            yield None
         try:
             topic = _find(node, context, row, by_id, terms.from_follower)
         except ApiError as refusal:

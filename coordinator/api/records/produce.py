@@ -53,7 +53,9 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 ACKS = ACKS_NONE, ACKS_LEADER, ACKS_ALL
 
 
-def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
+def handle_produce(
+    node: Node, context: RequestContext, request: ProduceRequest, respond: Respond
+) -> ProduceResponse | None:
     """Append each partition's batch. The answer leaves when every append is as durable as the topic requires."""
     produce = _Produce(node, context, request, respond)
     rows = len(request.topic_data)
@@ -61,8 +63,8 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest,
         rows += len(topic.partition_data)
     if rows > PLAIN_ROWS:
         node.run(context, respond, produce.in_steps())
-    else:
-        produce.run()
+        return None
+    return produce.run()
 
 
 class _Row:
@@ -128,7 +130,7 @@ class _Produce:
 
     # ---- the order of the work: at once, or in steps
 
-    def run(self) -> None:
+    def run(self) -> ProduceResponse | None:
         topics = self._request.topic_data
         try:
             for data in topics:
@@ -142,25 +144,33 @@ class _Produce:
         except (ApiError, CorruptBatch) as refusal:
             for data in topics:
                 self._refuse(data, data.partition_data, refusal)
-            self.one_done()
-            return
+            return self._all_begun()
         if verification is None:
-            self._append_all()
-        else:
-            verification.ask()
+            return self._append_all()
+        verification.ask()
+        return None
 
     def _append_verified(self) -> None:
         if not self._context.channel.closed:
-            self._append_all()
+            response = self._append_all()
+            if response is not None:
+                self._respond(response)
 
-    def _append_all(self) -> None:
+    def _append_all(self) -> ProduceResponse | None:
         for row in self._accepted.values():
             if not self._append(row):
                 rows = [*self._accepted.values()]
                 rest = self._appending(rows[rows.index(row) :])
                 self._node.run(self._context, lambda _: self.one_done(), rest)
-                return
-        self.one_done()
+                return None
+        return self._all_begun()
+
+    def _all_begun(self) -> ProduceResponse | None:
+        """The answer, if every append is durable already. None: `one_done` sends the answer, or `respond` has it."""
+        if self._pending > 1 or self._request.acks == ACKS_NONE:
+            self.one_done()
+            return None
+        return self._response()
 
     def in_steps(self) -> Job[ProduceResponse | None]:
         """`run` for a request of many rows."""
@@ -307,10 +317,10 @@ class _Produce:
 
     def _append(self, row: _Row) -> bool:
         """Append a batch, or put the refusal into the answer. False: nothing was done, since `_prepare` is needed."""
-        header, checked, wanted = row.header, row.checked, row.wanted
+        header, checked = row.header, row.checked
         guard: Any = None
-        if wanted is not None:
-            guard = wanted.verdict
+        if row.wanted is not None:
+            guard = row.wanted.verdict
             if isinstance(guard, ApiError | LogError):
                 fail(row.answer, as_produce_error(guard, produce_knows(self._context.api_version)))
                 return True
@@ -332,11 +342,10 @@ class _Produce:
             self._fail(row, error)
             return True
         answer = row.answer
-        answer.base_offset, end_offset, answer.log_append_time_ms = appended
-        answer.log_start_offset = log.start_offset
+        answer.base_offset, last_offset, answer.log_append_time_ms, answer.log_start_offset = appended
         if self._request.acks != ACKS_NONE:
             self._pending += 1
-            log.when_flushed(end_offset, row.flushed)
+            log.when_flushed(last_offset + 1, row.flushed)
         return True
 
     def _prepare(self, row: _Row) -> Job[None]:

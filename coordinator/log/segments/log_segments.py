@@ -45,10 +45,15 @@ class LogSegments(Sequence[Segment]):
         """The offset of the next record."""
         self.active = segments[-1]
         self.roll_bytes = MAX_INT64
-        """No segment grows beyond this many bytes, whatever `segment.bytes` is, except by one large batch."""
+        """No segment grows beyond this many bytes, whatever `segment.bytes` is, except by one large batch. Only
+        `limit_bytes` sets it.
+        """
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = -1
+        self._max_bytes = self._max_wait_ms = 0
+        """The limits of the active segment. Each append looks at them."""
+        self._set_limits()
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -74,6 +79,12 @@ class LogSegments(Sequence[Segment]):
         self.stamps_append_time = config.stamps_append_time
         for segment in self._segments:
             segment.config = config
+        self._set_limits()
+
+    def limit_bytes(self, roll_bytes: int) -> None:
+        """Set `roll_bytes`."""
+        self.roll_bytes = roll_bytes
+        self._set_limits()
 
     def index_for(self, offset: int) -> int:
         """Return the index of the segment that has `offset`, or would have it."""
@@ -88,31 +99,39 @@ class LogSegments(Sequence[Segment]):
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
         """Whether a batch needs a new segment: the active one is too full, old or far. Raises RecordListTooLarge."""
-        segment, config = self.active, self.config
-        limit, used = config.segment_bytes, segment.size
-        if size > limit:
-            raise RecordListTooLarge(f"a batch of {size} bytes does not fit into a segment of {limit} bytes")
+        segment = self.active
+        used, first_timestamp = segment.size, segment.first_timestamp
+        if used + size > self._max_bytes:
+            if size > self.config.segment_bytes:
+                what = f"a batch of {size} bytes does not fit into a segment of {self.config.segment_bytes} bytes"
+                raise RecordListTooLarge(what)
+            if used:
+                return True
         if used == 0:
             segment.created_ms = wall_ms
-            waited_ms = 0
-        elif segment.first_timestamp >= 0 and max_timestamp >= 0:
+            return False
+        if first_timestamp >= 0 and max_timestamp >= 0:
             # measured by the records' own time if they have one, as on Kafka: replayed old data rolls as before
-            waited_ms = max_timestamp - segment.first_timestamp
+            waited_ms = max_timestamp - first_timestamp
         else:
             waited_ms = wall_ms - segment.created_ms
         return (
-            used + size > limit
-            or (used + size > self.roll_bytes and used > 0)
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            waited_ms > self._max_wait_ms
             or segment.has_full_index
-            or waited_ms > config.segment_ms - (self._jitter() if config.segment_jitter_ms else 0)
-            # compaction leaves the active segment alone
-            or (waited_ms > config.max_compaction_lag_ms and config.compacts)
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         )
 
-    def _jitter(self) -> int:
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return zlib.crc32(self.active.name.encode()) % jitter if jitter > 0 else 0
+    def _set_limits(self) -> None:
+        """Set the limits of the active segment: another segment is active, or the settings have changed."""
+        config = self.config
+        self._max_bytes = min(config.segment_bytes, self.roll_bytes)
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        self._max_wait_ms = config.segment_ms
+        if jitter > 0:
+            self._max_wait_ms -= zlib.crc32(self.active.name.encode()) % jitter
+        if config.compacts:
+            # compaction leaves the active segment alone
+            self._max_wait_ms = min(self._max_wait_ms, config.max_compaction_lag_ms)
 
     def make(self, base_offset: int, created_ms: int) -> Segment:
         """Make a segment for this log, without writing anything."""
@@ -126,6 +145,7 @@ class LogSegments(Sequence[Segment]):
         self._bases.append(segment.base_offset)
         self.active = segment
         self._sealed_bytes = -1
+        self._set_limits()
 
     # -- removing
 
@@ -164,6 +184,7 @@ class LogSegments(Sequence[Segment]):
         """Cut the last segment at `offset`, make it active again, and wait for the disk; return its end."""
         segment = self.active = self._segments[-1]
         self._sealed_bytes = -1
+        self._set_limits()
         where = segment.locate(offset)
         end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
         # after a crash, later appends must never stand beside the cut bytes

@@ -160,28 +160,25 @@ class Segment:
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Note that a batch of `size` bytes was written at the end."""
-        position = self.size
-        if position == 0:
-            self.first_timestamp = max_timestamp
-        relative = last_offset - self.base_offset
+        position, relative, tail = self.size, last_offset - self.base_offset, self._tail_offsets
         if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
         if self._since_index > self.config.index_interval_bytes:
             self._add_index_entry(relative, position)
         self._since_index += size
         self._stored = False
         self.size = position + size
-        tail = self._tail_offsets
-        tail.append(relative)
-        self._tail_positions.append(position)
-        known = len(tail)
-        if known == 1:
-            self._tail_floor = min(self._tail_floor, relative) if position else 0
-        elif known > _TAIL_BATCHES:
+        if not tail:
+            if position:
+                self._tail_floor = min(self._tail_floor, relative)
+            else:
+                self._tail_floor, self.first_timestamp = 0, max_timestamp
+        elif len(tail) == _TAIL_BATCHES:
             half = _TAIL_BATCHES // 2
             self._tail_floor = tail[half - 1] + 1
             del tail[:half], self._tail_positions[:half]
+        tail.append(relative)
+        self._tail_positions.append(position)
 
     def _add_index_entry(self, relative: int, position: int) -> None:
         self.index().append(relative, position)

@@ -26,34 +26,33 @@ Waiter = Callable[[LogOffline | None], object]
 
 
 class Waiters:
-    """Callbacks by the position for which they wait. Calls come in the order of positions, then of arrival."""
+    """Callbacks by the position for which they wait. Calls come in the order of positions, then of arrival.
 
-    __slots__ = ("_queue",)
+    `queue` is for this class to change, and for others to see whether somebody waits.
+    """
+
+    __slots__ = ("queue",)
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[int, Waiter]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
+        self.queue: deque[tuple[int, Waiter]] = deque()
 
     def add(self, position: int, callback: Waiter) -> None:
         """Keep `callback` until `position` is durable."""
-        queue = self._queue
-        later: list[tuple[int, Waiter]] = []
-        while queue and queue[-1][0] > position:  # rare: nearly all callers wait for the newest position
-            later.append(queue.pop())
-        queue.append((position, callback))
-        queue.extend(reversed(later))
+        queue = self.queue
+        at = len(queue)
+        while at and queue[at - 1][0] > position:  # rare: nearly all callers wait for the newest position
+            at -= 1
+        queue.insert(at, (position, callback))
 
     def release(self, durable_offset: int) -> None:
         """Call all callbacks that wait for `durable_offset` or less."""
-        queue = self._queue
+        queue = self.queue
         while queue and queue[0][0] <= durable_offset:
             queue.popleft()[1](None)
 
     def fail(self, error: LogOffline) -> None:
         """Call all callbacks with `error`: their positions will not become durable."""
-        queue, self._queue = self._queue, deque()
+        queue, self.queue = self.queue, deque()
         for _, callback in queue:
             callback(error)
 

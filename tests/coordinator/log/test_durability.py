@@ -39,7 +39,7 @@ def test_waiters_are_released_in_the_order_of_positions() -> None:
     assert calls == []
     waiters.release(3)
     assert [name for name, _ in calls] == ["a", "b", "c"]
-    assert len(waiters) == 2
+    assert len(waiters.queue) == 2
     waiters.release(4)
     assert [name for name, _ in calls] == ["a", "b", "c", "d", "e"]
 

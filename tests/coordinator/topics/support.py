@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from muster.coordinator.log import (
+    AppendResult,
     LogManager,
     LogSettings,
     MemoryStorage,
@@ -22,7 +23,7 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.partition import Appended, Partition
+from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 from muster.coordinator.topics.validation import first_batch, only_batch
@@ -95,7 +96,7 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
     return partition
 
 
-def produce(partition: Partition, data: bytes, now: Now) -> Appended:
+def produce(partition: Partition, data: bytes, now: Now) -> AppendResult:
     """Append the batches of a Produce request for this partition."""
     most = allowed(partition.log.config.max_message_bytes)
     stored = partition.check(data, only_batch(data, first_batch(data)), now, most)

@@ -17,7 +17,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from muster.coordinator.config import load
+from muster.coordinator.config import Config, load
 from muster.coordinator.log import LogConfig, LogManager, LogOffline, LogSettings, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.producers.state import KEPT_BATCHES
@@ -195,9 +195,9 @@ class ClusterWorld(World):
         for store in (node.store, node.reads):
             store.faults, store.slow_ms, store.hints = faults, slow_ms, hints
 
-    def _open_server(self, node: Node, machine: Machine, membership: Membership, node_id: int) -> ToyServer:
+    def _open_server(self, node: Node, config: Config, machine: Machine, membership: Membership) -> ToyServer:
         self.terms += 1
-        return ToyServer(self, node, machine, membership, node_id)
+        return ToyServer(self, node, machine, membership, config.node_id)
 
     # ---- faults
 

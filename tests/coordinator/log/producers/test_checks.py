@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from muster.coordinator.log import AppendResult
 from muster.coordinator.log.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -15,7 +16,7 @@ from muster.coordinator.log.producers.append_checks import MAX_EPOCH, NOT_NEEDED
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.system.jobs import at_once
-from muster.coordinator.topics.partition import Appended, Partition
+from muster.coordinator.topics.partition import Partition
 from tests.coordinator.topics.support import add_topic, batch, make_topics
 from tests.coordinator.topics.test_partition import NOW
 
@@ -34,7 +35,7 @@ def append(
     epoch: int = 0,
     guard: VerificationGuard | None = None,
     transactional: bool = True,
-) -> Appended:
+) -> AppendResult:
     data = batch(b"a", producer_id=ID, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
     return target.append(data, read_header(data), NOW, guard)
 
@@ -45,7 +46,7 @@ def verify(target: Partition, sequence: int = 0, *, epoch: int = 0, bumps: bool 
 
 def end(
     target: Partition, *, epoch: int = 0, committed: bool = True, coordinator_epoch: int = 0, version: int = 0
-) -> Appended:
+) -> AppendResult:
     return target.append_marker(EndMarker(ID, epoch, committed, coordinator_epoch, version), NOW)
 
 
