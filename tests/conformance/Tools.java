@@ -5,9 +5,9 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
 
 public class Tools {
     private static Integer exitStatus;
@@ -24,6 +24,23 @@ public class Tools {
         throw new Ended();
     }
 
+    /** Kafka's Exit is in another package since 4.4. */
+    private static void catchExits() throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException older) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object ends = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure}, (self, method, given) -> {
+            end((Integer) given[0]);
+            return null;
+        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, ends);
+        exit.getMethod("setHaltProcedure", procedure).invoke(null, ends);
+    }
+
     private static int run(String[] words) throws Exception {
         exitStatus = null;
         try {
@@ -35,8 +52,7 @@ public class Tools {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Exit.setExitProcedure((status, message) -> end(status));
-        Exit.setHaltProcedure((status, message) -> end(status));
+        catchExits();
         PrintStream out = System.out;
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {

@@ -143,7 +143,7 @@ SHORTER: dict[str, Callable[[str], str]] = {
 OF_THE_QUORUM = ("LeaderId:", "LeaderEpoch:", "HighWatermark:", "MaxFollowerLag", "CurrentVoters:", "CurrentObservers:")
 OF_NOTHING_HERE = tuple(f"Feature: {name}.version" for name in ("eligible.leader.replicas", "share", "streams"))
 NOT_SERVED = {
-    "AlterReplicaLogDirs", "UpdateFeatures", "AddRaftVoter", "RemoveRaftVoter", "ShareGroupHeartbeat",
+    "ShareGroupHeartbeat",
     "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState", "ReadShareGroupState",
     "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary", "StreamsGroupHeartbeat",
     "StreamsGroupDescribe", "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
