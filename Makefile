@@ -61,8 +61,8 @@ try: $(VENV)/.try ## run a PostgreSQL and several nodes over it (ARGS='--nodes 5
 
 venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 
-# two processes share the tests out (tests/support/sharing_out.py)
-SHARED_OUT ?= -n 2 --dist loadfile --no-loadscope-reorder
+# three processes share the tests out (tests/support/sharing_out.py)
+SHARED_OUT ?= -n 3 --dist loadfile --no-loadscope-reorder
 CORE := tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
 CORE_TESTS = export PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage; \
 	$(BIN)/python -m coverage run -m pytest -q $(CORE) && $(BIN)/python -m coverage report && \

@@ -1,4 +1,4 @@
-"""Fixtures of several folders, and how two processes divide the tests (`make test`)."""
+"""Fixtures of several folders, and how three processes divide the tests (`make test`)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def postgres() -> Iterator[str]:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    sharing_out.compile_from_the_end(session.config)
+    sharing_out.compile_apart(session.config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests run first, so that both processes end at about the same time."""
+    """The longest tests run first, so that all processes end at about the same time."""
     items.sort(key=lambda item: sharing_out.rank(item.path))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing_out.FileScheduling:
-    """The scheduler that divides the tests between two processes."""
+    """The scheduler that divides the tests between three processes."""
     return sharing_out.FileScheduling(config, log)
 
 

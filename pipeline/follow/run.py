@@ -41,7 +41,7 @@ _MAX_FAILURES_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
 """If an error of the stream has this text, a new try does not help."""
-_LATE_WORKER: Final = "Python worker failed to connect back"
+LATE_WORKER: Final = "Python worker failed to connect back"
 """Spark's error has this text if a stream's Python process needed more than 10 s to start.
 
 That happens on a busy machine. Spark has no setting for these 10 s, and does not use its daemon for streams.
@@ -268,7 +268,7 @@ class Follower:
 def _is_transient(error: Exception) -> bool:
     """Whether a new try may succeed: the cluster failed, or the machine was too busy."""
     text = str(error)
-    return (isinstance(error, ClusterError) or _MARK in text or _LATE_WORKER in text) and _LASTING not in text
+    return (isinstance(error, ClusterError) or _MARK in text or LATE_WORKER in text) and _LASTING not in text
 
 
 def _sentence(error: Exception) -> str:

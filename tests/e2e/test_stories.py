@@ -19,7 +19,9 @@ from tests.support.servers import QUICK, ServerProcess
 
 FOLDER = Path(__file__).parents[1] / "stories"
 STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
-TIMELESS = [story for story in STORIES if not story.takes_time]
+RACES = ("protocol-type-of-the-first",)
+"""In these stories a timer of 0 ms ends before the next request, but not always on a busy machine."""
+TIMELESS = [story for story in STORIES if not story.takes_time and story.name not in RACES]
 AT_ONCE = 12
 LONGER_TIMEOUTS = 20
 """No session ends while a busy machine plays a story."""

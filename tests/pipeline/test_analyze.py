@@ -22,9 +22,6 @@ from tests.simulation.sample.reading import truth
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# some forty jobs, each of which has the same cost for a small log
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:

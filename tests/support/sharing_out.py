@@ -1,4 +1,7 @@
-"""How two processes divide the tests (`make test`), and the work to compile them."""
+"""How three processes divide the tests (`make test`), and the work to compile them.
+
+Two cores serve three processes: the tests of Spark and of servers wait for other processes most of the time.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 SPARK = "tests/pipeline/"
 # these tests wait for servers most of the time, so they run beside Spark
 WAITING = "tests/e2e/"
-# each of these takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for the
-# other
+# each of these takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for
+# another
 DEAR = (
     "tests/stories/test_virtual.py",
     "tests/simulation/cluster/test_cluster.py",
@@ -45,15 +48,17 @@ def rank(path: Path | str) -> int:
     return 0 if SPARK in text else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
 
 
-def compile_from_the_end(config: pytest.Config) -> None:
-    """In the second of two processes: compile the test files from the last to the first, until the other process has
-    compiled the next one. So a fresh clone compiles each file once, and not in both processes.
+def compile_apart(config: pytest.Config) -> None:
+    """In the second and third of three processes: compile the test files, each process from another place.
+
+    A process ends at the first file that another process has compiled. So a fresh clone compiles each file once.
     """
     worker = getattr(config, "workerinput", {}).get("workerid")
-    if worker != "gw1" or sys.dont_write_bytecode:
+    if worker not in ("gw1", "gw2") or sys.dont_write_bytecode:
         return
     state = config.stash[rewrite.assertstate_key]
-    for path in sorted((config.rootpath / "tests").rglob("test_*.py"), reverse=True):
+    paths = sorted((config.rootpath / "tests").rglob("test_*.py"))
+    for path in reversed(paths) if worker == "gw1" else paths[len(paths) // 2 :]:
         compiled = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
         if rewrite._read_pyc(path, compiled, state.trace) is not None:
             return

@@ -5,6 +5,7 @@ tests/conformance/test_quotas.py has the waiting times in the same cases on a re
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -203,6 +204,15 @@ async def member(client: Client) -> HeartbeatRequest:
 
 
 async def test_topic_changes_over_the_quota_are_refused_or_delayed() -> None:
+    """After 250 ms the credits are full again. On a busy machine, two requests may need more time: then try again."""
+    for _ in range(100):
+        if await changed_over_the_quota(within_s=0.2):
+            return
+    pytest.fail("100 times, two requests took more than 200 ms")
+
+
+async def changed_over_the_quota(within_s: float) -> bool:
+    """False when two requests that must be close to each other took more than `within_s`."""
     properties = {"controller.quota.window.num": "1"}
     async with limited(("controller_mutation_rate", 4.0), properties=properties) as (server, client):
 
@@ -211,16 +221,24 @@ async def test_topic_changes_over_the_quota_are_refused_or_delayed() -> None:
             row = answer.topics[0]
             return row.error_code, row.error_message, answer.throttle_time_ms > 0
 
-        assert await create("a", 5, 7) == (0, None, False)
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED, None, True
-        assert await create("b", 1, 7, only=True) == refused
+        began = time.monotonic()
+        assert await create("a", 5, 7) == (0, None, False)
+        second = await create("b", 1, 7, only=True)
+        if time.monotonic() - began > within_s:
+            return False
+        assert second == refused
         # the throttle time is over: the credits are full again
         assert await create("b", 2, 5) == (0, None, True)
         grown = await client.ask(CreatePartitionsRequest([CreatePartitionsTopic("a", 6, None)], 1000), 3)
         assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 0)
+        began = time.monotonic()
         deleted = await client.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
+        if time.monotonic() - began > within_s:
+            return False
         assert (deleted.responses[0].error_code, deleted.throttle_time_ms > 0) == (refused[0], True)
         assert "a" in server.topics.by_name
+        return True
 
 
 async def test_a_metadata_request_over_the_quota_creates_no_topic() -> None:
