@@ -131,7 +131,7 @@ class GroupObservers:
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
         """Give the events to the journal first, because the journal must lose no event."""
-        if self._client_reports is not None:
+        if self._client_reports is not None and self._client_reports.pushes:
             happened = [self._explained(event, now) if event.kind in _OF_LOST_MEMBERS else event for event in happened]
         if self.journal is not None:
             self.journal.report(happened, now)

@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-import socket
-import time
-from typing import Any
+import json
+import os
+import subprocess
+from pathlib import Path
 
-from muster.protocol.api import api_named
-from muster.protocol.frames import decode_response_header, request_frame
-from muster.protocol.message import Message
+import pytest
+
+from tests.coordinator.telemetry import story
+from tests.coordinator.telemetry.wire import Wire
+from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
+
+HERE = Path(__file__).parent
 
 
-class Wire:
-    """Asks a broker over TCP."""
+def with_receiver(folder: Path) -> Path:
+    """A folder with links to Kafka's jars, and a jar with the receiver."""
+    found = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars, classes = folder / "jars", folder / "classes"
+    jars.mkdir()
+    for file in Path(found).iterdir():
+        (jars / file.name).symlink_to(file)
+    options = ["-Xlint:-removal", "-cp", f"{found}/*", "-d", classes]
+    subprocess.run(["javac", *options, HERE / "Receiver.java"], check=True)
+    subprocess.run(["jar", "cf", jars / "receiver.jar", "-C", classes, "."], check=True)
+    return jars
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = host, port
-        self._sockets: dict[str, socket.socket] = {}
 
-    def ask(self, connection: str, request: Message) -> Any:
-        """See `story.Broker`."""
-        if connection not in self._sockets:
-            self._sockets[connection] = socket.create_connection(self._address, 10)
-        sock = self._sockets[connection]
-        kind = api_named(type(request).__name__.removesuffix("Request"))
-        sock.sendall(request_frame(kind, kind.max_version, 1, request, "story"))
-        size = int.from_bytes(self._read(sock, 4))
-        data = self._read(sock, size)
-        _, body = decode_response_header(kind, kind.max_version, data, 0, size)
-        return kind.decode_response(kind.max_version, data, body, size)
-
-    @staticmethod
-    def _read(sock: socket.socket, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = sock.recv(count - len(data))
-            assert part, "the broker closed the connection"
-            data += part
-        return data
-
-    def close(self, connection: str) -> None:
-        """See `story.Broker`."""
-        self._sockets.pop(connection).close()
-
-    def wait(self, ms: int) -> None:
-        """See `story.Broker`."""
-        time.sleep(ms / 1_000)
+def test_the_recorded_answers_are_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`MUSTER_FREEZE=1` writes them."""
+    monkeypatch.setenv("KAFKA_JARS", str(with_receiver(tmp_path)))
+    properties = {"metric.reporters": "Receiver", "receiver.file": str(tmp_path / "payloads")}
+    server = KafkaServer(tmp_path / "kafka", properties)
+    server.start()
+    try:
+        with Wire(*server.address) as wire:
+            answers = story.play(wire)
+    finally:
+        server.stop()
+    if os.environ.get("MUSTER_FREEZE"):
+        rows = ",\n".join(map(json.dumps, answers))
+        story.GOLDEN.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+    assert answers == story.recorded()
