@@ -259,8 +259,7 @@ def client_metrics(reports: ClientReports, clock: Clock) -> Job[list[Metric]]:
     ]
     for name, figure, factor, of_group_value, about in _OF_MEMBERS:
         rows = {(group_id,): of_group_value(of[figure]) * factor for group_id, of in values.items() if figure in of}
-        if rows:
-            found.append(Metric(name, GAUGE, about, rows, ("group",)))
+        found.append(Metric(name, GAUGE, about, rows, ("group",)))
     return found
 
 
