@@ -166,7 +166,7 @@ def test_a_play_that_never_ends_fails_with_its_position() -> None:
 
     with pytest.raises(TimeIsUp, match="not ended after 60 s of virtual time; the story was here:") as failure:
         Muster().play(story, limit_s=60)
-    assert "await asyncio.Event().wait()  # here" in str(failure.value)
+    assert "await asyncio.Event().wait()  # in this process" in str(failure.value)
 
     loop = PlayLoop(0)
     with pytest.raises(TimeIsUp, match="no timer and no event is left"):
