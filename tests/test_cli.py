@@ -382,8 +382,8 @@ def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
         "Every connected client may do everything: there is no authorizer.class.name.",
         "warning: listener OUT: it is open to all who reach it, and all they send can be read on the way; use TLS, or "
         "listen on 127.0.0.1",
-        "warning: listener SSL: without ssl.truststore clients are trusted whose certificates come from an authority of "
-        "the system",
+        "warning: listener SSL: without ssl.truststore, clients with a certificate of any authority of the system are "
+        "trusted",
         f"warning: {key} has the server's key and can be read by every user of this machine; chmod o-r {key}",
     ]
 
