@@ -128,6 +128,7 @@ _TABLE = (
     _api(75, 0, 0, "topics.describe_topic_partitions"),
     _api(80, 0, 1, "cluster.quorum"),
     _api(81, 0, 0, "cluster.quorum"),
+    _api(94, 0, 0, "cluster.quorum"),
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}

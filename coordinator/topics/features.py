@@ -16,6 +16,8 @@ METADATA_VERSION: Final = 33
 """The metadata.version of Kafka 4.4 (4.4-IV2), which is finalized in a new metadata log."""
 CIDR_HOSTS: Final = 32
 """The first metadata.version in which hosts of access control entries may be CIDR ranges (KIP-1276)."""
+UNREGISTERED_CONTROLLERS: Final = 33
+"""The first metadata.version in which controllers can be unregistered (UnregisterController)."""
 
 
 class Feature(NamedTuple):

@@ -200,6 +200,9 @@ from muster.protocol.messages import (
     unregister_broker as ub,
 )
 from muster.protocol.messages import (
+    unregister_controller as uc,
+)
+from muster.protocol.messages import (
     update_features as uf,
 )
 from muster.protocol.messages import (
@@ -812,6 +815,7 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "UpdateFeatures": (Case("features", LONG_GROUPS, updated_features, 1),),
     "AddRaftVoter": (Case("listeners", LONG_GROUPS, added_voter),),
     "RemoveRaftVoter": (Case("nothing", 1, one(lambda: rrv.RemoveRaftVoterRequest(None, 9, b"d" * 16))),),
+    "UnregisterController": (Case("nothing", 1, one(lambda: uc.UnregisterControllerRequest(77))),),
     "UnregisterBroker": (Case("nothing", 1, one(lambda: ub.UnregisterBrokerRequest(77))),),
     "DescribeTransactions": (Case("ids", BYTES // 210, described_transactions),),
     "ListTransactions": (

@@ -1,4 +1,5 @@
-"""The quorum of the metadata log: DescribeQuorum (KIP-595), AddRaftVoter and RemoveRaftVoter (KIP-853).
+"""The quorum of the metadata log: DescribeQuorum (KIP-595), AddRaftVoter and RemoveRaftVoter (KIP-853), and
+UnregisterController.
 
 The controller, which keeps the metadata log, is the quorum's leader and only voter. Other brokers are observers. Voters
 cannot change: kraft.version is 0, as on a Kafka with `controller.quorum.voters`.
@@ -13,6 +14,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, in_steps
 from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.features import METADATA, UNREGISTERED_CONTROLLERS, level_of
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.protocol.errors import ErrorCode, error_message
@@ -20,6 +22,7 @@ from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages import describe_quorum
 from muster.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from muster.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from muster.protocol.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
 
 _QUORUM_ROW_BYTES: Final = 80
 _LISTENER: Final = "CONTROLLER"
@@ -109,6 +112,26 @@ def handle_remove_raft_voter(
     """Refuse to remove a voter, as Kafka's RemoveVoterHandler does."""
     code, message = _refusal(node, context, "remove", request) or _no_change("removing")
     respond(RemoveRaftVoterResponse(error_code=code, error_message=message))
+
+
+def handle_unregister_controller(
+    node: Node, context: RequestContext, request: UnregisterControllerRequest, respond: Respond
+) -> None:
+    """Refuse to remove a controller, as Kafka's ClusterControlManager does: no other controller is registered."""
+    controller_id = request.controller_id
+    if not may_alter_cluster(node, context):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        message = error_message(code)
+    elif controller_id == node.cluster.controller_id:
+        code = ErrorCode.INVALID_REQUEST
+        message = "Controller cannot unregister itself while it is active."
+    elif level_of(node.topics.state.features, METADATA) < UNREGISTERED_CONTROLLERS:
+        code = ErrorCode.UNSUPPORTED_VERSION
+        message = "The current MetadataVersion is too old to support controller unregistration."
+    else:
+        code = ErrorCode.CONTROLLER_ID_NOT_REGISTERED
+        message = f"Controller ID {controller_id} is not currently registered."
+    respond(UnregisterControllerResponse(error_code=code, error_message=message))
 
 
 def _refusal(

@@ -72,6 +72,7 @@ from muster.protocol.messages import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    unregister_controller,
     update_features,
     write_txn_markers,
 )
@@ -397,6 +398,7 @@ CASES = [
     Case("a voter added", lambda t: add_raft_voter.AddRaftVoterRequest(None, 1_000, 9, b"d" * 16, [add_raft_voter.Listener("CONTROLLER", "127.0.0.1", 9)]), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), code, NO_CLUSTER),
     Case("a voter removed", lambda t: remove_raft_voter.RemoveRaftVoterRequest(None, 9, b"d" * 16), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), code, NO_CLUSTER),
     Case("a broker unregistered", lambda t: unregister_broker.UnregisterBrokerRequest(9), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), code, NO_CLUSTER),
+    Case("a controller unregistered", lambda t: unregister_controller.UnregisterControllerRequest(9), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), code, NO_CLUSTER),
     Case("entries told", lambda t: described_acls(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), code, NO_CLUSTER),
     Case("entries made", lambda t: created_acl(), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), lambda a: [row.error_code for row in a.results], [NO_CLUSTER]),
     Case("entries deleted", lambda t: deleted_acls(), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), lambda a: [row.error_code for row in a.filter_results], [NO_CLUSTER]),

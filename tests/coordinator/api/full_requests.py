@@ -251,6 +251,7 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     80: _simple("add_raft_voter", cluster_id=None, timeout_ms=1_000, voter_id=9, voter_directory_id=b"d" * 16,
                 listeners=[make("add_raft_voter", "Listener", name="CONTROLLER", host="127.0.0.1", port=9)]),
     81: _simple("remove_raft_voter", cluster_id=None, voter_id=9, voter_directory_id=b"d" * 16),
+    94: _simple("unregister_controller", controller_id=9),
 }  # fmt: skip
 """The requests, by API key."""
 

@@ -1,4 +1,7 @@
-"""Requests about feature levels, the quorum and log directories on a new cluster, and what Kafka 4.4 answers."""
+"""Requests about feature levels, the quorum, controllers and log directories, and what Kafka 4.4 answers.
+
+The cluster is new.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from muster.protocol.messages.api_versions import ApiVersionsRequest, ApiVersion
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from muster.protocol.messages.unregister_controller import UnregisterControllerRequest
 from muster.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.muster import Client
 
@@ -121,6 +125,11 @@ def _voters() -> Iterable[tuple[str, Message]]:
     yield "remove a negative voter", RemoveRaftVoterRequest(None, -1, ZERO_UUID)
 
 
+def _controllers(where: str) -> Iterable[Exchange]:
+    for controller_id in (1, 2, 9, 0, -1, 2**31 - 1, -(2**31)):
+        yield Exchange(f"unregister controller {controller_id}, {where}", UnregisterControllerRequest(controller_id), 0)
+
+
 def _exchanges() -> Iterable[Exchange]:
     yield Exchange("a topic", CreateTopicsRequest([CreatableTopic("t", 2, 1)], 60_000), 7)
     described = ApiVersionsRequest("test", "1")
@@ -142,6 +151,7 @@ def _exchanges() -> Iterable[Exchange]:
     for name, voter in _voters():
         for version in (0, 1) if isinstance(voter, AddRaftVoterRequest) else (0,):
             yield Exchange(f"{name}, version {version}", voter, version)
+    yield from _controllers("version 0")
 
 
 EXCHANGES = list(_exchanges())
@@ -185,9 +195,12 @@ def placed(request: Message, directory: str, cluster_id: str) -> Message:
 
 
 OF_VERSION_29 = [
-    Exchange(f"{level}, type {kind}, from 29", update((METADATA, level, kind), dry=True), 2)
-    for level in (7, 21, 22, 23, 24, 28, 29, 30, 31, 33, 34)
-    for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    *(
+        Exchange(f"{level}, type {kind}, from 29", update((METADATA, level, kind), dry=True), 2)
+        for level in (7, 21, 22, 23, 24, 28, 29, 30, 31, 33, 34)
+        for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    ),
+    *_controllers("from 29"),
 ]
 """Requests on a cluster whose metadata.version is 29 (4.2-IV1)."""
 
