@@ -1,4 +1,4 @@
-"""The core's records in a story are those that Kafka 4.3 wrote: the same bytes in the same order.
+"""The core's records in a story are those that Kafka 4.4 wrote: the same bytes in the same order.
 
 `group_records.py` plays the stories on a Kafka; a changed story is recorded again.
 """

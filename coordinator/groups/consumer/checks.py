@@ -101,9 +101,11 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
-def check_size(members: Collection[str], member_id: str, most: int) -> None:
-    """Raise Refused for a new member of a full group."""
-    if len(members) >= most and member_id not in members:
+def check_size(members: Collection[str], member_id: str, most: int, *, is_known: bool = False) -> None:
+    """Raise Refused for a new member of a full group. `is_known`: the group has the sender's instance id. Then the
+    sender takes the place of a member (since Kafka 4.4).
+    """
+    if len(members) >= most and member_id not in members and not is_known:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
         )

@@ -86,12 +86,14 @@ def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerG
 def _join(
     step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup, member_id: str
 ) -> JoinGroupResponse:
-    checks.check_size(group.members, member_id, step.state.settings.group_consumer_max_size)
+    instance_id = request.group_instance_id
+    is_known = instance_id in group.static_ids
+    checks.check_size(group.members, member_id, step.state.settings.group_consumer_max_size, is_known=is_known)
     offered = step.state.shared.protocols([(one.name, one.metadata) for one in request.protocols])
-    if not _supports(group, request.protocol_type, [name for name, _ in offered]):
+    is_disabled = step.state.settings.group_consumer_migration_policy.lower() == "disabled"  # refuses since Kafka 4.4
+    if is_disabled or not _supports(group, request.protocol_type, [name for name, _ in offered]):
         message = f"Member {member_id}'s protocols are not supported."
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
-    instance_id = request.group_instance_id
     if command.requires_known_member_id and not request.member_id and instance_id is None:
         return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name=None, member_id=member_id)
     replaced, member = None, group.members.get(member_id)

@@ -52,7 +52,8 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is None:
             history.target_failed(step, group, wanted.epoch, wanted.assignor)
-        elif target.is_too_early(step, group, wanted):
+        elif group.assignment_epoch > wanted.epoch or target.is_too_early(step, group, wanted):
+            # The group was empty meanwhile, or has too many newcomers.
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:
                 return  # the members wait for the next targets

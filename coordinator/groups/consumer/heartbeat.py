@@ -78,6 +78,7 @@ def _beat(
     group = _group(present, request)
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
     before, is_alike = sender.description, group.is_alike
+    assignor = target.assignor_of_members(group, step.state.settings)
     checks.check_names(step, request.subscribed_topic_names or ())
     description = describe(before, request, command.client)
     position = START if sender.member is None else sender.member.position
@@ -102,12 +103,15 @@ def _beat(
     has_news = are_topics_others(step, group, before)
     is_pattern_new, is_known = topics.update_patterns(step, group, before, description, command.client)
     is_subscription_new = description.topics != before.topics
+    # Since Kafka 4.4 another preferred assignor is a reason for a new epoch.
+    is_assignor_new = target.assignor_of_members(group, step.state.settings, description.assignor) != assignor
     is_new = sender.member is sender.replaced is None
     if is_new:
         history.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
     epoch = group.epoch
-    refresh(step, group, bump=is_subscription_new or is_known, has_news=has_news, cause=cause, member=member)
+    bump = is_subscription_new or is_known or is_assignor_new
+    refresh(step, group, bump=bump, has_news=has_news, cause=cause, member=member)
     if group.epoch != epoch:
         is_alike = group.counts_alike()
     newcomer = None if sender.member is not None else sender.member_id
@@ -176,8 +180,8 @@ def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> Con
 def _sender(
     group: ConsumerGroup, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, most: int
 ) -> _Sender:
-    checks.check_size(group.members, request.member_id, most)
     member_id, instance_id, epoch = request.member_id or command.drawn_id, request.instance_id, request.member_epoch
+    checks.check_size(group.members, request.member_id, most, is_known=instance_id in group.static_ids)
     if epoch == 0:
         there = None if instance_id is None else group.static_member(instance_id)
         if there is None:
@@ -312,6 +316,14 @@ class SteadyMember:
         return True
 
 
+def _changes_assignor(state: State, group: ConsumerGroup, description: Description) -> bool:
+    """Whether each heartbeat of the member makes a new epoch, because as many members ask for another assignor."""
+    wish, settings = description.assignor, state.settings
+    if wish is None:
+        return False
+    return target.preferred_assignor(group, settings, wish) != target.preferred_assignor(group, settings)
+
+
 def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
     """The `SteadyMember` for equal heartbeats; None when the member is not steady. Call this before `handle`."""
     group = consumer_group(state, request.group_id)
@@ -326,6 +338,7 @@ def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, clie
         and group.assignment_epoch == group.epoch
         and group.hashed_version == state.image.version
         and not group.patterns
+        and not _changes_assignor(state, group, description)
     )
     says_nothing = (
         request.subscribed_topic_names is request.subscribed_topic_regex is None

@@ -89,6 +89,8 @@ def remove(
             step.record(records.pattern_forgotten(group_id, pattern))
     metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
+    if not group.members:  # since Kafka 4.4 the epoch of an Empty group has targets: none
+        step.record(records.target_epoch(group_id, group.epoch, 0))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)
     history.epoch_bumped(step, group, cause, trigger_of(first.member_id, first, reason), state=state)

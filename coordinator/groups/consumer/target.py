@@ -144,7 +144,7 @@ def bring_up_to_date(
     size = len(wanted.descriptions) + topics.partitions + group.named // NAMES_AS_A_MEMBER
     if helpers is None or (size <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
         made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
-        apply(step, group, wanted, made, newcomer)
+        apply(step, group, wanted, made)
         return
     if since_ms is not None:
         wanted.since_ms = since_ms
@@ -217,12 +217,18 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
     return next(name for name in string_order(counts) if counts[name] == most)
 
 
+def assignor_of_members(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
+    """The same as `preferred_assignor`, and cheaper if no member asks for an assignor."""
+    if group.assignors:
+        return preferred_assignor(group, settings, wish)
+    return names_of(settings.group_consumer_assignors)[0]
+
+
 def apply(
     step: Step,
     group: ConsumerGroup,
     wanted: AssignmentWanted,
     assignment: Assignment,
-    newcomer: str | None = None,
     prepared_target: PreparedTarget | None = None,
 ) -> int:
     """Put these targets in force, in one batch: a record for each member with a new target, then the epoch. If the
@@ -253,8 +259,6 @@ def apply(
         is_another = member_target is not before and member_target != before
         if is_another:
             changes.append((member_id, before or NOTHING, member_target))
-        # As on Kafka, the target that a newcomer has from the static member before it is written again.
-        if is_another or member_id == newcomer:
             then, description_then, record = ready.get(member_id, NOT_READY)
             description = members[member_id].description
             is_range = wanted.assignor == RANGE

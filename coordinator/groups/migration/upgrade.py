@@ -177,7 +177,9 @@ def heartbeat_to_classic_group(
             checks.check_names(step, request.subscribed_topic_names or ())
             rows = _members_of(step, group, command.prepared)
             # All checks are made before the conversion, because a refused heartbeat must not convert the group.
-            checks.check_size(group.members, request.member_id, step.state.settings.group_consumer_max_size)
+            is_known = request.instance_id in group.static_ids
+            most = step.state.settings.group_consumer_max_size
+            checks.check_size(group.members, request.member_id, most, is_known=is_known)
             check_new_pattern(request.subscribed_topic_regex, command)
             description = heartbeat.describe(NOBODY, request, command.client)
             newcomer_id = request.member_id or command.drawn_id

@@ -75,7 +75,8 @@ def play(random: Random, took: Counter[bool]) -> None:
         elif what == "leave":
             harness.heartbeat(member, random.choice([-1, -2]), instance=harness.member(member).description.instance_id)
         elif what == "say":
-            harness.heartbeat(member, names=random.choice([["t"], ["u"]]))
+            wish = random.choice([None, None, "range", "uniform"])
+            harness.heartbeat(member, names=random.choice([["t"], ["u"]]), assignor=wish)
         elif what == "pattern" and not random.randrange(5):
             harness.heartbeat(member, pattern="t.*")
         else:

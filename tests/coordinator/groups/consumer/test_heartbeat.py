@@ -238,9 +238,17 @@ def test_a_new_subscription_bumps_the_epoch_but_a_new_order_of_names_does_not() 
     harness.first_heartbeat("A", "t")
     assert harness.heartbeat("A", names=["u", "t"]).member_epoch == 3
     assert harness.heartbeat("A", names=["t", "u", "t"]).member_epoch == 3
-    assert harness.heartbeat("A", assignor="range").member_epoch == 3
+    assert harness.heartbeat("A", assignor="uniform").member_epoch == 3
     assert harness.heartbeat("A", timeout=9).assignment is None
     assert harness.written()[-2:] == ["MemberMetadata A", "MemberMetadata A"]
+
+
+def test_another_preferred_assignor_bumps_the_epoch() -> None:
+    harness = ConsumerGroupHarness()
+    harness.first_heartbeat("A", "t")
+    assert harness.heartbeat("A", assignor="uniform").member_epoch == 2
+    assert harness.heartbeat("A", assignor="range").member_epoch == 3
+    assert harness.heartbeat("A", assignor="range").member_epoch == 3
 
 
 def test_a_topic_that_grows_bumps_the_epoch() -> None:

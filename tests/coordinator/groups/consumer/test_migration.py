@@ -197,7 +197,7 @@ def test_a_last_consumer_member_that_returns_as_a_classic_static_member_downgrad
     assert decode_assignment(answer.assignment)[1].assigned_partitions[0].partitions == [0, 1]
 
 
-@pytest.mark.parametrize("policy", ["DISABLED", "upgrade"])
+@pytest.mark.parametrize("policy", ["UPGRADE", "upgrade"])
 def test_the_migration_policy_can_forbid_a_downgrade(policy: str) -> None:
     harness = ConsumerGroupHarness(group_consumer_migration_policy=policy)
     harness.first_heartbeat("C", "u")
@@ -518,3 +518,19 @@ def test_an_upgrade_goes_on_if_the_group_was_removed_during_the_offloaded_work(a
     harness.leave(apart.member)
     harness.notify(UpgradePrepared(apart.wanted[0].command, prepared))
     assert given(harness.reply(asked)) == "u0+1"
+
+
+def test_no_classic_member_joins_a_consumer_group_with_the_policy_disabled() -> None:
+    harness = ConsumerGroupHarness(group_consumer_migration_policy="DISABLED")
+    harness.first_heartbeat("C", "u")
+    assert join(harness, "m", "u").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_full_group_takes_in_only_the_successor_of_a_static_member() -> None:
+    harness = ConsumerGroupHarness(group_consumer_max_size=1)
+    harness.first_heartbeat("A", "u", instance="i")
+    assert harness.first_heartbeat("B", "u").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert harness.first_heartbeat("B", "u", instance="j").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert harness.first_heartbeat("B", "u", instance="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    harness.heartbeat("A", -2, instance="i")
+    assert given(harness.first_heartbeat("B", "u", instance="i")) == "u0+1"

@@ -139,7 +139,9 @@ def test_a_member_that_joins_meanwhile_costs_few_instructions_when_the_target_is
         harness = large(group_consumer_assignment_interval_ms=60_000)
         harness.first_heartbeat("A", "t")
         harness.notify(compute(harness))
-        harness.advance(60_000)
+        harness.advance(30_000)
+        harness.heartbeat("A")
+        harness.advance(30_000)
         harness.first_heartbeat("B", "t")
         computed = compute(harness)
         for number in range(count):
@@ -473,3 +475,19 @@ def test_a_prepared_target_is_put_in_force_when_a_member_left_and_joined_again_m
     harness.first_heartbeat("B", "t")
     harness.notify(computed)
     assert set(harness.consumers().targets) == {"A", "B", "C"}
+
+
+def test_a_target_that_is_older_than_an_empty_group_is_dropped() -> None:
+    harness = large()
+    harness.first_heartbeat("A", "t")
+    harness.notify(compute(harness))
+    harness.first_heartbeat("B", "t")
+    computed = compute(harness)
+    harness.heartbeat("A", -1)
+    harness.heartbeat("B", -1)
+    assert (harness.consumers().epoch, harness.consumers().assignment_epoch) == (5, 5)
+    assert harness.first_heartbeat("C", "t") is None
+    harness.notify(computed)
+    assert (harness.consumers().epoch, harness.consumers().assignment_epoch) == (6, 5)
+    harness.notify(compute(harness))
+    assert harness.consumers().assignment_epoch == harness.member("C").position.epoch == 6
