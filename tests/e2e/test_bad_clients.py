@@ -98,7 +98,7 @@ def test_frames_are_read_byte_by_byte_and_many_at_once(server: ServerProcess) ->
         assert [wire.receive(connection).number("h") for _ in range(50)] == [0] * 50
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767])
+@pytest.mark.parametrize("version", [6, 99, 32767])
 def test_api_versions_in_an_unknown_version_lists_the_known_versions(server: ServerProcess, version: int) -> None:
     with socket.create_connection(server.address, timeout=60) as connection:
         # a flexible header with a client's software name and version

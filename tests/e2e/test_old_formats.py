@@ -126,7 +126,7 @@ async def test_a_log_in_an_unreadable_format_stays_offline_and_unchanged(start_s
     repaired = muster(server, "repair", "--partition", "later-0")
     assert (repaired.returncode, "nothing was changed" in repaired.stderr) == (1, True)
     server.start()
-    assert f"{path.parent.resolve()} to a server that can read it" in server.log()
+    assert f"move {path.parent.resolve()} away, or to a server that can read it" in server.log()
     async with producing(server.bootstrap) as producer:
         await producer.send_and_wait("orders", b"served", partition=0)
     server.stop()
