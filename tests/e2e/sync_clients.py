@@ -207,7 +207,7 @@ class ThreadMember:
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
         self._work = work
-        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)  # a client may never end its close()
 
     def _run(self) -> None:
         try:
