@@ -178,8 +178,8 @@ def add_clients(commands: Any) -> None:
     """Add `clients` and its subcommands to the parser."""
     about = (
         "Show the metrics that clients push to a running server (KIP-714). Clients push what kafka-client-metrics.sh "
+        "asks them for. Only Muster keeps the metrics."
     )
-    about += "asks them for. Only Muster keeps the metrics."
     line = "clients  -  what clients say of themselves"
     parser = add_commands(commands, line, description=about, epilog=_CLIENTS_EXAMPLES)["clients"]
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)

@@ -80,7 +80,9 @@ class FrameTemplate:
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
     def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
-        """Raises ValueError unless all `runs` (behind the header, a byte apart) have the same one or two codes."""
+        """`runs`: one or more runs after the header, in order, at least a byte apart. Raises ValueError unless all runs
+        have the same one or two codes.
+        """
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
         if len(codes) not in _ID:
@@ -101,10 +103,6 @@ class FrameTemplate:
         """
         parts = self._unpack(data, start)
         return parts if b"".join(parts[:: self._every]) == self._constants else None
-
-    def __call__(self, response: Message) -> None:
-        """See `CachedCommit`. A compiled class can only be called if its base class can."""
-        raise NotImplementedError
 
 
 @lru_cache(maxsize=1_000)

@@ -21,7 +21,7 @@ from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
     from muster.coordinator.api import client_quotas, telemetry  # noqa: F401
-    from muster.coordinator.api.cluster import (  # noqa: F401  # noqa: F401
+    from muster.coordinator.api.cluster import (  # noqa: F401
         api_versions,
         describe_cluster,
         features,

@@ -5,7 +5,6 @@ Kafka asks no authorizer for these requests. The metrics go to `Node.client_repo
 
 from __future__ import annotations
 
-import base64
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.system.jobs import Job, OffloadedWork
+from muster.coordinator.system.uuids import as_text
 from muster.coordinator.telemetry.client_instances import (
     ACCEPTED_COMPRESSION,
     ClientInstance,
@@ -144,7 +144,7 @@ def _requested(subscriptions: list[Subscription], instance_id: bytes, client: Cl
 def _facts(context: RequestContext, instance_id: bytes) -> ClientFacts:
     channel = context.channel
     return ClientFacts(
-        base64.urlsafe_b64encode(instance_id).rstrip(b"=").decode(),
+        as_text(instance_id),
         context.client.client_id,
         channel.software_name or _UNKNOWN_SOFTWARE,
         channel.software_version or _UNKNOWN_SOFTWARE,

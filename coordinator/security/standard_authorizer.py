@@ -54,7 +54,8 @@ class _OfType:
     def _named(self, acl: Acl) -> dict[str, ByWhom]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
 
-    def add(self, acl: Acl) -> None:
+    def add(self, acl: Acl, host: str | Range) -> None:
+        """Add an entry. `host`: the entry's host, or the range of hosts that the host names."""
         named = self._named(acl)
         found = named.get(acl.resource_name)
         if found is None:
@@ -62,12 +63,13 @@ class _OfType:
             if named is self.prefixed:
                 length = len(acl.resource_name)
                 self.lengths[length] = self.lengths.get(length, 0) + 1
-        found.setdefault((acl.principal, range_of(acl.host) or acl.host), {})[acl] = None
+        found.setdefault((acl.principal, host), {})[acl] = None
 
-    def remove(self, acl: Acl) -> None:
+    def remove(self, acl: Acl, host: str | Range) -> None:
+        """Remove an entry, with the host with which it was added."""
         named = self._named(acl)
         found = named[acl.resource_name]
-        whom = acl.principal, range_of(acl.host) or acl.host
+        whom = acl.principal, host
         of_whom = found[whom]
         del of_whom[acl]
         if of_whom:
@@ -124,8 +126,8 @@ class AclRules:
         self.by_id[acl_id] = acl
         ids = self.ids.setdefault(acl, {})
         if not ids:
-            self._of_type.setdefault(acl.resource_type, _OfType()).add(acl)
             hosts = range_of(acl.host)
+            self._of_type.setdefault(acl.resource_type, _OfType()).add(acl, hosts or acl.host)
             if hosts is not None:
                 self._ranges.add(hosts)
         ids[acl_id] = None
@@ -139,8 +141,8 @@ class AclRules:
         del ids[acl_id]
         if not ids:
             del self.ids[acl]
-            self._of_type[acl.resource_type].remove(acl)
             hosts = range_of(acl.host)
+            self._of_type[acl.resource_type].remove(acl, hosts or acl.host)
             if hosts is not None:
                 self._ranges.remove(hosts)
 

@@ -103,9 +103,9 @@ class TopicState:
     def as_image(self) -> TopicImage:
         """The topic as groups see it. The same object until the topic changes."""
         if self.image is None:
-            starts = {one.leader: 0 for one in self.partitions}
-            for leader in starts:
-                starts[leader] = self._cluster.epochs_of_starts(leader)
+            starts = {
+                leader: self._cluster.epochs_of_starts(leader) for leader in {one.leader for one in self.partitions}
+            }
             epochs = tuple([one.first_epoch + starts[one.leader] for one in self.partitions])
             self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)
         return self.image

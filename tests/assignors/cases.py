@@ -99,7 +99,7 @@ def _topics(rng: random.Random) -> dict[str, Topic]:
 
 
 def _colliding(rng: random.Random, count: int) -> list[str]:
-    """Names of which up to four have the same hash code, as "Aa" and "BB" have."""
+    """Names; up to four of these names have the same hash code, as "Aa" and "BB" have."""
     drawn = (rng.choice("stuvwxyz") + "".join(rng.choice(["Aa", "BB"]) for _ in range(2)) for _ in range(count))
     return list(dict.fromkeys(drawn))
 

@@ -181,7 +181,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield TOKENS, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:u"
     yield TOKENS, "--renew", "--renew-time-period", "-1", "--hmac", "eA=="
     yield TOKENS, "--expire", "--expiry-time-period", "-1", "--hmac", "eA=="
-    # ---- measurements, of which only the words are compared
+    # ---- measurements: the test compares only their words
     yield PRODUCER, "--topic", "t", "--num-records", "10", "--record-size", "10", "--throughput", "-1"
     yield CONSUMER, "--topic", "t", "--num-records", "10", "--hide-header"
     # ---- Streams' topics and offsets

@@ -52,7 +52,7 @@ class World:
         self.results: list[Any] = []
 
     def job(self, steps: int, name: str = "job", result: Any = None) -> Job[Any]:
-        """A job of `steps` steps, each of which takes a millisecond."""
+        """A job of `steps` steps. Each step takes a millisecond."""
         try:
             for _ in range(steps):
                 self.steps.append(name)

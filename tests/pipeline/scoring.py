@@ -117,7 +117,7 @@ def of_table(rows: DataFrame) -> dict[Key, One]:
 
 
 def of_truth(path: Path, found: dict[Key, One]) -> dict[Key, One]:
-    """The lines of a truth file. Rebalances of which it is unsure are removed from `found`."""
+    """The lines of a truth file. Rebalances that the file marks as unsure are removed from `found`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         if line["kind"] == "unsure":

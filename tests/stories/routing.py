@@ -33,7 +33,7 @@ COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
 
 
 class Rows(NamedTuple):
-    """A request about several things, each of which has a row in the answer. It has the field, its key, the field of
+    """A request about several things. Each thing has a row in the answer. It has the field, its key, the field of
     the answer, and the key there. Without a key, the rows themselves are the keys.
     """
 

@@ -78,7 +78,7 @@ def _beat(
     group = _group(present, request)
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
     before, is_alike = sender.description, group.is_alike
-    assignor = target.assignor_of_members(group, step.state.settings)
+    assignor = target.preferred_assignor(group, step.state.settings)
     checks.check_names(step, request.subscribed_topic_names or ())
     description = describe(before, request, command.client)
     position = START if sender.member is None else sender.member.position
@@ -104,7 +104,7 @@ def _beat(
     is_pattern_new, is_known = topics.update_patterns(step, group, before, description, command.client)
     is_subscription_new = description.topics != before.topics
     # Since Kafka 4.4 another preferred assignor is a reason for a new epoch.
-    is_assignor_new = target.assignor_of_members(group, step.state.settings, description.assignor) != assignor
+    is_assignor_new = target.preferred_assignor(group, step.state.settings, description.assignor) != assignor
     is_new = sender.member is sender.replaced is None
     if is_new:
         history.joined(step, group, member)
@@ -316,14 +316,6 @@ class SteadyMember:
         return True
 
 
-def _changes_assignor(state: State, group: ConsumerGroup, description: Description) -> bool:
-    """Whether each heartbeat of the member makes a new epoch, because as many members ask for another assignor."""
-    wish, settings = description.assignor, state.settings
-    if wish is None:
-        return False
-    return target.preferred_assignor(group, settings, wish) != target.preferred_assignor(group, settings)
-
-
 def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
     """The `SteadyMember` for equal heartbeats; None when the member is not steady. Call this before `handle`."""
     group = consumer_group(state, request.group_id)
@@ -338,7 +330,9 @@ def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, clie
         and group.assignment_epoch == group.epoch
         and group.hashed_version == state.image.version
         and not group.patterns
-        and not _changes_assignor(state, group, description)
+        # with as many members for another assignor, each heartbeat makes a new epoch
+        and target.preferred_assignor(group, state.settings, description.assignor)
+        == target.preferred_assignor(group, state.settings)
     )
     says_nothing = (
         request.subscribed_topic_names is request.subscribed_topic_regex is None

@@ -208,6 +208,8 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
     not have are ignored: a log of another cluster may name them.
     """
     there = names_of(settings.group_consumer_assignors)
+    if not group.assignors:  # no member asks for an assignor, as usual
+        return there[0]
     counts = {name: count for name, count in group.assignors.items() if name in there}
     if not counts:
         return there[0]
@@ -215,13 +217,6 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
     if most == 1 and wish in counts:
         return str(wish)
     return next(name for name in string_order(counts) if counts[name] == most)
-
-
-def assignor_of_members(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The same as `preferred_assignor`, and cheaper if no member asks for an assignor."""
-    if group.assignors:
-        return preferred_assignor(group, settings, wish)
-    return names_of(settings.group_consumer_assignors)[0]
 
 
 def apply(

@@ -1,4 +1,4 @@
-"""Answers about a cluster of two brokers, of which this node is the first: all answers follow the node's image."""
+"""Answers of the first of two brokers in a cluster: all answers follow the node's image."""
 
 from __future__ import annotations
 

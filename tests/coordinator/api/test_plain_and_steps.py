@@ -1,4 +1,4 @@
-"""Random histories on two nodes, one of which handles every request in steps: the bytes are the same."""
+"""Random histories on two nodes. One node handles every request in steps, and both nodes send the same bytes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SteppedClock(ManualClock):
 
 
 class LoaderHarness:
-    """Loads of some chunks each, a chunk of which takes 10 ms."""
+    """Loads of some chunks each. A chunk takes 10 ms."""
 
     def __init__(self, *chunks: int) -> None:
         self.clock = SteppedClock()
@@ -85,7 +85,7 @@ def test_loading_without_shards_is_done_at_once() -> None:
 
 
 class SlowReader:
-    """A chunk with one part of records, each of which takes `ms` to replay."""
+    """A chunk with one part of records. The replay of each record takes `ms`."""
 
     offset = -1
     replaced = 0

@@ -69,10 +69,10 @@ class Story:
         answer = self._broker.ask(self.connection, request)
         if not answer.error_code:
             self._ids[client] = answer.subscription_id
-        told: list[Any] = [error_name(answer.error_code)]
+        fields: list[Any] = [error_name(answer.error_code)]
         if not answer.error_code:
             is_own = answer.client_instance_id == request.client_instance_id
-            told += [
+            fields += [
                 "own id" if is_own else "new id",
                 answer.subscription_id if is_own else None,
                 list(answer.accepted_compression_types),
@@ -81,7 +81,7 @@ class Story:
                 answer.delta_temporality,
                 list(answer.requested_metrics),
             ]
-        self.said.append([f"get {client}", told])
+        self.said.append([f"get {client}", fields])
 
     def push(
         self, client: str, what: str = "", data: bytes = b"", codec: int = 0, more: int = 0, *, ends: bool = False

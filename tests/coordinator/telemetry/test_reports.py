@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,9 +71,9 @@ PUSHES = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("gh"), PO
 def test_the_bounds_hold_after_each_push(
     pushes: list[tuple[str, str, list[Point], int]], most: int, most_bytes: int
 ) -> None:
-    before = reports.MAX_CLIENTS, reports.MAX_BYTES
-    reports.MAX_CLIENTS, reports.MAX_BYTES = most, most_bytes  # type: ignore[misc]  # Final
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "MAX_CLIENTS", most)
+        patch.setattr(reports, "MAX_BYTES", most_bytes)
         store, now_ms = ClientReports(), 0
         for name, group_id, points, later_ms in pushes:
             now_ms += later_ms
@@ -87,8 +88,6 @@ def test_the_bounds_hold_after_each_push(
                 for who in "abcdef"
                 if (found := store.of_member(group, who, 0)) is not None
             }
-    finally:
-        reports.MAX_CLIENTS, reports.MAX_BYTES = before  # type: ignore[misc]
 
 
 def test_the_memory_of_a_hundred_clients_with_two_hundred_series_is_bounded() -> None:

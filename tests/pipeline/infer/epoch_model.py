@@ -111,7 +111,7 @@ class Server:
         self.epoch = 1
 
     def upgrade(self, at_ms: int, *names: str) -> None:
-        """A classic group with these members, each of which has a partition of `t`, becomes a KIP-848 group."""
+        """A classic group with these members becomes a KIP-848 group. Each member has a partition of `t`."""
         self._write(at_ms, CLASSIC, "", None)
         for number, name in enumerate(names):
             metadata = {"sessionTimeoutMs": 6_000, "supportedProtocols": []}

@@ -373,7 +373,7 @@ CAST: Final = (
     Part("frozen", frozen, {"session_ms": (6_000, 10_000)}),
     Part("static-deaths", static_deaths, {"static": True, "session_ms": 15_000, "partitions": (7, 12)}),
 )  # fmt: skip
-"""Options: one value, or several values, one of which is drawn."""
+"""Options: one value, or several values. One of several values is drawn."""
 
 
 def together(parts: list[threading.Thread]) -> None:

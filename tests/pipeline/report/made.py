@@ -65,7 +65,7 @@ def rebalance(generation: int, at: float, cause: str | None, **given: Any) -> di
 
 
 def story() -> Story:
-    """A group of two members, one of which leaves and returns."""
+    """A group of two members. One member leaves and returns."""
     shares = [
         share(1, 0, 8, "payments-1", [0, 1, 2, 3]),
         share(1, 0, 8, "payments-2", [4, 5, 7]),

@@ -24,7 +24,7 @@ TOOK_MS = 500
 
 
 def restarted() -> Reality:
-    """Three members, one of which restarts and one of which dies."""
+    """Three members: one member restarts, and one member dies."""
     world = Reality(partitions=PARTITIONS)
     members = [Consumer(world, name) for name in ("a", "b", "c")]
     for member in members:

@@ -1,4 +1,4 @@
-"""Random histories on two nodes, one of which caches repeated requests: every byte that leaves is the same.
+"""Random histories on two nodes. One node caches repeated requests, and both nodes send the same bytes.
 
 After each step the two nodes are compared. Equal are the answers with connection and order, the errors, the waiting
 requests, the log with its leader epochs, and the committed offsets.

@@ -190,7 +190,7 @@ def placed(request: Message, directory: str, cluster_id: str) -> Message:
         return AlterReplicaLogDirsRequest(dirs)
     if getattr(request, "cluster_id", None) == CLUSTER_ID:
         request = copy(request)
-        request.cluster_id = cluster_id  # type: ignore[attr-defined]  # the line above has looked
+        request.cluster_id = cluster_id  # type: ignore[attr-defined]  # `getattr` has found the field
     return request
 
 

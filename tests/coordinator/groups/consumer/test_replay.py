@@ -7,6 +7,7 @@ from typing import Any
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import FEW, CurrentAssignment, Description, Position, with_shared_tuples
 from muster.coordinator.groups.consumer.records import current, group_epoch, member_metadata, target, target_epoch
+from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -110,6 +111,13 @@ def test_a_record_with_another_instance_id_moves_the_static_member() -> None:
     group = harness_with((first.key, first.value), (then.key, then.value)).consumers()
     assert group.static_ids == {"j": "A"}
     assert group.static_member("i") is None
+
+
+def test_an_assignor_that_only_another_cluster_has_counts_for_nothing() -> None:
+    one = member_metadata("g", "A", SAID._replace(assignor="theirs"))
+    harness = harness_with((one.key, one.value))
+    assert harness.consumers().assignors == {"theirs": 1}
+    assert preferred_assignor(harness.consumers(), harness.core.state.settings) == "uniform"
 
 
 def test_fetches_and_transactional_commits_check_member_and_epoch() -> None:
