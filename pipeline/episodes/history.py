@@ -140,6 +140,9 @@ class History:
         silent_ms, patience_ms = stay.silent_ms, stay.patience_ms
         if stay.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
             return False
+        if patience_ms == stay.session_ms or (one.died and one.overlaps):
+            # aiokafka sends its session timeout as rebalance timeout. A slow process returns only after its end
+            return False
         return None if is_slow(silent_ms, patience_ms) else False
 
     def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:

@@ -132,7 +132,8 @@ class _Linker:
         end_ms = stay.end_ms or 0
         self._new = [one for one in self._new if end_ms - self._stays[one].start_ms <= limits.OVERLAP_MS]
         before = next((one for one in self._new if self._took_over(number, one)), None)
-        if before is not None and (self._alive[slot] > 1 or not self._returns(number)):
+        is_certain = before is not None and self._had_died(stay, self._stays[before])
+        if before is not None and (is_certain or self._alive[slot] > 1 or not self._returns(number)):
             self._new.remove(before)
             self._followed[number] = before
             return
@@ -152,6 +153,12 @@ class _Linker:
         # if the old member stayed for long after the new one joined, both worked side by side
         is_near = (old.end_ms or 0) - new.start_ms < new.start_ms - old.start_ms
         return old.how not in DEATHS and is_near
+
+    @staticmethod
+    def _had_died(old: Stay, new: Stay) -> bool:
+        """Had the old process given its last sign of life before the new process of the same name joined?"""
+        is_dead = old.how in DEATHS and old.lost_ms is not None and old.lost_ms <= new.start_ms
+        return is_dead and old.who.slot == new.who.slot and (old.end_ms or 0) - (old.silent_ms or 0) <= new.start_ms
 
     def _returns(self, number: int) -> bool:
         stay = self._stays[number]

@@ -243,6 +243,23 @@ def test_a_slow_member_with_expired_sessions_is_a_slow_poller() -> None:
         assert group.restarts(1_000 + 200 * enough, "c", how=EXPIRED, **slow).kinds() == ["slow_poller"]
 
 
+def test_an_aiokafka_member_that_dies_again_and_again_is_a_crash_loop() -> None:
+    dead = {"how": EXPIRED, "silent_ms": 30_000, "patience_ms": 30_000, "session_ms": 30_000}
+    group = Group(*ABC)
+    for at_s in (1_000, 1_120, 1_240, 1_360):
+        group.restarts(at_s, "c", **dead)
+    assert group.kinds() == ["crash_loop"]
+
+
+def test_a_process_that_returns_before_its_old_session_ends_had_died() -> None:
+    group = Group("a", "b", "c#1", host="/10.0.0.1")
+    dead = {"silent_ms": 60_000, "patience_ms": 60_000, "session_ms": 45_000}
+    for number in range(1, 5):
+        at_s = 1_000 + 100 * number
+        group.comes(at_s, f"c#{number + 1}").dies(at_s + 40, f"c#{number}", **dead)
+    assert group.kinds() == ["crash_loop"]
+
+
 def test_other_members_that_join_seconds_later_are_no_restart() -> None:
     group = Group("a", "b", "c", "d").leaves(1_000, "c").leaves(1_005, "d").comes(1_030, "e").comes(1_035, "f")
     assert group.kinds() == ["scale_in", "scale_out"]
