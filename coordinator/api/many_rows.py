@@ -52,14 +52,16 @@ def ask_each(
 ) -> Job[None]:
     """Call `ask(row, token)` for each row, then, in the same order, `collect(row, answer)` and `pause()`."""
     left = iter(rows)
-    while some := [*islice(left, AT_ONCE)]:
+    while True:
         waiting = []
-        for row in some:
+        for row in islice(left, AT_ONCE):  # one by one, because a caller may do much work for each row
             later = PendingResult()
             ask(row, later)
-            waiting.append(later)
+            waiting.append((row, later))
             yield None
-        for row, later in zip(some, waiting, strict=True):
+        if not waiting:
+            return
+        for row, later in waiting:
             collect(row, (yield later))
             later_still = pause()
             if later_still is not None:

@@ -1,6 +1,6 @@
 """The memory of the process: the C library's allocator, and Python's cyclic garbage collector.
 
-No collection visits more than some 70,000 objects. When more objects survive a full collection, they are frozen: not
+No collection visits more than some 30,000 objects. When more objects survive a full collection, they are frozen: not
 visited again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes
 no other cycles (`tests/coordinator/test_no_cycles.py`).
 """
@@ -55,13 +55,13 @@ def _give_back_once() -> bool:
     return give_large_blocks_back()
 
 
-EVERY_OBJECTS: Final = 8_000
+EVERY_OBJECTS: Final = 4_000
 """How many objects are made between two collections. With Python's 700, collections took a tenth of 1,000 joins."""
 MIDDLE_AFTER_RUNS: Final = 1
-"""After more collections than this number, the next also visits the survivors: at most 25,000, in 2 ms."""
+"""After more collections than this number, the next also visits the survivors: at most 12,000, in 1 ms."""
 ALL_AFTER_RUNS: Final = 0
 """After more such visits than this number, all objects that are not frozen are visited, if a quarter is new."""
-MAX_OBJECTS: Final = 20_000
+MAX_OBJECTS: Final = 8_000
 """When more objects survive such a visit, they are frozen. A visit of 150,000 takes 15 ms, of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 """The generation of a full collection. The collector of Python 3.14.0 never visits all objects by itself."""

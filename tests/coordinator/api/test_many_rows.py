@@ -4,12 +4,13 @@ bounded.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from muster.coordinator.api.groups import consumer_groups
-from muster.coordinator.api.many_rows import ROWS_AT_ONCE, AnswerSize
+from muster.coordinator.api.many_rows import AT_ONCE, ROWS_AT_ONCE, AnswerSize, ask_each
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.checks import MAX_NAMES
 from muster.protocol.errors import ErrorCode
@@ -115,3 +116,27 @@ def test_groups_that_do_not_fit_into_an_answer_are_refused(monkeypatch: pytest.M
     monkeypatch.setattr(consumer_groups, "MAX_GROUP_BYTES", 500)
     (row,) = ask(node, ConsumerGroupDescribeRequest(["g"])).one().groups
     assert (row.error_code, list(row.members)) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_a_step_takes_one_row_to_ask_for() -> None:
+    """The next row may cost a copy of a shard's ids. So many rows in one step would hold the loop."""
+    taken: list[int] = []
+    collected: list[tuple[int, Any]] = []
+
+    def rows() -> Iterator[int]:
+        for row in range(2 * AT_ONCE + 1):
+            taken.append(row)
+            yield row
+
+    job = ask_each(rows(), lambda row, token: token(row), lambda row, answer: collected.append((row, answer)))
+    before = 0
+    value: Any = None
+    for _ in range(4 * AT_ONCE + 10):
+        try:
+            asked = job.send(value)
+        except StopIteration:
+            break
+        assert len(taken) - before <= 1
+        before = len(taken)
+        value = None if asked is None else asked.value
+    assert collected == [(row, row) for row in range(2 * AT_ONCE + 1)]
