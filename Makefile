@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit wheel clean
+.PHONY: help serve try venv test simulate torture exactly-once lint format pipeline record-truth score bench conformance conformance-random conformance-pyspark pyspark-env lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -113,6 +113,10 @@ format: venv ## let ruff format and mend, and draw anew what docs/ shows of the 
 pipeline: $(VENV)/.spark ## explain each rebalance in a group log (SOURCE=muster-data ARGS='--out report'; default: a sample)
 	@test "$(SOURCE)" != $(SAMPLE) -o -d $(SAMPLE) || { rm -rf $(SAMPLE).new && $(BIN)/muster log sample $(SAMPLE).new && mv $(SAMPLE).new $(SAMPLE); }
 	@exec $(BIN)/muster analyze $(SOURCE) $(ARGS)
+
+record-truth: venv ## record incidents drawn at random, on a real Kafka (ARGS='--seed 7 --keep FILE'; needs Java and Maven)
+	@rm -rf $(VENV)/recording
+	@$(BIN)/python -m tests.pipeline.recording.record $(VENV)/recording --cast drawn $(ARGS)
 
 score: venv ## how much of what the pipeline reports is true, of kept logs with a known truth (ARGS='one --misses')
 	@$(BIN)/python -m tests.pipeline.scores $(ARGS)

@@ -1,6 +1,6 @@
 // One consumer process of a recording (record.py) by Kafka's own library: told on stdin and telling on stdout what member.py is and
 // tells. Arguments: commits (auto or hand), commit interval in ms, by how many records it goes back when it is given partitions,
-// topics with commas, property=value ...
+// topics with commas, records a second at most (0: no limit), property=value ...
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
@@ -27,13 +27,15 @@ public class RecordedMember implements ConsumerRebalanceListener {
     private final boolean byHand;
     private final boolean isConsumerProtocol;
     private final long rewinds;
+    private final long rate;
     private final ConcurrentLinkedQueue<String> told = new ConcurrentLinkedQueue<>();
     private final Set<Integer> held = new HashSet<>();
     private final Set<Integer> silent = new HashSet<>();
 
-    RecordedMember(String commits, long rewinds, List<String> topics, Properties properties) {
+    RecordedMember(String commits, long rewinds, List<String> topics, long rate, Properties properties) {
         byHand = commits.equals("hand");
         this.rewinds = rewinds;
+        this.rate = rate;
         consumer = new KafkaConsumer<>(properties);
         isConsumerProtocol = "consumer".equals(properties.get("group.protocol"));
         subscribe(topics);
@@ -128,7 +130,8 @@ public class RecordedMember implements ConsumerRebalanceListener {
     private void run(long commitMs) throws InterruptedException {
         long due = System.currentTimeMillis() + commitMs;
         while (true) {
-            consumer.poll(Duration.ofMillis(100));
+            int read = consumer.poll(Duration.ofMillis(100)).count();
+            if (rate > 0) Thread.sleep(1000L * read / rate);
             if (byHand && System.currentTimeMillis() >= due) {
                 due = System.currentTimeMillis() + commitMs;
                 commit();
@@ -156,12 +159,12 @@ public class RecordedMember implements ConsumerRebalanceListener {
         Properties properties = new Properties();
         properties.put("key.deserializer", ByteArrayDeserializer.class.getName());
         properties.put("value.deserializer", ByteArrayDeserializer.class.getName());
-        for (int i = 4; i < arguments.length; i++) {
+        for (int i = 5; i < arguments.length; i++) {
             String[] pair = arguments[i].split("=", 2);
             properties.put(pair[0], pair[1]);
         }
-        RecordedMember member =
-            new RecordedMember(arguments[0], Long.parseLong(arguments[2]), List.of(arguments[3].split(",")), properties);
+        RecordedMember member = new RecordedMember(
+            arguments[0], Long.parseLong(arguments[2]), List.of(arguments[3].split(",")), Long.parseLong(arguments[4]), properties);
         Thread reader = new Thread(member::read);
         reader.setDaemon(true);
         reader.start();

@@ -66,6 +66,13 @@ class Stage:
     """Topics that get no records at the moment."""
     topics: dict[str, int] = field(default_factory=dict)
     """All topics, with their partitions."""
+    load: dict[str, int] = field(default_factory=dict)
+    """Topics that get this many times as many records as the others at the moment."""
+    present: threading.Event = field(default_factory=threading.Event)
+    """Whether the broker is there."""
+
+    def __post_init__(self) -> None:
+        self.present.set()
 
 
 def compiled(directory: Path) -> str:
@@ -155,6 +162,9 @@ class Process:
             self.stage.class_path,
         ]
         words = [settings.commits, str(settings.commit_ms), str(settings.rewinds), ",".join(settings.topics)]
+        words.append(str(settings.rate))
+        if settings.at_once is not None:
+            properties["max.poll.records"] = settings.at_once
         process = subprocess.Popen(
             [*java, "RecordedMember", *words, *(f"{name}={value}" for name, value in properties.items())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stage.errors, text=True,
@@ -278,6 +288,9 @@ class Group:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             time.sleep(0.1)
+            if not self.stage.present.is_set():
+                self.stage.present.wait()
+                deadline = time.monotonic() + PATIENCE_S
             some = [self.processes[number] for number in self.running]
             held = sum(len(one.assigned or ()) for one in some)
             quiet = time.monotonic() - max((one.heard for one in some), default=0) > QUIET_S
@@ -288,11 +301,16 @@ class Group:
     def rest(self, least: float, most: float) -> None:
         """Let the group work for a while."""
         time.sleep(self.random.uniform(least, most))
+        self.stage.present.wait()
 
     def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
         """Write an episode that lasted from then until now to the truth."""
         names = [f"{self.name}-{number}" for number in members]
         self._during(since_ms, kind="episode", what=what, members=names, **more)
+
+    def incident(self, what: str, since_ms: int, **more: object) -> None:
+        """Write an incident besides rebalances that lasted from then until now to the truth."""
+        self._during(since_ms, kind="incident", what=what, **more)
 
     def _during(self, since_ms: int, **more: object) -> None:
         """The time from then until now."""
@@ -397,7 +415,7 @@ def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: t
             if topic in stage.quiet:
                 continue
             for partition in range(count):
-                for _ in range(chance.randrange(1, 9)):
+                for _ in range(chance.randrange(1, 9) * stage.load.get(topic, 1)):
                     with suppress(KafkaException, BufferError):
                         producer.produce(topic, b"x" * 8, partition=partition)
         producer.poll(0)

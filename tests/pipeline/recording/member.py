@@ -2,17 +2,19 @@
 stdin are its commands. It writes lines of JSON, each with the time by its own clock, about what happens to it.
 
 Commands: `stop`; `sleep S` (do not poll for S seconds); `back N [PARTITION]` (seek back by N records, on one partition
-or on all); `stick PARTITION` (stay at the position of the partition, and commit it again and again); `pause PARTITION`
-(neither read the partition nor commit it); `go PARTITION` (read it again); `subscribe TOPIC`. Reports: `assigned` and
-`revoked` with the partitions; `committed` with the offsets (commits by hand: not all libraries report automatic ones);
-`back`; `left`. RecordedMember.java does the same.
+or on all; forward if N is negative); `stick PARTITION` (stay at the position of the partition, and commit it again and
+again); `pause PARTITION` (neither read the partition nor commit it); `go PARTITION` (read it again); `subscribe TOPIC`.
+Reports: `assigned` and `revoked` with the partitions; `committed` with the offsets (commits by hand: not all libraries
+report automatic ones); `back`; `left`. RecordedMember.java does the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -21,15 +23,19 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import aiokafka
 import confluent_kafka
-import kafka
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors import range as aio_range
 from aiokafka.coordinator.assignors import roundrobin as aio_roundrobin
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.structs import OffsetAndMetadata
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas in a way that Python 3.11 deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.structs import OffsetAndMetadata
 
 TURN_S: Final = 0.1
 """How long it waits for records before it reads its next command."""
@@ -61,12 +67,17 @@ class Settings(NamedTuple):
     """The consumer takes these partitions itself: it is no member."""
     starts_at: int | None = None
     """Where a consumer without a group begins; None: at the committed offset."""
-    is_slow: bool = False
-    """The consumer reads at most ten records a second."""
+    rate: int = 0
+    """The consumer reads at most this number of records in a second; 0: as many as it can."""
     protocol: str = "classic"
     """classic or consumer (KIP-848: confluent and Java; the broker sets session, heartbeats and assignors)."""
     metadata_ms: int = 300_000
     """How often it looks for topics that have grown or are new."""
+
+    @property
+    def at_once(self) -> int | None:
+        """At most this number of records is read at once: the records of half a second; None: as many as there are."""
+        return max(self.rate // 2, 1) if self.rate else None
 
 
 Tell = Callable[..., None]
@@ -78,8 +89,8 @@ class Library(Protocol):
     async def start(self) -> None:
         """Start."""
 
-    async def turn(self) -> None:
-        """Wait for records for a moment, and read them."""
+    async def turn(self) -> int:
+        """Wait for records for a moment, read them, and return their number."""
 
     async def places(self) -> dict[Place, int]:
         """The positions of the consumer in all its partitions."""
@@ -160,12 +171,8 @@ class Confluent:
     def _lost(self, consumer: Any, partitions: list[Any]) -> None:
         self._tell("lost", partitions=[one.partition for one in partitions])
 
-    async def turn(self) -> None:
-        if self._settings.is_slow:
-            self._consumer.poll(0)
-            time.sleep(TURN_S)  # noqa: ASYNC251  # nothing else goes on in this process
-        else:
-            self._consumer.consume(500, TURN_S)
+    async def turn(self) -> int:
+        return len(self._consumer.consume(self._settings.at_once or 500, TURN_S))
 
     async def places(self) -> dict[Place, int]:
         at = self._consumer.position(self._consumer.assignment())
@@ -245,8 +252,9 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
     async def on_partitions_lost(self, lost: Any) -> None:
         self._tell("lost", partitions=[one.partition for one in lost])
 
-    async def turn(self) -> None:
-        self._consumer.poll(timeout_ms=int(TURN_S * 1000))
+    async def turn(self) -> int:
+        read = self._consumer.poll(timeout_ms=int(TURN_S * 1000), max_records=self._settings.at_once)
+        return sum(map(len, read.values()))
 
     async def places(self) -> dict[Place, int]:
         found = {(one.topic, one.partition): self._position(one) for one in self._consumer.assignment()}
@@ -316,8 +324,9 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no ty
     async def on_partitions_assigned(self, assigned: Any) -> None:
         self._tell("assigned", partitions=[one.partition for one in assigned])
 
-    async def turn(self) -> None:
-        await self._consumer.getmany(timeout_ms=int(TURN_S * 1000))
+    async def turn(self) -> int:
+        read = await self._consumer.getmany(timeout_ms=int(TURN_S * 1000), max_records=self._settings.at_once)
+        return sum(map(len, read.values()))
 
     async def places(self) -> dict[Place, int]:
         found = {}
@@ -354,24 +363,42 @@ _ERRORS: Final = (
 class _Life:
     """One process while it runs."""
 
-    def __init__(self, settings: Settings, library: Library, tell: Tell) -> None:
-        self._settings, self._library, self._tell = settings, library, tell
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        self._library: Library
         self._held: dict[int, bool] = {}
         """Partitions that it does not read; True: it commits them again and again."""
         self._due = 0.0
 
     async def run(self, reported: deque[str]) -> None:
-        await self._library.start()
+        await self._start()
         self._due = time.monotonic() + self._settings.commit_ms / 1000
         while True:
             await self._commit_when_due()
-            await self._library.turn()
+            await self._turn()
             while reported:
                 line = reported.popleft()
                 if line == "stop":
                     return await self._stop()
                 with suppress(*_ERRORS):
                     await self._do(*line.split())
+
+    async def _start(self) -> None:
+        """Start the library, as often as needed: the broker may be away."""
+        while True:
+            with suppress(*_ERRORS):
+                self._library = LIBRARIES[self._settings.client](self._settings, self._tell)
+                return await self._library.start()
+            await asyncio.sleep(1)
+
+    async def _turn(self) -> None:
+        try:
+            read = await self._library.turn()
+        except _ERRORS:
+            await asyncio.sleep(TURN_S)
+        else:
+            if self._settings.rate:
+                await asyncio.sleep(read / self._settings.rate)
 
     async def _stop(self) -> None:
         if self._settings.commits == "hand":
@@ -436,5 +463,6 @@ def main(settings: dict[str, Any], wire: Connection) -> None:
                 reported.append(wire.recv())
         reported.append("stop")
 
+    logging.disable(logging.CRITICAL)  # otherwise libraries write very many lines while the broker is away
     threading.Thread(target=listen, daemon=True).start()
-    asyncio.run(_Life(wanted, LIBRARIES[wanted.client](wanted, tell), tell).run(reported))
+    asyncio.run(_Life(wanted, tell).run(reported))

@@ -1,10 +1,11 @@
 """Records a log of a real Kafka 4.3, and the truth about it. Some twenty groups of four client libraries have one
 process for each member. The scripts (`scripts`) let happen what the pipeline should find.
 
-`python -m tests.pipeline.recording.record DIR [--cast consumer] [--seed N] [--delay-ms N] [--trouble NAME] [--keep
-FILE]`: `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). It runs Kafka
-in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: `truths`) and `journal.jsonl` (what each
-client said, by its own clock, and what was done to it); `--keep` packs them. It takes two cores for some five minutes.
+`python -m tests.pipeline.recording.record DIR [--cast NAME] [--seed N] [--delay-ms N] [--trouble NAME] [--keep FILE]`:
+`--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). `--cast drawn` plays
+groups that the seed draws, and trouble in their midst (`grammar`). It runs Kafka in DIR and leaves there its data
+(DIR/data/logs), `truth.jsonl` (its form: `truths`) and `journal.jsonl` (what each client said, by its own clock, and
+what was done to it); `--keep` packs them. It takes two cores for some five minutes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
 
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, compiled, feed, make_topics, now_ms
+from tests.pipeline.recording.grammar import Cast
+from tests.pipeline.recording.grammar import cast as drawn
 from tests.pipeline.recording.scripts import CAST, Part, together
 from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
 from tests.pipeline.recording.truths import write
@@ -39,6 +42,8 @@ EPOCH_SESSIONS_MS: Final = (10_000, 45_000, 45_000)
 EPOCH_HEARTBEAT_MS: Final = 5_000
 FROZEN_S: Final = 14.0
 CASTS: Final = {"classic": CAST, "consumer": EPOCH_CAST}
+DRAWN: Final = "drawn"
+AWAY_S: Final = 120.0
 CONSUMER_SESSION_MS: Final = 45_000
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": "5",
@@ -105,14 +110,15 @@ def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> 
 def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group]) -> None:
     """Play all groups, from the beginning to the end; `cast` gets them, so that no group outlives a failure."""
     chance = random.Random(options.seed)
-    parts = CASTS[options.cast]
+    scene = drawn(options.seed) if options.cast == DRAWN else None
+    parts = CASTS[options.cast] if scene is None else scene.parts
     first = chance.randrange(len(CLIENTS))
     topics = stage.topics
     for number, part in enumerate(parts):
         own = random.Random(f"{options.seed}:{part.name}")
         name, partitions = f"{part.name}-{options.seed}", own.choice(part.options.get("partitions", (4, 4, 6)))
         topics[name] = partitions
-        if part.name == "given-up":
+        if part.name in ("given-up", "two-topics"):
             topics[f"{name}-2"] = partitions
         cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
     make_topics(stage.admin, topics)
@@ -123,17 +129,48 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
     feeding = threading.Thread(target=feed, args=(stage, topics, chance, over), daemon=True)
     feeding.start()
     time.sleep(4)
-    together([threading.Thread(target=_play, args=(part, group)) for part, group in zip(parts, cast, strict=True)])
-    trouble(options.trouble, cast, server, stage)
-    for group in cast[:4]:
-        begun, members = now_ms(), group.running
-        group.stop(*members)
-        group.episode("whole_stop", begun, members)
-    time.sleep(8)
+    plays = [threading.Thread(target=_play, args=(part, group)) for part, group in zip(parts, cast, strict=True)]
+    if scene is not None:
+        midst = threading.Thread(target=_trouble_in_the_midst, args=(scene, cast, server, stage))
+        together([*plays, midst])
+        time.sleep(20)
+    else:
+        together(plays)
+        trouble(options.trouble, cast, server, stage)
+        for group in cast[:4]:
+            begun, members = now_ms(), group.running
+            group.stop(*members)
+            group.episode("whole_stop", begun, members)
+        time.sleep(8)
     for group in cast:
         stage.truth.write(kind="end", group=group.name, at=now_ms())
     over.set()
     feeding.join()
+
+
+def _trouble_in_the_midst(scene: Cast, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
+    time.sleep(scene.after_s)
+    if scene.trouble.startswith("away"):
+        away(scene.trouble, server, stage)
+        time.sleep(60)
+    elif scene.trouble != "none":
+        trouble(scene.trouble, cast, server, stage)
+
+
+def away(how: str, server: KafkaServer, stage: Stage) -> None:
+    """The broker is away for two minutes: it is stopped, or its process is frozen."""
+    begun = now_ms()
+    stage.present.clear()
+    if how == "away":
+        server.stop()
+        time.sleep(AWAY_S)
+        server.start()
+    else:
+        os.kill(server.pid, signal.SIGSTOP)
+        time.sleep(AWAY_S)
+        os.kill(server.pid, signal.SIGCONT)
+    stage.truth.write(kind="silence", how=how, **{"from": begun}, until=now_ms())
+    stage.present.set()
 
 
 def _configure(group: Group) -> None:
@@ -180,7 +217,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--delay-ms", type=int, default=3_000, help="group.initial.rebalance.delay.ms")
     parser.add_argument("--trouble", choices=("freeze", "restart", "hosts"), default="freeze")
-    parser.add_argument("--cast", choices=tuple(CASTS), default="classic")
+    parser.add_argument("--cast", choices=(*CASTS, DRAWN), default="classic")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     directory = options.directory.absolute()

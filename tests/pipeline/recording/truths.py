@@ -20,6 +20,11 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
   again; `pause`: no commits).
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
+* `silence`: `from`, `until`, `how` (`away`, `away-frozen`): the broker was away.
+* `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
+  `written_per_s`, and `needed` members), `burst` (producers wrote more for a while), `poison` (`topic`, `partition`,
+  `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records nobody read), `two_topics` (`topics` with
+  the members of each application), `frozen`, `deleted`.
 """
 
 from __future__ import annotations

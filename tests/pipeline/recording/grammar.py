@@ -1,0 +1,81 @@
+"""Draws the groups of a recording at random: happening × client × assignor × settings × load, and the broker's trouble
+that overlaps them. `record --cast drawn` plays it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final, NamedTuple
+
+from tests.pipeline.recording import scripts
+from tests.pipeline.recording import scripts_drawn as drawn
+from tests.pipeline.recording.scripts import Part
+
+_SHORT: Final = {"session_ms": (6_000, 10_000)}
+_HAND: Final = {"commits": "hand", "commit_ms": (1_000, 2_000, 4_000)}
+_POLLS: Final = {"max_poll_ms": 8_000, "session_ms": 6_000}
+
+ALWAYS: Final = (
+    Part("calm", drawn.calm),
+    Part("sawtooth", drawn.calm, {"commit_ms": (15_000, 25_000)}),
+    Part("crashes", drawn.crashes, _SHORT),
+)
+SOMETIMES: Final = (
+    Part("deploy", drawn.deploy),
+    Part("static-deploy", drawn.deploy, {"static": True, "session_ms": 15_000}),
+    Part("lost", drawn.lost, _SHORT),
+    Part("freezes", drawn.freezes, _SHORT),
+    Part("slow-polls", drawn.slow_polls, {**_POLLS, "client": ("java", "confluent", "kafka-python")}),
+    Part("too-slow", drawn.too_slow),
+    Part("one-too-slow", drawn.one_too_slow),
+    Part("burst", drawn.burst),
+    Part("poison", drawn.poison, _HAND),
+    Part("blocked", drawn.blocked, _HAND),
+    Part("skips", drawn.skips, {**_HAND, "session_ms": (10_000, 45_000)}),
+    Part("reset-to-end", drawn.reset_to_end),
+    Part("two-topics", drawn.two_topics),
+    Part("stopped", drawn.stopped),
+    Part("removed", drawn.removed),
+    Part("flapping", scripts.flapping),
+    Part("overlap", scripts.overlap),
+    Part("scaling", scripts.scaling),
+)
+EACH: Final = 7
+"""This many of SOMETIMES are in one recording."""
+EPOCHS_SHARE: Final = 0.25
+"""This share of the groups are KIP-848 groups, if their script allows it."""
+RARE_SHARE: Final = 0.15
+"""This share of the groups commits rarely."""
+TROUBLES: Final = ("away", "none", "away-frozen", "restart", "away", "hosts")
+"""What hits the broker, or the hosts of all members, while the scripts play."""
+
+
+class Cast(NamedTuple):
+    """The groups of one recording, and the broker's trouble."""
+
+    parts: tuple[Part, ...]
+    trouble: str
+    after_s: float
+    """When the trouble begins."""
+
+
+def cast(seed: int) -> Cast:
+    """The recording with this number. Recordings one after the other have all happenings, and all kinds of trouble."""
+    chance = random.Random(f"drawn:{seed}")
+    deck = list(SOMETIMES)
+    random.Random(f"deck:{seed * EACH // len(deck)}").shuffle(deck)
+    first = seed * EACH % len(deck)
+    some = [deck[(first + number) % len(deck)] for number in range(EACH)]
+    parts = tuple(_with_settings(part, chance) for part in (*ALWAYS, *some))
+    return Cast(parts, TROUBLES[seed % len(TROUBLES)], chance.uniform(45, 80))
+
+
+def _with_settings(part: Part, chance: random.Random) -> Part:
+    options = dict(part.options)
+    if chance.random() < EPOCHS_SHARE and "max_poll_ms" not in options:
+        options["protocol"] = "consumer"
+        if options.get("client"):
+            options["client"] = ("java", "confluent")
+    if "commit_ms" not in options and chance.random() < RARE_SHARE:
+        options["commit_ms"] = (15_000, 25_000)
+    return Part(part.name, part.play, options)

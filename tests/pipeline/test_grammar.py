@@ -1,0 +1,45 @@
+"""What recordings draw at random: a few of them have all scripts and all kinds of trouble."""
+
+from __future__ import annotations
+
+import random
+
+from tests.pipeline.recording.grammar import SOMETIMES, TROUBLES, cast
+from tests.pipeline.recording.record import options_of
+from tests.pipeline.recording.scripts import Part
+
+SEEDS = range(1, 13)
+LIBRARIES = {"aiokafka", "confluent", "java", "kafka-python"}
+CONSUMER_PROTOCOL = {"confluent", "java"}
+
+
+def all_options() -> list[tuple[Part, dict[str, object]]]:
+    return [
+        (part, options_of(part, number, random.Random(f"{seed}:{part.name}")))
+        for seed in SEEDS
+        for number, part in enumerate(cast(seed).parts)
+    ]
+
+
+def test_a_seed_always_draws_the_same_groups() -> None:
+    assert cast(5) == cast(5)
+    assert cast(5) != cast(6)
+
+
+def test_a_few_recordings_have_all_scripts_and_all_kinds_of_trouble() -> None:
+    drawn = [cast(seed) for seed in SEEDS]
+    assert {part.name for one in drawn for part in one.parts} >= {part.name for part in SOMETIMES}
+    assert {one.trouble for one in drawn} == set(TROUBLES)
+    for one in drawn:
+        names = [part.name for part in one.parts]
+        assert len(names) == len(set(names))
+
+
+def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:
+    drawn = all_options()
+    assert {options["client"] for _, options in drawn} == LIBRARIES
+    assert {options["client"] for part, options in drawn if part.name == "crashes"} >= CONSUMER_PROTOCOL
+    of_epochs = [options for _, options in drawn if options["protocol"] == "consumer"]
+    assert of_epochs
+    assert {options["client"] for options in of_epochs} <= CONSUMER_PROTOCOL
+    assert not [options for options in of_epochs if options["max_poll_ms"] != 300_000]
