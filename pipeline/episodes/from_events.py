@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common import events
+from muster.pipeline.episodes.claims import Facts
 from muster.pipeline.episodes.find import episodes
 from muster.pipeline.episodes.model import EXPIRED, LEFT, REMOVED, REPLACED, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.verdict import Verdict, verdict
@@ -33,8 +34,10 @@ def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
         reader.feed(value)
     if not reader.rebalances:
         return EventEpisodes([], None)
-    found = episodes(reader.all_stays(), reader.rebalances)
-    return EventEpisodes(found, verdict(found, max(now_ms, reader.last_ms)))
+    stays = reader.all_stays()
+    found = episodes(stays, reader.rebalances)
+    facts = Facts(max(now_ms, reader.last_ms), stays=stays, rebalances=reader.rebalances, deleted_ms=reader.deleted_ms)
+    return EventEpisodes(found, verdict(found, facts))
 
 
 class _Reader:
@@ -42,6 +45,8 @@ class _Reader:
         self.stays: dict[str, Stay] = {}
         self.rebalances: list[Rebalance] = []
         self.last_ms = 0
+        self.deleted_ms: int | None = None
+        """When the group was deleted. None: it was not, or it has events after that."""
         self._over: list[Stay] = []
         self._started: Value | None = None
         self._partitions = 0
@@ -54,6 +59,7 @@ class _Reader:
     def feed(self, value: Value) -> None:
         kind, at_ms = value["kind"], value["time"]
         self.last_ms = max(self.last_ms, at_ms)
+        self.deleted_ms = at_ms if kind == events.GROUP_DELETED else None
         if kind in (events.MEMBER_JOINED, events.MEMBER_REPLACED):
             if kind == events.MEMBER_REPLACED:
                 self._ends(value.get("replaced"), REPLACED, at_ms)

@@ -167,6 +167,12 @@ class History:
             times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # the time of the member's last commit
         return any(since <= ms <= until for ms in times for since, until in self.moments)
 
+    def is_same(self, one: Change) -> bool:
+        """Does the member that joined have the ids of the member that it replaced, or did nobody join?"""
+        if one.gone is None or one.came is None:
+            return True
+        return self.stays[one.gone].who.slot == self.stays[one.came].who.slot
+
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
         """Did this rebalance begin when members of several groups had just been lost?"""
         return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in self.moments)

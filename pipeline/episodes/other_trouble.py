@@ -1,23 +1,36 @@
-"""What a verdict mentions besides rebalances: stalled partitions, commits that went back, and a clock that went back.
+"""What a verdict mentions besides rebalances: stalled partitions, commits that went back, and groups that are too slow.
 
-Pure. `verdict` puts these into the sentence about the group; docs/pipeline-episodes.md has the rules.
+Also a clock that went back. Pure. docs/pipeline-episodes.md has the rules.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.claims import (
+    CLOCK,
+    LIKELY,
+    PERHAPS,
+    SECOND_APPLICATION,
+    STALLED,
+    TOO_SLOW,
+    ZOMBIE,
+    Back,
+    Claim,
+    Evidence,
+    Facts,
+    Fall,
+    Stall,
+    Step,
+)
 from muster.pipeline.episodes.model import Rebalance
-from muster.pipeline.wording import MINUTE, plural
+from muster.pipeline.episodes.trend import Trend, members_needed, trend
+from muster.pipeline.episodes.when import When
+from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
 
-STALLED: Final = "stalled"
-SECOND_APPLICATION: Final = "second_application"
-ZOMBIE: Final = "zombie"
-"""The kinds of trouble. ZOMBIE and SECOND_APPLICATION are also causes in the table `regressions`."""
-OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE)
 _ON_PURPOSE: Final = {
     "reset": ("reset of offsets", "resets of offsets"),
     "deleted": ("new start without offsets", "new starts without offsets"),
@@ -28,52 +41,22 @@ _ON_PURPOSE: Final = {
 _NAMED: Final = 3
 
 
-class Stall(NamedTuple):
-    """A time in which a partition stalled: a row of the table `stalls` with status STALL or STOP."""
-
-    topic: str
-    partition: int
-    from_ms: int
-    until_ms: int | None
-    """The end of the stall; None means that the partition still stalled at the end of the log."""
-    lag: int | None
-
-
-class Back(NamedTuple):
-    """Commits that went back: a row of the table `regressions`."""
-
-    cause: str
-    from_ms: int
-    until_ms: int
-    commits: int
-
-
-class Trouble(NamedTuple):
-    """An incident that nobody wanted."""
-
-    kind: str
-    is_on: bool
-    """Whether the trouble lasted until the end of the log, or until at most an hour before the end."""
-    text: str
-
-
-When = Callable[[int, int], str]
-"""A function that puts a time, or a range of times, into words."""
-
-
-def troubles(stalled: Sequence[Stall], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
-    """All trouble that the commits show, the worst first."""
-    still = [one for one in stalled if one.until_ms is None]
-    over = [one for one in stalled if one.until_ms is not None]
-    found = [Trouble(STALLED, True, _stalls_now(still, end_ms, when))] if still else []
+def troubles(facts: Facts, when: When) -> list[Claim]:
+    """The claims about all trouble that the commits show, the worst first."""
+    still = [one for one in facts.stalled if one.until_ms is None]
+    over = [one for one in facts.stalled if one.until_ms is not None]
+    found = [_without_short_ones(_stalls_now, still, when)] if still else []
+    found += _too_slow(facts, when)
     for cause, words_of in _WORDS.items():
-        some = [one for one in back if one.cause == cause]
+        some = [one for one in facts.back if one.cause == cause]
         if some:
             from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
-            text = words_of(len(some), sum(one.commits for one in some)) + when(from_ms, until_ms)
-            found.append(Trouble(cause, end_ms - until_ms <= limits.AGAIN_MS, text))
+            words = words_of(len(some), sum(one.commits for one in some)) + when.between(from_ms, until_ms)
+            is_on = facts.end_ms - until_ms <= limits.AGAIN_MS
+            claim = Claim(cause, words, (), from_ms, until_ms, LIKELY, is_on=is_on, advice=_ADVICE[cause])
+            found.append(claim.proved_by([_back_row(one) for one in some]))
     if over:
-        found.append(Trouble(STALLED, False, _stalled_before(over, when)))
+        found.append(_without_short_ones(_stalled_before, over, when))
     return sorted(found, key=lambda one: not one.is_on)
 
 
@@ -83,26 +66,119 @@ def on_purpose(back: Sequence[Back]) -> list[str]:
     return [plural(counted[cause], *words) for cause, words in _ON_PURPOSE.items() if counted[cause]]
 
 
-def _stalls_now(some: Sequence[Stall], end_ms: int, when: When) -> str:
-    since = when(min(one.from_ms for one in some), end_ms)
-    count = len({(one.topic, one.partition) for one in some})
+# ---- partitions that stall
+
+
+def _without_short_ones(make: Callable[[Sequence[Stall], When], Claim], some: Sequence[Stall], when: When) -> Claim:
+    """The claim about stalls. Its weaker claim does not count short ones: perhaps the partitions waited in turn."""
+    long = [one for one in some if not one.is_short(when.end_ms)]
+    return make(some, when)._replace(weaker=make(long, when) if long and len(long) < len(some) else None)
+
+
+def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
+    since_ms, places = min(one.from_ms for one in some), _named(some)
     lag = sum(one.lag or 0 for one in some)
     behind = f", {plural(lag, 'record')} behind" if lag else ""
-    return f"{_places(some)} {'stands' if count == 1 else 'stand'} still{since}{behind}"
+    since = when.since(since_ms)
+    claim = Claim(STALLED, "", places, since_ms, when.end_ms, is_on=True)
+    owners, one = {one.owner for one in some} - {None}, some[0]
+    owner = next(iter(owners), None) if len(owners) == 1 else None
+    if len(places) == 1 and _repeats(one) and owner:
+        text = f"{owner} commits offset {number(one.offset)} of {one.name} again and again{since}{behind}"
+        claim = claim._replace(
+            text=f"{text}: perhaps one record fails", confidence=PERHAPS,
+            advice=f"look at record {number(one.offset)} of {one.name}, and at the log of {owner}",
+        )  # fmt: skip
+    else:
+        at = f" at offset {number(one.offset)}" if len(places) == 1 and one.offset is not None else ""
+        text = f"{_places(some)} {'stands' if len(places) == 1 else 'stand'} still{at}{since}{behind}"
+        whose = f" (owner {owner})" if owner else ""
+        look = f"look at {owner}, which owns {'it' if len(places) == 1 else 'them'}" if owner else None
+        claim = claim._replace(text=f"{text}{whose}", advice=look)
+    return claim.proved_by([_stall_row(one, when) for one in some])
 
 
-def _stalled_before(some: Sequence[Stall], when: When) -> str:
-    return f"{_places(some)} stood still" + when(
-        min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
-    )
+def _stalled_before(some: Sequence[Stall], when: When) -> Claim:
+    from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
+    places = _named(some)
+    if len(some) == len(places) and max(one.from_ms for one in some) < min(one.until_ms or 0 for one in some):
+        text = f"{_places(some)} stood still{when.from_to(from_ms, until_ms)}"
+    else:
+        longest = duration(max(one.lasted_ms(when.end_ms) for one in some))
+        span = f"between {when.clock(from_ms)} and {when.clock(until_ms, from_ms)}"
+        text = f"{_places(some)} stood still {plural(len(some), 'time')}, for at most {longest}, {span}"
+    one = some[0]
+    if len(places) == 1 and _repeats(one) and one.owner and len(some) == 1:
+        text = (
+            f"{one.owner} committed offset {number(one.offset)} of {one.name} again and again"
+            f"{when.from_to(from_ms, until_ms)}: perhaps one record failed"
+        )
+        claim = Claim(STALLED, text, places, from_ms, until_ms, PERHAPS)
+    else:
+        claim = Claim(STALLED, text, places, from_ms, until_ms)
+    return claim.proved_by([_stall_row(one, when) for one in some])
+
+
+def _repeats(one: Stall) -> bool:
+    """Does the owner commit the same offset again and again?"""
+    return one.status == "STALL" and one.offset is not None
+
+
+def _named(some: Iterable[Stall]) -> tuple[str, ...]:
+    return tuple(f"{topic}-{partition}" for topic, partition in sorted({one.place for one in some}))
 
 
 def _places(some: Sequence[Stall]) -> str:
     """The names of the partitions, as in `orders-3 and orders-5`. If there are many, their number and some names."""
-    names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
+    names = _named(some)
     if len(names) > _NAMED:
         return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"
     return " and ".join(names) if len(names) < _NAMED else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _stall_row(one: Stall, when: When) -> Evidence:
+    at = "" if one.offset is None else f" at offset {number(one.offset)}"
+    lag = "" if one.lag is None else f", {plural(one.lag, 'record')} behind"
+    owner = f", owner {one.owner}" if one.owner else ""
+    lasted = "to the end" if one.until_ms is None else f"for {duration(one.lasted_ms(when.end_ms))}"
+    return Evidence("stalls", one.from_ms, f"{one.name}{at} {lasted}{lag}{owner}")
+
+
+# ---- groups that are too slow
+
+
+def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
+    changed_ms = max((one.end_ms for one in facts.rebalances), default=None)
+    found = trend(facts.progress, changed_ms)
+    if found is None or found.rate <= 0 or found.lag < found.written * limits.BEHIND_MS / SECOND:
+        return
+    least, most = number(round(found.least)), number(round(found.most))
+    rate = least if least == most else f"{least} to {most}"
+    since = when.since(found.from_ms)
+    of = f"{number(round(found.read))} of {number(round(found.written))} records/s"
+    text = f"the group falls behind at {rate} records/s{since}: it reads {of}"
+    steps = [one for one in facts.progress if one.until_ms > found.from_ms]
+    claim = Claim(TOO_SLOW, text, (), found.from_ms, found.until_ms, LIKELY, is_on=True, advice=_more(facts, found))
+    yield claim.proved_by([_step_row(one) for one in steps])
+
+
+def _more(facts: Facts, found: Trend) -> str | None:
+    """How many members would keep up."""
+    last = max(facts.rebalances, key=lambda one: one.end_ms, default=None)
+    if last is None or not last.members_after or not found.read:
+        return None
+    needed = max(members_needed(found, last.members_after), last.members_after + 1)
+    if last.partitions and needed > last.partitions:
+        return f"{needed:,} members would keep up, but the group has only {plural(last.partitions, 'partition')}"
+    return f"{needed:,} members would keep up (now {last.members_after:,})"
+
+
+def _step_row(one: Step) -> Evidence:
+    lag = "not known" if one.lag is None else number(one.lag)
+    return Evidence("progress", one.start_ms, f"{number(one.records)} records read, {lag} behind")
+
+
+# ---- commits that went back
 
 
 def _second(_: int, commits: int) -> str:
@@ -114,19 +190,19 @@ def _zombie(times: int, _: int) -> str:
     return f"a former owner still committed after its partitions had gone to another member{again}"
 
 
+def _back_row(one: Back) -> Evidence:
+    return Evidence("regressions", one.from_ms, f"{plural(one.commits, 'commit')} went back: {one.cause}")
+
+
 _WORDS: Final[dict[str, Callable[[int, int], str]]] = {SECOND_APPLICATION: _second, ZOMBIE: _zombie}
+_ADVICE: Final = {
+    SECOND_APPLICATION: "give the two applications different group ids",
+    ZOMBIE: "let the former owner commit before its partitions are revoked, and not after",
+}
 
 
 LEAST_MS: Final = MINUTE
 """A smaller step back is no trouble: the clocks of brokers differ by less than this."""
-
-
-class Fall(NamedTuple):
-    """The largest step with which the clock of the brokers went back."""
-
-    at_ms: int
-    """The time that the clock had reached before it went back."""
-    by_ms: int
 
 
 def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
@@ -147,3 +223,9 @@ def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
         if before and min(before) - one.end_ms > LEAST_MS:
             found.append(Fall(min(before), min(before) - one.end_ms))
     return max(found, key=lambda fall: fall.by_ms, default=None)
+
+
+def clock_claim(fall: Fall, when: When) -> Claim:
+    """The claim about a clock that went back."""
+    text = f"the broker's clock went back by {duration(fall.by_ms)}{when.at(fall.at_ms)}: times around it may be wrong"
+    return Claim(CLOCK, text, (), fall.at_ms, fall.at_ms)

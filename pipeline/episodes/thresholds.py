@@ -56,3 +56,16 @@ GOES_ON: Final = 3
 """A repeated event is over when it is late by this many of its usual intervals (a minute at least)."""
 AGAIN_MS: Final = 60 * MINUTE
 """Trouble that ended longer than this before the end of the log is reported as over."""
+
+TREND_STEPS: Final = 8
+"""A trend of the lag needs at least this many steps of the table `progress`."""
+TREND_MS: Final = 2 * MINUTE
+"""A trend of the lag needs at least this long a window."""
+TREND_CLEAR: Final = 6
+"""The lag must change by this many times its usual distance from the straight line of the trend."""
+BEHIND_MS: Final = MINUTE
+"""A group is too slow if it is behind by as many records as producers write in this time."""
+IN_TURN_MS: Final = MINUTE
+"""A consumer that is too slow reads each of its partitions again within this time."""
+SHORT_MS: Final = 60 * MINUTE
+"""If the log covers a group for less than this, the times have seconds."""

@@ -1,6 +1,6 @@
 """The verdict: one sentence about a group. Does the group need help? What happened, and what did it cost?
 
-docs/pipeline-episodes.md has the rules.
+The sentence is made from claims (`claims`). docs/pipeline-episodes.md has the rules.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.episodes import model
+from muster.pipeline.episodes import claims, model
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.claims import CERTAIN, LIKELY, PERHAPS, Claim, Evidence, Facts
+from muster.pipeline.episodes.contradictions import made, stalls_of
 from muster.pipeline.episodes.model import Episode
-from muster.pipeline.episodes.other_trouble import Back, Fall, Stall, on_purpose, troubles
-from muster.pipeline.wording import DAY, duration, moment, plural
+from muster.pipeline.episodes.other_trouble import clock_claim, on_purpose, troubles
+from muster.pipeline.episodes.when import When
+from muster.pipeline.wording import duration, plural, to_the_second
 
 HELP: Final = "help"
 """The group is in trouble at the end of the log, or was in trouble at most an hour before."""
 LOOK: Final = "look"
-"""The group was in trouble, and this is over. Or a member died, and the other members have its partitions."""
+"""The group was in trouble, and this is over. Or a member was lost, and the other members have its partitions."""
 FINE: Final = "fine"
 LEVELS: Final = (HELP, LOOK, FINE)
 """The levels of verdicts, the worst first."""
@@ -37,79 +40,62 @@ class Verdict(NamedTuple):
     level: str
     text: str
     kind: str | None
-    """The kind of the worst trouble: a kind of episode, or one of `other_trouble`. It is None without trouble."""
+    """The rule of the worst trouble: a kind of episode, or a rule of `claims.OF_COMMITS`. None without trouble."""
     trouble_ms: int
     """The unread time because of trouble, summed over the partitions, with stalled partitions. Formations, restarts,
     scaling and stops on purpose are no trouble.
     """
+    claims: tuple[Claim, ...] = ()
+    """All claims about the group, the worst first. The text has the first ones."""
 
 
-def verdict(
-    episodes: Sequence[Episode],
-    end_ms: int,
-    score: float | None = None,
-    stalled: Sequence[Stall] = (),
-    back: Sequence[Back] = (),
-    fall: Fall | None = None,
-) -> Verdict:
-    """The verdict of one group. `end_ms`: the end of the log; `score`: the score in the table `flapping`.
-
-    `stalled` and `back`: what the group's commits show. `fall`: the largest step back of the broker's clock.
-    """
-    found = _by_episodes(episodes, end_ms, score, stalled, back)
-    if fall is None:
-        return found
-    remark = (
-        f"the broker's clock went back by {duration(fall.by_ms)} at {_clock(fall.at_ms, fall.at_ms, end_ms)}: what is "
-        "told of the time around that may be wrong"
-    )
-    return found._replace(level=LOOK if found.level == FINE else found.level, text=f"{found.text}; {remark}")
-
-
-def _by_episodes(
-    episodes: Sequence[Episode],
-    end_ms: int,
-    score: float | None,
-    stalled: Sequence[Stall],
-    back: Sequence[Back],
-) -> Verdict:
-    of_offsets = troubles(stalled, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
-    bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
-    trouble_ms = sum(one.cost_ms for one in bad)
-    trouble_ms += sum((end_ms if one.until_ms is None else one.until_ms) - one.from_ms for one in stalled)
-    if not bad and not of_offsets:
-        some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
-        count = sum(one.rebalances for one in some)
-        if score is not None and score >= limits.UNSTABLE_SCORE and count >= limits.UNSTABLE_MIN:
-            # an episode that somebody wanted explains its rebalances
-            unexplained = sum(one.rebalances for one in some if one.kind not in _WANTED)
-            level, why = (HELP, ", for no single reason") if unexplained >= limits.UNSTABLE_MIN else (
-                LOOK, f": {', '.join(_kinds(some))}"
-            )  # fmt: skip
-            every = _costs(count, sum(one.cost_ms for one in some), _most(some))
-            return Verdict(level, f"unstable{why}: {every}{_when(some, end_ms)}", None, trouble_ms)
-        return Verdict(FINE, _fine(episodes, end_ms, on_purpose(back)), None, trouble_ms)
-    merged = [
-        _TroubleText(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
-        for kind, some in _merged(bad)
-    ]
+def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
+    """The verdict of one group. `Episode.numbers` are indexes in `facts.rebalances`."""
+    when = When(facts.end_ms, facts.first_ms)
+    bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, facts.end_ms), -one.cost_ms, one.from_ms))
+    of_commits = made(troubles(facts, when), facts)
+    of_episodes = made((_claim(some, when, facts) for some in _merged(bad)), facts)
+    trouble_ms = sum(one.cost_ms for one in bad) + _stalled_ms(of_commits, facts)
     # trouble that still lasts comes first. Of trouble that is over, episodes come before commits: they have a cost
-    sentences = sorted(
-        [*(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
-         *(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
+    worst = sorted(
+        [*(one for one in of_commits if one.is_on), *of_episodes, *(one for one in of_commits if not one.is_on)],
         key=lambda one: not one.is_on,
     )  # fmt: skip
-    rest = sum(one.happenings for one in sentences[_TROUBLES:])
-    more = [f"{rest} more"] if rest else []
-    text = "; ".join([*(one.text for one in sentences[:_TROUBLES]), *more])
-    return Verdict(HELP if any(one.is_on for one in sentences) else LOOK, text, sentences[0].kind, trouble_ms)
+    level = HELP if any(one.is_on for one in worst) else LOOK
+    kind = worst[0].rule if worst else None
+    if not worst:
+        level, claim = _without_trouble(episodes, facts, when)
+        worst = [claim]
+    rest = sum(one.happenings for one in worst[_TROUBLES:])
+    shown = [one.text for one in worst[:_TROUBLES]] + ([f"{rest} more"] if rest else [])
+    if facts.fall is not None:
+        worst.append(clock_claim(facts.fall, when))
+        shown.append(worst[-1].text)
+        level = LOOK if level == FINE else level
+    return Verdict(level, "; ".join(shown), kind, trouble_ms, tuple(worst))
 
 
-class _TroubleText(NamedTuple):
-    kind: str
-    is_on: bool
-    text: str
-    happenings: int
+def _stalled_ms(of_commits: Sequence[Claim], facts: Facts) -> int:
+    """The time of the stalls that the claims describe, summed over the partitions."""
+    some = {one for claim in of_commits if claim.rule == claims.STALLED for one in stalls_of(claim, facts)}
+    return sum(one.lasted_ms(facts.end_ms) for one in some)
+
+
+def _without_trouble(episodes: Sequence[Episode], facts: Facts, when: When) -> tuple[str, Claim]:
+    """The level of a group without known trouble, and the claim about it."""
+    some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
+    count = sum(one.rebalances for one in some)
+    if (facts.score or 0) < limits.UNSTABLE_SCORE or count < limits.UNSTABLE_MIN:
+        return FINE, _fine(episodes, facts, when)
+    # an episode that somebody wanted explains its rebalances
+    unexplained = sum(one.rebalances for one in some if one.kind not in _WANTED)
+    level, why = (HELP, ", for no single reason") if unexplained >= limits.UNSTABLE_MIN else (
+        LOOK, f": {', '.join(_kinds(some))}"
+    )  # fmt: skip
+    text = f"unstable{why}: {_costs(some)}{_when(some, when)}"
+    from_ms, until_ms = _span(some)
+    claim = Claim(claims.UNSTABLE, text, (), from_ms, until_ms, is_on=level == HELP)
+    return level, claim.proved_by(_rows(some, facts))
 
 
 def is_trouble(one: Episode) -> bool:
@@ -119,8 +105,14 @@ def is_trouble(one: Episode) -> bool:
 
 
 def describe(one: Episode, end_ms: int) -> str:
-    """An episode in words, with its cost."""
-    return _sentence(one.kind, [one], end_ms)
+    """An episode in words, with its cost. `end_ms`: the end of the log."""
+    return claim_about(one, Facts(end_ms)).text
+
+
+def claim_about(one: Episode, facts: Facts) -> Claim:
+    """The claim about one episode. `Episode.numbers` are indexes in `facts.rebalances`."""
+    (found,) = made([_claim([one], When(facts.end_ms, facts.first_ms), facts)], facts)
+    return found
 
 
 _BAD: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW, model.TROUBLE, model.DIED})
@@ -129,7 +121,7 @@ _WANTED: Final = frozenset({model.ROLLING, model.OVERLAPPED, model.SCALE_OUT, mo
 
 
 def _is_wrong(one: Episode, end_ms: int) -> bool:
-    """Does the group still need help because of this episode? A death alone needs no help."""
+    """Does the group still need help because of this episode? A lost member alone needs no help."""
     recent = end_ms - one.until_ms <= limits.AGAIN_MS
     is_lost = one.kind == model.TROUBLE or (one.kind == model.STOP and not one.by_instance)
     return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
@@ -139,29 +131,40 @@ def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
     return not _is_wrong(one, end_ms), 0 if one.kind in _LOOPS else 1
 
 
-def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
-    """Groups of episodes that one sentence describes: all deaths, or all loops of the same members."""
+def _merged(bad: Sequence[Episode]) -> list[list[Episode]]:
+    """Groups of episodes that one claim describes: all losses of members, or all loops of the same members."""
     found: dict[tuple[object, ...], list[Episode]] = {}
     for one in bad:
         key = (one.kind,) if one.kind in (model.DIED, model.TROUBLE, model.STOP) else (one.kind, one.members)
         found.setdefault(key, []).append(one)
-    return [(some[0].kind, some) for some in found.values()]
+    return list(found.values())
 
 
-def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
+# ---- groups without trouble
+
+
+def _fine(episodes: Sequence[Episode], facts: Facts, when: When) -> Claim:
+    also = on_purpose(facts.back)
     counted = [one for one in episodes if one.kind != model.FORMATION and not one.is_midst and not is_trouble(one)]
     stop = max((one for one in counted if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
-    gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
-    if stop is not None and gone:
-        return f"stopped at {_clock(stop.until_ms, episodes[0].from_ms, end_ms)}: {_all(stop)} left"
-    if not counted and any(one.is_midst for one in episodes):
-        since = _clock(max(one.until_ms for one in episodes), episodes[0].from_ms, end_ms)
-        return f"fine: {', '.join([f'no rebalance since {since}, when what the log has of it begins', *also])}"
-    if not counted:
-        return f"fine: {', '.join(also)}" if also else "fine"
-    what = ", ".join([*_kinds(counted), *also])
-    cost = _costs(sum(one.rebalances for one in counted), sum(one.cost_ms for one in counted), _most(counted))
-    return f"fine: {what} ({cost})"
+    what = f"fine: {', '.join(also)}" if also else "fine"
+    if counted:
+        what = f"fine: {', '.join([*_kinds(counted), *also])} ({_costs(counted)})"
+    elif any(one.is_midst for one in episodes):
+        since = when.clock(max(one.until_ms for one in episodes), episodes[0].from_ms)
+        what = f"fine: {', '.join([f'no rebalance since {since}, when what the log has of it begins', *also])}"
+    claim = Claim(claims.FINE, what).proved_by(_rows(counted, facts))
+    if stop is None or stop.back_ms is not None or any(one.until_ms > stop.until_ms for one in episodes):
+        return claim
+    left_ms = stop.until_ms
+    if facts.deleted_ms is not None:
+        deleted = when.clock(facts.deleted_ms, episodes[0].from_ms)
+        before = f": {_all(stop)} left at {when.clock(left_ms, episodes[0].from_ms)}"
+        claim = claim._replace(text=f"deleted or expired at {deleted}{before}")
+    text = f"stopped at {when.clock(left_ms, episodes[0].from_ms)}: {_all(stop)} left"
+    stopped = Claim(claims.STOPPED, text, stop.members, stop.from_ms, left_ms, weaker=claim)
+    (found,) = made([stopped.proved_by(_rows([stop], facts))], facts)
+    return found
 
 
 def _kinds(some: Sequence[Episode]) -> list[str]:
@@ -189,7 +192,7 @@ _TITLES: Final[Mapping[str, tuple[str, ...]]] = {
     model.TROUBLE: ("trouble of coordinator or network", "troubles of coordinator or network"),
     model.SLOW: ("time that a slow poller was put out", "times that slow pollers were put out"),
     model.STOP: ("whole stop",),
-    model.DIED: ("death",),
+    model.DIED: ("loss of members", "losses of members"),
     model.RESTART: ("restart",),
     model.SUBSCRIPTION: ("change of subscriptions", "changes of subscriptions"),
     model.GROWTH: ("change of partitions", "changes of partitions"),
@@ -202,26 +205,94 @@ def title(kind: str) -> str:
     return _TITLES[kind][0]
 
 
+# ---- claims about episodes
+
+
 class _Clause(NamedTuple):
-    """Episodes of one kind that one sentence describes."""
+    """Episodes of one kind that one claim describes."""
 
     kind: str
     some: Sequence[Episode]
     names: str
+    """The names of the members in words; "" without members."""
     over: bool
     """Whether the episodes are over: nothing has happened again for long enough."""
+    at: str
+    """The time of the last episode."""
+    later: bool = False
+    """Whether the members that seem to be missing came back later."""
 
 
-def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
-    if all(one.is_midst for one in some):
-        return f"the log begins in the midst of its life{_when(some, end_ms)}"
+def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
+    """The claim about episodes of one kind."""
+    kind, (from_ms, until_ms) = some[0].kind, _span(some)
     names = list(dict.fromkeys(name for one in some for name in one.members))
     count = max((one.size for one in some), default=0)
     named = _names(names) if count <= len(names) else f"{plural(count, 'member')} ({_names(names)})"
-    cost = _costs(sum(one.rebalances for one in some), sum(one.cost_ms for one in some), _most(some))
-    over = _is_over(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms, _times(some))
-    words = _WORDS.get(kind, _plainly)(_Clause(kind, some, named, over))
-    return f"{words}: {cost}{_when(some, end_ms)}"
+    over = when.is_over(from_ms, until_ms, _times(some))
+    clause = _Clause(kind, some, named if names or count else "", over, when.clock(max(one.until_ms for one in some)))
+    words = _WORDS.get(kind, _plainly)
+    tail = f": {_costs(some)}{_when(some, when)}"
+    text = f"{words(clause)}{tail}"
+    if all(one.is_midst for one in some):
+        text = f"the log begins in the midst of its life{_when(some, when)}"
+    missing = sum(one.size for one in some if one.back_ms is None) if kind in (model.DIED, model.STOP) else 0
+    claim = Claim(
+        kind, text, tuple(names), from_ms, until_ms, _confidence(some), is_on=any(
+            _is_wrong(one, when.end_ms) for one in some
+        ), happenings=len(some), missing=missing, advice=_advice(clause) if is_trouble(some[0]) else None,
+    )  # fmt: skip
+    claim = claim.proved_by(_rows(some, facts))
+    silent = f"{clause.names or 'the group'} rebalanced while no group committed {_PERHAPS}{tail}"
+    claim = claim._replace(weaker=claim._replace(rule=model.TROUBLE, text=silent, confidence=PERHAPS, missing=0))
+    if not missing:
+        return claim
+    later = f"{words(clause._replace(later=True))}{tail}"
+    return claim._replace(weaker=claim._replace(text=later, missing=0, is_on=False, advice=None))
+
+
+def _confidence(some: Sequence[Episode]) -> str:
+    least = min(one.confidence for one in some)
+    if some[0].kind == model.TROUBLE or least < _LEAST_LIKELY:
+        return PERHAPS
+    return CERTAIN if least >= _LEAST_CERTAIN else LIKELY
+
+
+_LEAST_CERTAIN: Final = 0.95
+_LEAST_LIKELY: Final = 0.5
+
+
+def _rows(some: Sequence[Episode], facts: Facts) -> list[Evidence]:
+    """The rebalances that prove claims about these episodes. A static restart has none: its memberships prove it."""
+    numbers = sorted({number for one in some for number in one.numbers if number < len(facts.rebalances)})
+    found = []
+    for number in numbers:
+        one = facts.rebalances[number]
+        before = "" if one.before_generation is None else f"{one.before_generation} to "
+        cause = (one.cause or "cause not known").replace("_", " ")
+        found.append(Evidence("rebalances", one.end_ms, f"generation {before}{one.generation}: {cause}"))
+    spans = [(one.from_ms, one.until_ms) for one in some if not one.numbers]
+    for stay in facts.stays:
+        if stay.end_ms is not None and any(from_ms <= stay.end_ms <= until_ms for from_ms, until_ms in spans):
+            name = stay.who.instance_id or stay.who.client_id or stay.who.member_id
+            found.append(Evidence("memberships", stay.end_ms, f"{name}: {stay.how}"))
+    return found
+
+
+def _advice(clause: _Clause) -> str | None:
+    """What a user can do."""
+    if clause.kind == model.CRASH_LOOP and any(one.any_died for one in clause.some):
+        return f"look why {clause.names} ends, in its log at {clause.at}; static ids would only hide its end"
+    return _DO.get(clause.kind)
+
+
+_DO: Final[Mapping[str, str]] = {
+    model.CRASH_LOOP: "look what starts and stops this member again and again",
+    model.SLOW: "set a longer max.poll.interval.ms, or do less work between two polls",
+    model.FLAPPING: "give each process a client id and a group.instance.id that no other process has",
+    model.TROUBLE: "look at the brokers and at the network at that time",
+    model.STOP: "look why all members ended, and start them",
+}
 
 
 def _plainly(clause: _Clause) -> str:
@@ -252,40 +323,42 @@ def _slow(clause: _Clause) -> str:
 def _common(clause: _Clause) -> str:
     if not any(one.died for one in clause.some):
         return f"{clause.names} went or came back when other groups lost members {_PERHAPS}"
-    return f"{clause.names} died when members of other groups did {_PERHAPS}"
+    return f"{clause.names} {_was(clause)} lost when other groups lost members {_PERHAPS}"
+
+
+def _was(clause: _Clause) -> str:
+    return "was" if max((one.size for one in clause.some), default=1) == 1 and len(clause.some) == 1 else "were"
 
 
 def _deaths(clause: _Clause) -> str:
     count = sum(one.size for one in clause.some)
     back = [one.back_ms for one in clause.some]
     is_static = all(one.by_instance for one in clause.some)
-    if count == 1 and is_static:
-        if back[0] is None:
-            return f"{clause.names} died or was stopped {_STATIC} and nobody took its place"
-        return (
-            f"{clause.names} died or stayed away for longer than its session, and was back {duration(back[0])} "
-            "after that"
-        )
     if count == 1:
         if back[0] is None:
-            return f"{clause.names} died and nobody took its place"
-        return f"{clause.names} died" + (f" and was replaced after {duration(back[0])}" if back[0] else "")
+            how = f"the static member {clause.names} was lost or stopped" if is_static else f"{clause.names} was lost"
+            return f"{how} and {'came back later' if clause.later else 'nobody took its place'}"
+        away = f"{'was back' if clause.some[0].same else 'was replaced'} after {duration(back[0])}"
+        if is_static:
+            return f"{clause.names} stayed away for longer than its session, and {away}"
+        return f"{clause.names} was lost" + (f" and {away}" if back[0] else "")
     lost = sum(one is None for one in back)
-    what = f"{count} times that static members died or stayed away" if is_static else plural(count, "death")
-    return f"{what} ({clause.names})" + (f", nobody came for {lost} of them" if lost else "")
+    what = f"{count} static members were lost or stayed away" if is_static else f"{count} members were lost"
+    return f"{what} ({clause.names})" + (f", {lost} not replaced" if lost and not clause.later else "")
 
 
 def _stopped(clause: _Clause) -> str:
     one = clause.some[-1]
-    died = f"died or were stopped {_STATIC}" if one.by_instance else "died"
-    what = f"{_all(one)} {died if one.died else 'stopped'}"
-    return what + (
-        " and nobody came back" if one.back_ms is None else f" and somebody was back after {duration(one.back_ms)}"
-    )
+    were = "was lost" if one.size == 1 else "were lost"
+    who = _all(one).replace("member", "static member") if one.by_instance and one.died else _all(one)
+    how = (f"{were} or stopped" if one.by_instance else were) if one.died else "stopped"
+    what = f"{who} {how}"
+    if one.back_ms is None:
+        return f"{what} and {'somebody came back later' if clause.later else 'nobody came back'}"
+    return f"{what} and somebody was back after {duration(one.back_ms)}"
 
 
-_PERHAPS: Final = "(perhaps the coordinator or the network)"
-_STATIC: Final = "(static members do not say which)"
+_PERHAPS: Final = "(perhaps coordinator or network)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
 """The kinds of episodes whose sentence names members with `by`: they changed or noticed something."""
 _OUT_AND_BACK: Final = 2
@@ -299,50 +372,24 @@ _WORDS: Final[Mapping[str, Callable[[_Clause], str]]] = {
 }
 
 
-def _costs(rebalances: int, cost_ms: int, partitions: int) -> str:
-    """A cost in words: `38 rebalances, 12 min of 6 partitions unread`."""
+def _costs(some: Sequence[Episode]) -> str:
+    """A cost in words: `38 rebalances, 12 min unread in all`. The unread time of all partitions is added up."""
+    rebalances, cost_ms = sum(one.rebalances for one in some), sum(one.cost_ms for one in some)
     count = plural(rebalances, "rebalance") if rebalances else "no rebalance"
-    if not cost_ms:
-        return count
-    if not partitions:
-        return f"{count}, {duration(cost_ms)} unread"
-    return f"{count}, {duration(cost_ms / partitions)} of {plural(partitions, 'partition')} unread"
+    return f"{count}, {to_the_second(cost_ms)} unread in all" if cost_ms else count
 
 
-def _most(some: Sequence[Episode]) -> int:
-    return max((one.partitions for one in some), default=0)
+def _span(some: Sequence[Episode]) -> tuple[int, int]:
+    return min(one.from_ms for one in some), max(one.until_ms for one in some)
 
 
-def _when(some: Sequence[Episode], end_ms: int) -> str:
-    if not some:
-        return ""
-    return _between(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms, _times(some))
+def _when(some: Sequence[Episode], when: When) -> str:
+    return when.between(*_span(some), _times(some)) if some else ""
 
 
 def _times(some: Sequence[Episode]) -> int:
     """How many times something happened in these episodes."""
     return sum(one.times or one.rebalances for one in some)
-
-
-def _is_over(from_ms: int, until_ms: int, end_ms: int, times: int) -> bool:
-    """Is something that happened `times` times over: has it not happened again for long enough?"""
-    usual_ms = (until_ms - from_ms) / max(times - 1, 1)
-    overdue_ms = max(limits.MINUTE, limits.GOES_ON * usual_ms if times > 1 else 0)
-    return end_ms - until_ms > min(overdue_ms, limits.AGAIN_MS)
-
-
-def _between(from_ms: int, until_ms: int, end_ms: int, times: int = 1) -> str:
-    """A time in words: ` since 09:14`, or ` from 09:14 to 09:20` if it is over."""
-    begin = _clock(from_ms, from_ms, end_ms)
-    if until_ms - from_ms < limits.MINUTE:
-        return f" at {begin}"
-    over = _is_over(from_ms, until_ms, end_ms, times)
-    return f" from {begin} to {_clock(until_ms, from_ms, end_ms)}" if over else f" since {begin}"
-
-
-def _clock(ms: int, first_ms: int, end_ms: int) -> str:
-    """A time as hours and minutes. It has the day if it is at least one day before the end of the log."""
-    return moment(ms, day=end_ms - min(first_ms, ms) >= DAY, seconds=False)
 
 
 def _names(whole: Sequence[str]) -> str:

@@ -141,11 +141,11 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             walk = keep(walked(commits, ends, wanted=(OF_ENDS,)))
             made |= {"stalls": stalls(walk), "lag": lag(walk), "progress": progress(walk)}
             has_ends = ends is not None
-        still = keep(made["stalls"]) if "stalls" in made else tables["stalls"]
-        made |= {"stalls": still} if "stalls" in made else {}
+        of_commits = {name: keep(made[name]) if name in made else tables[name] for name in ("stalls", "progress")}
+        made |= {name: rows for name, rows in of_commits.items() if name in made}
         made |= episodes_and_verdicts(
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
-            still, tables["regressions"],
+            of_commits["stalls"], tables["regressions"], of_commits["progress"],
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")

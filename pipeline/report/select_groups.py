@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muster.pipeline.episodes.claims import OF_COMMITS
 from muster.pipeline.episodes.model import FORMATION, STOP
-from muster.pipeline.episodes.other_trouble import OF_COMMITS
 from muster.pipeline.episodes.verdict import FINE, LEVELS
 from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some, Story

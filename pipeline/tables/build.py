@@ -101,7 +101,9 @@ def _changed(of: _Facts) -> DataFrame:
     return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
 
 
-_OF_EPISODES: Final = ("rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions")
+_OF_EPISODES: Final = (
+    "rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions", "progress",
+)  # fmt: skip
 """The tables that episodes and verdicts are made from."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 

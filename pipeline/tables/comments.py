@@ -211,6 +211,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "has_died": "the coordinator removed all that left",
         "back_ms": "the longest time until a member was replaced; null: none was",
         "sentence": "all of this in one sentence",
+        "evidence": "rows that prove it: the name of their table, their time, what they show; at most 8",
     },
     "verdicts": {
         "level": "help, look or fine",
@@ -222,6 +223,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "cost_ms": "unread time of all rebalances, summed over partitions",
         "first_ms": "from when to when the log mentions the group; with members: to its end",
         "last_ms": "from when to when the log mentions the group; with members: to its end",
+        "claims": "all claims about the group, the worst first, each with its rule and the rows that prove it",
     },
     "comparison": {
         "p": "probability of such a difference by chance; null: one side only",

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.claims import Back, Claim, Facts, Stall, Step
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
-from muster.pipeline.episodes.other_trouble import Back, Stall, went_back
-from muster.pipeline.episodes.verdict import describe, verdict
+from muster.pipeline.episodes.other_trouble import went_back
+from muster.pipeline.episodes.verdict import claim_about, verdict
 from muster.pipeline.schema import columns, structs
 from muster.pipeline.tables import by_group, keep
 from muster.pipeline.tables.commit_activity import HEARD
@@ -40,7 +41,12 @@ _REBALANCE: Final = pa.struct(
         "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double"
     )
 )
-_STALLED: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
+_STALLED: Final = pa.struct(
+    columns(
+        "topic string, partition int, from_ms long, until_ms long, lag long, status string, offset long, owner string"
+    )
+)
+_STEP: Final = pa.struct(columns("start_ms long, until_ms long, commits long, records long, written long, lag long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, Any]] = {
     "stay": from_arrow_type(_STAY),
@@ -48,6 +54,8 @@ _GIVEN: Final[dict[str, Any]] = {
     "moments": from_arrow_type(structs(MOMENT)),
     "stalled": from_arrow_type(_STALLED),
     "back": from_arrow_type(_BACK),
+    "step": from_arrow_type(_STEP),
+    "deleted_ms": "long",
     "score": "double",
     "first_ms": "long",
     "last_ms": "long",
@@ -65,11 +73,11 @@ _RESULT: Final = pa.schema(
 
 def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
-    stalls: DataFrame | None = None, regressions: DataFrame | None = None,
+    stalls: DataFrame | None = None, regressions: DataFrame | None = None, progress: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the last two tables, the verdicts do not mention commits.
+    Without the last three tables, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
@@ -78,6 +86,8 @@ def episodes_and_verdicts(
         rows = rows.unionByName(_stalled(stalls))
     if regressions is not None:
         rows = rows.unionByName(_back(regressions))
+    if progress is not None:
+        rows = rows.unionByName(_row(progress, F.col("start_ms"), step=_struct(_STEP)))
     result = keep(by_group(rows, "at_ms", _judge_group, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -141,7 +151,8 @@ def _rebalances(rebalances: DataFrame) -> DataFrame:
 
 def _stalled(stalls: DataFrame) -> DataFrame:
     rows = stalls.where(F.col("status").isin(STALL, STOP))
-    return _row(rows, F.col("start_ms"), stalled=_struct(_STALLED, from_ms=F.col("start_ms"), until_ms=F.col("end_ms")))
+    given = {"from_ms": "start_ms", "until_ms": "end_ms", "offset": "last_offset", "owner": "client_id"}
+    return _row(rows, F.col("start_ms"), stalled=_struct(_STALLED, **{name: F.col(of) for name, of in given.items()}))
 
 
 def _back(regressions: DataFrame) -> DataFrame:
@@ -166,7 +177,10 @@ def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, troubl
     """Every group with its score, from when to when the log has the group, and the end of the log."""
     rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
     rows = rows.crossJoin(F.broadcast(trouble))
-    given = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
+    # the last generation of a group has an end only if the group was deleted, or expired
+    deleted = generations.groupBy("group").agg(F.max_by("end_ms", "log_offset").alias("deleted_ms"))
+    rows = rows.join(deleted, "group", "left")
+    given = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms", "deleted_ms")}
     return _row(rows, F.lit(None).cast("long"), **given)
 
 
@@ -178,6 +192,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
     rebalances: list[Rebalance] = []
     stalled: list[Stall] = []
     back: list[Back] = []
+    steps: list[Step] = []
     about: dict[str, Any] = {}
     for row in rows:
         if row["stay"] is not None:
@@ -188,14 +203,20 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
             stalled.append(Stall(**row["stalled"]))
         elif row["back"] is not None:
             back.append(Back(**row["back"]))
+        elif row["step"] is not None:
+            steps.append(Step(**row["step"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
     found = found_in(stays, rebalances, moments)
+    facts = Facts(
+        end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
+        fall=went_back(rebalances), deleted_ms=about.get("deleted_ms"),
+    )  # fmt: skip
     for one in found:
-        yield {"is_verdict": False, **row_of(group, one, end_ms)}
-    judged = verdict(found, end_ms, about.get("score"), stalled, back, went_back(rebalances))
+        yield {"is_verdict": False, **row_of(group, one, facts)}
+    judged = verdict(found, facts)
     yield {
         "is_verdict": True,
         "group": group,
@@ -208,7 +229,13 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
         "rebalances": len(rebalances),
         "first_ms": about.get("first_ms"),
         "last_ms": about.get("last_ms"),
+        "claims": [_claim_row(one) for one in judged.claims],
     }
+
+
+def _claim_row(one: Claim) -> dict[str, Any]:
+    names = ("rule", "text", "who", "from_ms", "until_ms", "confidence", "is_on", "advice", "rows")
+    return {name: getattr(one, name) for name in names} | {"evidence": [row._asdict() for row in one.evidence]}
 
 
 def stay_of(row: dict[str, Any]) -> Stay:
@@ -220,8 +247,9 @@ def stay_of(row: dict[str, Any]) -> Stay:
     )  # fmt: skip
 
 
-def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
+def row_of(group: str, one: Episode, facts: Facts) -> dict[str, Any]:
     """A row of the table `episodes`, made from an episode."""
+    claim = claim_about(one, facts)
     return {
         "group": group,
         "kind": one.kind,
@@ -236,5 +264,6 @@ def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
         "is_static": one.static,
         "has_died": one.died,
         "back_ms": one.back_ms,
-        "sentence": describe(one, end_ms),
+        "sentence": claim.text,
+        "evidence": [row._asdict() for row in claim.evidence],
     }

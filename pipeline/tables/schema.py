@@ -29,6 +29,15 @@ BACKS: Final = structs(
 )
 """Partitions whose commits went back: the number of these commits, the farthest one, and the time of the first one."""
 
+EVIDENCE: Final = structs("table string, at_ms long, text string")
+"""The rows that prove a claim (episodes.claims.Evidence)."""
+CLAIMS: Final = structs(
+    "rule string, text string, who strings, from_ms long, until_ms long, confidence string, is_on boolean, "
+    "advice string, rows int, evidence evidence",
+    evidence=EVIDENCE,
+)
+"""The claims about a group (episodes.claims.Claim)."""
+
 _PARTITION: Final = "group string, topic string, partition int"
 
 _RAW_ROWS: Final = pa.schema([*columns("group string, log_topic string"), *LOGGED, *KEYED[:-1], *RAW_BYTES])
@@ -89,11 +98,11 @@ _COLUMNS: Final = {
     "episodes": (
         "group string, kind string, from_ms long, until_ms long, members strings, rebalances int, cost_ms long, "
         "confidence double, member_count int, partitions int, is_static boolean, has_died boolean, back_ms long, "
-        "sentence string"
+        "sentence string, evidence evidence"
     ),
     "verdicts": (
         "group string, level string, verdict string, kind string, episodes int, rebalances int, trouble_ms long, "
-        "cost_ms long, first_ms long, last_ms long"
+        "cost_ms long, first_ms long, last_ms long, claims claims"
     ),
     "comparison": (
         "group string, hours_before double, hours_after double, rebalances_before int, rebalances_after int, "
@@ -122,9 +131,19 @@ _COLUMNS: Final = {
     ),
 }
 
+_LISTS: Final = {
+    "members": pa.list_(MEMBER_FACT),
+    "dead": DEAD,
+    "backs": BACKS,
+    "evidence": EVIDENCE,
+    "claims": CLAIMS,
+}
+
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {
-        name: pa.schema(columns(text, members=pa.list_(MEMBER_FACT), dead=DEAD, backs=BACKS))
+        name: pa.schema(
+            columns(text, members=pa.list_(MEMBER_FACT), dead=DEAD, backs=BACKS, evidence=EVIDENCE, claims=CLAIMS)
+        )
         for name, text in _COLUMNS.items()
     }
     | {MALFORMED: _RAW_ROWS, UNKNOWN: _RAW_ROWS}

@@ -12,6 +12,7 @@ from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history.counts import GROUP_RESTLESS, MAX_PLACES, UnstableMembers
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.server.histories import warn_unstable
+from muster.pipeline.episodes.claims import Facts
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.history.test_journal import JournalHarness
 from tests.pipeline.episodes.timeline import Group, ms
@@ -65,8 +66,9 @@ def test_the_pipelines_verdict_about_an_unstable_member_is_the_same() -> None:
         group.restarts(1_000 + 120 * number, "web-1")
     (written,) = Watched().restarts("web-1", 4).written
     assert written["text"] == "web-1 keeps leaving and coming back"
-    assert verdict(group.episodes(), ms(1_500)).text.startswith(f"{written['text']}: ")
-    assert verdict(group.episodes(), ms(1_500)).kind == written["what"]
+    found = verdict(group.episodes(), Facts(ms(1_500)))
+    assert found.text.startswith(f"{written['text']}: ")
+    assert found.kind == written["what"]
 
 
 @pytest.mark.parametrize(

@@ -110,13 +110,15 @@ def test_commits_show_that_a_member_that_left_twice_was_slow(found: dict[str, li
 
 def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     reported = {row["group"]: row for row in found["verdicts"]}
-    assert reported["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
+    assert reported["alone"]["verdict"].startswith("b was lost and nobody took its place: 1 rebalance, 4 s unread")
     assert {group: row["level"] for group, row in reported.items()} == {
         **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
     }  # fmt: skip
     # no member took its partitions: they count all the same
-    assert ": 1 rebalance, 1 s of 4 partitions unread" in reported["gone"]["verdict"]
-    assert reported["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
+    assert ": 1 rebalance, 4 s unread in all" in reported["gone"]["verdict"]
+    assert reported["only commits"]["verdict"] == "t-0 stands still since 23:03:20, 7 records behind"
+    (claim,) = reported["only commits"]["claims"]
+    assert (claim.rule, claim.who, claim.evidence[0].table) == ("stalled", ["t-0"], "stalls")
     assert "; a second application commits under the same group id (12 commits" in reported["alone"]["verdict"]
     assert (reported["alone"]["trouble_ms"], reported["alone"]["cost_ms"], reported["alone"]["rebalances"]) == (
         4_000,

@@ -1,0 +1,109 @@
+"""Does a group fall behind, or catch up? Only a clear trend of the lag counts, with its uncertainty. Pure.
+
+The slope is the median of the slopes between all pairs of steps (Theil and Sen), so a single odd step does not change
+it. Its bounds are quantiles of the same slopes. A group that commits rarely has a lag that goes up and down: then the
+smallest and the largest lags of the parts of the window show no trend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+from math import ceil, sqrt
+from statistics import median
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.claims import Step
+
+_SURE: Final = 2.58
+"""The bounds include the true slope with a probability of 99 %."""
+_PARTS: Final = 4
+"""The window is compared in this number of parts."""
+
+
+class Trend(NamedTuple):
+    """The change of a group's lag in a window of time. Rates are records per second."""
+
+    from_ms: int
+    until_ms: int
+    rate: float
+    """By how much the lag grows; it is negative if the lag shrinks."""
+    least: float
+    most: float
+    read: float
+    written: float
+    lag: int
+    """The lag at the end of the window."""
+
+
+def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
+    """The trend in the longest window that ends with the last step and has a clear trend; None without such a window.
+
+    `since_ms`: the window does not begin before.
+    """
+    known = [one for one in steps if one.lag is not None and (since_ms is None or one.until_ms >= since_ms)]
+    if not steps or not known or known[-1] is not steps[-1]:
+        return None
+    for size in _sizes(len(known)):
+        window, before = known[-size:], known[:-size]
+        found = _of(window) if _commits_often(window) else None
+        # a lag that was as large before, and shrank again, may shrink again
+        if found and (found.rate < 0 or found.lag > max((one.lag or 0 for one in before), default=0)):
+            return found
+    return None
+
+
+def _commits_often(window: Sequence[Step]) -> bool:
+    """Does the group commit in each eighth of the window? Between two commits, a lag only grows."""
+    longest = steps = 0
+    for one in window:
+        steps = 0 if one.commits else steps + 1
+        longest = max(longest, steps)
+    return longest <= len(window) / limits.TREND_STEPS
+
+
+def _sizes(count: int) -> Iterator[int]:
+    size = float(count)
+    while size >= limits.TREND_STEPS:
+        yield ceil(size)
+        size *= 0.75
+
+
+def _of(window: Sequence[Step]) -> Trend | None:
+    first, last = window[0], window[-1]
+    times = [one.until_ms / limits.SECOND for one in window]
+    lags = [float(one.lag or 0) for one in window]
+    if times[-1] - times[0] < limits.TREND_MS / limits.SECOND:
+        return None
+    slopes = sorted((lags[b] - lags[a]) / (times[b] - times[a])
+                    for a, b in combinations(range(len(window)), 2) if times[b] > times[a])  # fmt: skip
+    rate, (least, most) = median(slopes), _bounds(slopes, len(window))
+    if least <= 0 <= most or not _is_steady(lags, 1 if rate > 0 else -1):
+        return None
+    seconds = times[-1] - times[0]
+    level = median(lag - rate * time for lag, time in zip(lags, times, strict=True))
+    strays = median(abs(lag - rate * time - level) for lag, time in zip(lags, times, strict=True))
+    if abs(rate) * seconds < limits.TREND_CLEAR * strays:
+        return None
+    read = sum(one.records or 0 for one in window[1:]) / seconds
+    return Trend(first.until_ms, last.until_ms, rate, least, most, read, max(read + rate, 0.0), round(lags[-1]))
+
+
+def _bounds(slopes: Sequence[float], count: int) -> tuple[float, float]:
+    """The quantiles of all slopes that include the true slope with the probability of _SURE."""
+    spread = _SURE * sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    low = max(int((len(slopes) - spread) / 2), 0)
+    return slopes[low], slopes[len(slopes) - 1 - low]
+
+
+def _is_steady(lags: Sequence[float], sign: int) -> bool:
+    """Do the smallest and the largest lags of all parts of the window change in one direction?"""
+    size = len(lags) / _PARTS
+    parts = [lags[round(at * size) : round((at + 1) * size)] for at in range(_PARTS)]
+    return all(sign * (pick(after) - pick(before)) > 0 for pick in (min, max) for before, after in pairwise(parts))
+
+
+def members_needed(found: Trend, members: int) -> int:
+    """How many members would read as fast as producers write, if each of them read as fast as now."""
+    return ceil(found.written * members / found.read) if found.read > 0 else 0

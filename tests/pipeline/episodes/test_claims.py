@@ -1,0 +1,129 @@
+"""Each sentence of a verdict is a claim with its rule and the rows that prove it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from muster.pipeline.episodes import claims, model
+from muster.pipeline.episodes.claims import CONFIDENCES, EVIDENCE, OF_COMMITS, PERHAPS, Back, Claim, Facts, Fall, Stall
+from muster.pipeline.episodes.model import EXPIRED
+from muster.pipeline.episodes.verdict import claim_about, verdict
+from tests.pipeline.episodes.test_trend import steps
+from tests.pipeline.episodes.timeline import Group, ms
+
+RULES = {*model.KINDS, *OF_COMMITS, claims.UNSTABLE, claims.CLOCK, claims.STOPPED, claims.FINE}
+MOST_WORDS = 20
+
+
+def stall(partition: int, from_s: float, until_s: float | None, **more: object) -> Stall:
+    until_ms = None if until_s is None else ms(until_s)
+    return Stall("orders", partition, ms(from_s), until_ms, 1_200, **more)  # type: ignore[arg-type]
+
+
+def looping() -> Group:
+    group = Group("web-1", "web-2")
+    for number in range(8):
+        group.restarts(1_000 + 120 * number, "web-1", how=EXPIRED)
+    return group
+
+
+def facts(group: Group, end_s: float = 3_500, **more: object) -> Facts:
+    return Facts(ms(end_s), ms(0), group.stays, group.rebalances, **more)  # type: ignore[arg-type]
+
+
+EXAMPLES = {
+    "fine": (Group("a", "b"), {}),
+    "loop": (looping(), {}),
+    "lost": (Group("a", "b", "c").dies(1_000, "a").comes(1_300, "a").dies(2_000, "b"), {}),
+    "all lost": (Group().comes(0, "a", "b", instance=True).dies(1_000, "a", "b"), {}),
+    "with others": (Group("a", "b").dies(1_000, "a").is_lost_with_others(980), {}),
+    "stopped": (Group("a", "b").leaves(1_000, "a", "b"), {}),
+    "deployed": (Group("a", "b").restarts(1_000, "a").restarts(1_060, "b").comes(2_900, "c"), {}),
+    "poison": (Group("a"), {"stalled": [stall(3, 900, None, status="STALL", offset=1_234, owner="web-1")]}),
+    "stalled": (Group("a"), {"stalled": [stall(at, 900 + at, None, status="STOP", owner="a") for at in range(9)]}),
+    "stalled before": (Group("a"), {"stalled": [stall(at % 2, 500 * at, 500 * at + 90) for at in range(4)]}),
+    "too slow": (Group("a", "b", "c"), {"progress": steps(44, 60)}),
+    "two": (Group("a"), {"back": [Back("second_application", ms(5), ms(900), 335), Back("zombie", ms(9), ms(9), 1)]}),
+    "clock": (Group("a"), {"fall": Fall(ms(900), 3_480_000)}),
+    "unstable": (Group("a", "b"), {"score": 80.0}),
+}
+for number in range(12):
+    EXAMPLES["unstable"][0].rebalances_for(1_000 + 60 * number, "leader_rejoined")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_claim_names_its_rule_and_the_rows_that_prove_it(name: str) -> None:
+    group, more = EXAMPLES[name]
+    known = facts(group, **more)
+    judged = verdict(group.episodes(), known)
+    about = [claim_about(one, known) for one in group.episodes()]
+    assert judged.claims
+    for claim in (*judged.claims, *about):
+        assert claim.rule in RULES
+        assert claim.confidence in CONFIDENCES
+        assert words(claim.text) <= MOST_WORDS, claim.text
+        assert ("perhaps" in claim.text) == (claim.confidence == PERHAPS) or claim.rule == model.OTHER
+        assert claim.evidence or claim.rule in (claims.CLOCK, claims.FINE)
+        assert len(claim.evidence) == min(claim.rows, EVIDENCE)
+        assert all(is_row(one, known) for one in claim.evidence)
+    assert judged.text.split("; ")[0] == judged.claims[0].text.split("; ")[0]
+
+
+def words(sentence: str) -> int:
+    """The number of words. A duration is one word."""
+    return len(re.sub(r"[\d,.]+ (?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)*", "duration", sentence).split())
+
+
+def is_row(one: claims.Evidence, known: Facts) -> bool:
+    """Is there such a row in the tables?"""
+    times = {
+        "rebalances": [row.end_ms for row in known.rebalances],
+        "memberships": [row.end_ms for row in known.stays],
+        "stalls": [row.from_ms for row in known.stalled],
+        "regressions": [row.from_ms for row in known.back],
+        "progress": [row.start_ms for row in known.progress],
+    }
+    return one.at_ms in times[one.table] and bool(one.text)
+
+
+def claim_of(name: str) -> Claim:
+    group, more = EXAMPLES[name]
+    return verdict(group.episodes(), facts(group, **more)).claims[0]
+
+
+def test_a_partition_that_fails_at_one_record_is_named_with_owner_and_offset() -> None:
+    found = claim_of("poison")
+    assert found.text == (
+        "web-1 commits offset 1,234 of orders-3 again and again since 15:21:40, 1,200 records behind: perhaps one "
+        "record fails"
+    )
+    assert found.advice == "look at record 1,234 of orders-3, and at the log of web-1"
+
+
+def test_several_stalls_are_counted_with_the_longest() -> None:
+    found = claim_of("stalled before").text
+    assert found == "orders-0 and orders-1 stood still 4 times, for at most 1 min 30 s, between 15:06:40 and 15:33:10"
+
+
+def test_a_group_that_is_too_slow_is_told_how_many_members_would_keep_up() -> None:
+    found = claim_of("too slow")
+    assert found.text == "the group falls behind at 16 records/s since 15:06:55: it reads 44 of 60 records/s"
+    assert found.advice == "5 members would keep up (now 3)"
+    assert found.is_on
+
+
+def test_the_advice_for_a_crash_loop_is_to_look_at_its_end() -> None:
+    assert claim_of("loop").advice == "look why web-1 ends, in its log at 15:37:42; static ids would only hide its end"
+
+
+def test_changes_that_the_server_made_have_no_member() -> None:
+    group = Group("a", "b").rebalances_for(1_000, "partitions_changed")
+    assert claim_about(group.episodes()[1], facts(group)).text.startswith("change of partitions: 1 rebalance")
+
+
+def test_a_deleted_group_has_not_only_stopped() -> None:
+    group = Group("a", "b").leaves(1_000, "a", "b")
+    found = verdict(group.episodes(), facts(group, deleted_ms=ms(2_000)))
+    assert found.text == "deleted or expired at 15:40:00: both members left at 15:23:22"

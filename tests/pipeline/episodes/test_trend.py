@@ -1,0 +1,65 @@
+"""A trend of the lag counts only if it is clear."""
+
+from __future__ import annotations
+
+import random
+
+from muster.pipeline.episodes.claims import Step
+from muster.pipeline.episodes.trend import members_needed, trend
+from tests.pipeline.episodes.timeline import ms
+
+
+def steps(read: float, written: float, count: int = 40, noise: int = 0, lag: float = 5_000) -> list[Step]:
+    """Steps of 15 s in which a group reads, and producers write, so many records in a second."""
+    chance, found = random.Random(5), []
+    for at in range(count):
+        lag += 15 * (written - read)
+        stray = chance.randint(-noise, noise)
+        found.append(Step(ms(15 * at), ms(15 * at + 15), 3, round(15 * read), round(15 * written), round(lag) + stray))
+    return found
+
+
+def test_a_steady_trend_has_its_rate_and_bounds() -> None:
+    found = trend(steps(44, 60))
+    assert found is not None
+    assert (round(found.rate), round(found.read), round(found.written)) == (16, 44, 60)
+    assert (found.from_ms, found.until_ms) == (ms(15), ms(600))
+    assert members_needed(found, 3) == 5
+    noisy = trend(steps(44, 60, noise=400))
+    assert noisy is not None
+    assert noisy.least < 16 < noisy.most
+    shrinks = trend(steps(60, 44, lag=90_000))
+    assert shrinks is not None
+    assert round(shrinks.rate) == -16
+
+
+def test_noise_and_a_single_step_are_no_trend() -> None:
+    assert trend(steps(60, 60, noise=400)) is None
+    level = steps(60, 60)
+    assert trend([*level[:-1], level[-1]._replace(lag=9_000)]) is None
+    assert trend(steps(44, 60, count=3)) is None
+    assert trend([]) is None
+
+
+def test_the_sawtooth_of_a_rare_committer_is_no_trend() -> None:
+    for phase in range(20):
+        since = [(at + phase) % 20 for at in range(50)]
+        often = [one._replace(lag=900 * steps_ago) for one, steps_ago in zip(steps(60, 60, 50), since, strict=True)]
+        assert trend(often) is None, phase
+        rarely = [one._replace(commits=int(not steps_ago)) for one, steps_ago in zip(often, since, strict=True)]
+        assert trend(rarely) is None, phase
+        assert trend(rarely[-15:]) is None, phase
+
+
+def test_an_old_trend_is_none_at_the_end() -> None:
+    grew, then = steps(44, 60, 30), steps(60, 60, 30)
+    later = [one._replace(start_ms=one.start_ms + 450_000, until_ms=one.until_ms + 450_000, lag=12_200) for one in then]
+    assert trend([*grew, *later]) is None
+    unknown = [*grew, later[0]._replace(lag=None)]
+    assert trend(unknown) is None
+
+
+def test_a_trend_begins_after_the_last_change_of_the_group() -> None:
+    found = trend(steps(44, 60), ms(300))
+    assert found is not None
+    assert found.from_ms == ms(300)
