@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
 
     table: str
     at_ms: int | None
-    """The time by which the row is found: the end of a rebalance, the start of a stall, of a step of progress."""
+    """The time by which the row is found: the end of a rebalance or of a membership, else the start."""
     text: str
     """What the row shows."""
 

@@ -54,7 +54,7 @@ def stalls_of(claim: Claim, facts: Facts) -> list[Stall]:
 def _reads_in_turn(claim: Claim, facts: Facts) -> bool:
     """Do some of the partitions only wait for their turn, while the group reads on?
 
-    A consumer that is too slow fetches from its partitions in turn, so each of them waits for the others, several times
+    A consumer that is too slow fetches from its partitions in turn. So each of them waits for the others, several times
     and for a short time.
     """
     mine = [one.span(facts.end_ms) for one in stalls_of(claim, facts) if one.is_short(facts.end_ms)]

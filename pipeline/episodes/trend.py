@@ -1,7 +1,7 @@
 """Does a group fall behind, or catch up? Only a clear trend of the lag counts, with its uncertainty. Pure.
 
-The slope is the median of the slopes between all pairs of steps (Theil and Sen), so a single odd step does not change
-it. Its bounds are quantiles of the same slopes. A group that commits rarely has a lag that goes up and down: then the
+The slope is the median of the slopes between all pairs of steps (Theil and Sen). So a single odd step does not change
+it. Its bounds are quantiles of the same slopes. The lag of a group that commits rarely goes up and down. Then the
 smallest and the largest lags of the parts of the window show no trend.
 """
 
@@ -38,9 +38,9 @@ class Trend(NamedTuple):
 
 
 def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
-    """The trend in the longest window that ends with the last step and has a clear trend; None without such a window.
+    """The trend in the longest window that ends with the last step and has a clear trend. None: there is no such window.
 
-    `since_ms`: the window does not begin before.
+    The window does not begin before `since_ms`.
     """
     known = [one for one in steps if one.lag is not None and (since_ms is None or one.until_ms >= since_ms)]
     if not steps or not known or known[-1] is not steps[-1]:
