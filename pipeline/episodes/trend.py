@@ -38,7 +38,7 @@ class Trend(NamedTuple):
 
 
 def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
-    """The trend in the longest window with a clear trend that ends with the last step; None without a clear trend.
+    """The clear trend in the longest window that ends with the last step; None without a clear trend.
 
     The window does not begin before `since_ms`.
     """
