@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.support.servers import KAFKA_SCRIPTS, REPOSITORY, KafkaServer, ServerError, ServerProcess
+from tests.support.servers import REPOSITORY, KafkaServer, ServerError, ServerProcess, kafka_jars
 
 HERE = Path(__file__).parent
 TESTCONTAINERS = {
@@ -148,7 +148,7 @@ class Kafka(KafkaServer):
     @classmethod
     def prepare(cls) -> None:
         """Download the jars before the measure."""
-        subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], check=True, stdout=subprocess.DEVNULL)
+        kafka_jars()
 
 
 SERVERS: tuple[type[Substitute] | type[Kafka], ...] = (MusterProcess, MusterThread, Mock, Kfake, Embedded, Kafka)

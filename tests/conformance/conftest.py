@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.clients import JavaClients
 from tests.conformance.parts import FILES, PARTS
 from tests.e2e.conftest import group, new_name, new_topic, server, start_server
-from tests.support.servers import KAFKA_SCRIPTS, ServerProcess, kafka_available
+from tests.support.servers import KAFKA_SCRIPTS, ServerProcess, kafka_available, kafka_jars
 
 __all__ = ["group", "new_name", "new_topic", "server", "start_server"]
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The class path of Kafka's jars and of our program, compiled once."""
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = kafka_jars()
     classes = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Clients.java"], check=True)
     return f"{classes}:{jars}/*"

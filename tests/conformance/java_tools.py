@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import KAFKA_SCRIPTS
+from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
 
 HERE = Path(__file__).parent
 NOISE = ("\tat ", "Tools$Ended")
@@ -45,7 +45,7 @@ class Tools:
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     """The tools, which exist while the tests of a module run."""
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = kafka_jars()
     classes = tmp_path_factory.mktemp("tools")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Tools.java"], check=True)
     made = Tools(f"{classes}:{jars}/*")

@@ -188,14 +188,6 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield RESETTER, "--application-id", "a", "--input-topics", "t", "--dry-run"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def kafka_4_4() -> Iterator[None]:
-    """The tools and the server are those of Kafka 4.4."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KAFKA_VERSION", "4.4.0")
-        yield
-
-
 def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str, ...]) -> str:
     """Run one tool on a server. The text is without what differs by nature or as the docs say."""
     first = words[1:2] if words[0] in SUBCOMMANDS else ()

@@ -21,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from tests.e2e.conftest import create_topic, new_server
 from tests.e2e.ledger import eventually_sync
 from tests.support import wire
-from tests.support.servers import KAFKA_SCRIPTS, QUICK, ServerProcess
+from tests.support.servers import QUICK, ServerProcess, kafka_jars
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
@@ -115,7 +115,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.fixture
 def start(server: ServerProcess, tmp_path: Path) -> Iterator[Start]:
     """Start an instance of that name, with more settings; its state stays when it is started again."""
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = kafka_jars()
     classes = tmp_path / "classes"
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "WordCount.java"], check=True)
     started: list[Instance] = []

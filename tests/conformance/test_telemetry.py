@@ -11,19 +11,18 @@ import pytest
 
 from tests.coordinator.telemetry import story
 from tests.coordinator.telemetry.wire import Wire
-from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
+from tests.support.servers import KafkaServer, kafka_jars
 
 HERE = Path(__file__).parent
 
 
 def with_receiver(folder: Path) -> Path:
     """A folder with links to Kafka's jars, and a jar with the receiver."""
-    found = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
     jars, classes = folder / "jars", folder / "classes"
     jars.mkdir()
-    for file in Path(found).iterdir():
+    for file in kafka_jars().iterdir():
         (jars / file.name).symlink_to(file)
-    options = ["-Xlint:-removal", "-cp", f"{found}/*", "-d", classes]
+    options = ["-Xlint:-removal", "-cp", f"{kafka_jars()}/*", "-d", classes]
     subprocess.run(["javac", *options, HERE / "Receiver.java"], check=True)
     subprocess.run(["jar", "cf", jars / "receiver.jar", "-C", classes, "."], check=True)
     return jars

@@ -20,7 +20,7 @@ from tests.exactly_once.by_hand import Producer
 from tests.exactly_once.checker import Checker
 from tests.exactly_once.clients import old_jars
 from tests.exactly_once.run import SETTINGS, data_dir, open_transactions
-from tests.support.servers import KAFKA_SCRIPTS, QUICK, ServerProcess
+from tests.support.servers import KAFKA_SCRIPTS, QUICK, ServerProcess, kafka_jars
 
 HERE = Path(__file__).parent
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
@@ -79,10 +79,6 @@ BY_OPERATOR: set[str] = set()
 """Topics in which an operator aborted a transaction: its coordinator did not decide that."""
 
 
-def jars() -> str:
-    return subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def run_java(class_path: str, classes: Path, *arguments: str) -> str:
     """Transactions.java with these jars; what it said."""
     source = HERE / "Transactions.java"
@@ -94,16 +90,16 @@ def run_java(class_path: str, classes: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("version", ["4.3", "3.7"])
+@pytest.mark.parametrize("version", ["4.4", "3.7"])
 def test_the_errors_of_kafkas_transactional_client_are_as_recorded(
     server: ServerProcess, new_name: Tool, tmp_path: Path, version: str
 ) -> None:
     topic, group = new_name("topic"), new_name("group")
     create_topic(server, topic, 1)
     BY_OPERATOR.add(topic)
-    class_path = f"{jars() if version == '4.3' else old_jars(tmp_path)}/*"
+    class_path = f"{kafka_jars() if version == '4.4' else old_jars(tmp_path)}/*"
     said = run_java(class_path, tmp_path / "classes", server.bootstrap, topic, group)
-    assert said == TOLD + (NOW if version == "4.3" else BEFORE)
+    assert said == TOLD + (NOW if version == "4.4" else BEFORE)
 
 
 async def _nothing() -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.servers import KAFKA_SCRIPTS
+from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
 
 WORKERS = Path(__file__).parent / "workers"
 PYTHON = {"aiokafka": "aio", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
@@ -20,7 +20,7 @@ def _python(module: str) -> Command:
 
 
 def _java(built: Path) -> list[str]:
-    jars = _output([KAFKA_SCRIPTS / "fetch-jars.sh"])
+    jars = kafka_jars()
     return _compiled(built / "java", f"{jars}/*")
 
 

@@ -31,7 +31,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_member import CLIENTS, Settings
 from tests.pipeline.scripted_truth import Action, truth
-from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
+from tests.support.servers import KafkaServer, kafka_jars
 
 PATIENCE_S: Final = 30.0
 QUIET_S: Final = 1.5
@@ -297,7 +297,7 @@ def _now_ms() -> int:
 
 def commands(directory: Path) -> Command:
     """The commands that run the members of each client. The Java member is compiled into `directory`."""
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = kafka_jars()
     source = Path(__file__).with_name("ScriptedMember.java")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", directory, source], check=True)
 

@@ -15,7 +15,6 @@ import asyncio
 import base64
 import gzip
 import json
-import os
 import pathlib
 import secrets
 import tempfile
@@ -249,7 +248,6 @@ def main() -> None:
     parser.add_argument("stories", nargs="*", help="their names")
     parser.add_argument("--all", action="store_true", help="all of them anew")
     args = parser.parse_args()
-    os.environ.setdefault("KAFKA_VERSION", "4.4.0")
     before = kept() if KEPT.exists() else {}
     missing = [one for one in stories() if args.all or one.name not in before or before[one.name].text != one.text]
     found = record_each([one for one in stories() if one.name in args.stories] if args.stories else missing)

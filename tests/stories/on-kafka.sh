@@ -2,7 +2,6 @@
 # on-kafka.sh [PORT] [files or folders]: runs the stories against a real Apache Kafka, started (and ended) here once for each set of
 # broker settings that they ask for. Exit status 1 when a story differs. WORK: where the data directories go (default: a temporary one).
 set -uo pipefail
-export KAFKA_VERSION=${KAFKA_VERSION:-4.4.0}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 port=${1:-29092}
 shift || true

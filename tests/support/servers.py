@@ -247,7 +247,7 @@ class NodesServer(MusterServer):
 
 
 class KafkaServer(ServerProcess):
-    """One node of Apache Kafka 4.3 (KRaft), run by the scripts of tests/kafka. It needs Java 17+ and Maven."""
+    """One node of Apache Kafka 4.4 (KRaft), run by the scripts of tests/kafka. It needs Java 17+ and Maven."""
 
     name = "kafka"
     start_timeout_s = 90.0
@@ -280,7 +280,7 @@ class KafkaServer(ServerProcess):
 
 
 class KafkaCluster(KafkaServer):
-    """Three nodes of Apache Kafka 4.3, each broker and controller, on the ports P, P+2 and P+4."""
+    """Three nodes of Apache Kafka 4.4, each broker and controller, on the ports P, P+2 and P+4."""
 
     name = "kafka"
     start_timeout_s = 180.0
@@ -367,6 +367,13 @@ def _state(pid: int) -> str:
 def kafka_available() -> bool:
     """Whether a real Kafka can run on this machine."""
     return shutil.which("java") is not None and shutil.which("mvn") is not None
+
+
+def kafka_jars(version: str = "") -> str:
+    """The directory with the jars of that version of Kafka, without one those of the reference. Maven fills it."""
+    chosen = {**os.environ, "KAFKA_VERSION": version} if version else None
+    script = [KAFKA_SCRIPTS / "fetch-jars.sh"]
+    return subprocess.run(script, stdout=subprocess.PIPE, text=True, check=True, env=chosen).stdout.strip()
 
 
 def free_port_pair() -> int:

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # they are there
 
 from tests.pipeline.recording.member import Settings, main
-from tests.support.servers import KAFKA_SCRIPTS
+from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
 
 FORKS: Final = multiprocessing.get_context("forkserver")
 STRATEGIES: Final = {"range": "Range", "roundrobin": "RoundRobin", "cooperative-sticky": "CooperativeSticky"}
@@ -77,7 +77,7 @@ class Stage:
 
 def compiled(directory: Path) -> str:
     """The class path of the Java member, which is compiled into `directory`."""
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    jars = kafka_jars()
     source = Path(__file__).with_name("RecordedMember.java")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", directory, source], check=True)
     return f"{directory}:{jars}/*"

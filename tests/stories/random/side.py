@@ -83,12 +83,7 @@ class Side:
         self._plays = tuple(  # type: ignore[assignment]  # of two
             playing.step(stage, Step(with_ids(line, stage), [], 0), None) for stage in (self.stage, self.twin)
         )
-        try:
-            self._go_on(None)
-        except UNTELLABLE:
-            self._plays = self._actions = None
-            return None
-        return reported
+        return None if self._go_on(None) is None else reported
 
     @property
     def busy(self) -> bool:
@@ -99,26 +94,26 @@ class Side:
         """Perform the next action of the step; outcome lines, when it was the last one."""
         assert self._actions is not None
         action, twin_action = self._actions
+        if isinstance(action, Drop):
+            await self.world.drop(action.actor)
+            self.mirror.drop(action.actor)
+            return self._go_on(([], [])) or []
+        assert isinstance(action, Send)
+        assert isinstance(twin_action, Send)
         try:
-            if isinstance(action, Drop):
-                await self.world.drop(action.actor)
-                self.mirror.drop(action.actor)
-                return self._go_on(([], []))
-            assert isinstance(action, Send)
-            assert isinstance(twin_action, Send)
             if self._following is not None:
                 await self._following.before(self, action, twin_action)
             else:
                 self.ask_mirror(twin_action)
                 await self.world.transmit(action)
-            real, expected = await self.catch_up(len(self.stage.sent) - 1)
-            if self._following is not None:
-                await self._following.after(self, action)
-            held, self._held = self._held, ([], [])
-            return self._go_on((held[0] + real, held[1] + expected))
-        except UNTELLABLE:
+        except ValueError:  # the codec refuses the fields in this version
             self._plays = self._actions = None
             return []
+        real, expected = await self.catch_up(len(self.stage.sent) - 1)
+        if self._following is not None:
+            await self._following.after(self, action)
+        held, self._held = self._held, ([], [])
+        return self._go_on((held[0] + real, held[1] + expected)) or []
 
     def ask_mirror(self, action: Send, at_ms: int | None = None) -> None:
         """Ask the mirror now, or as of `at_ms`: not later than the server, which may be waited for."""
@@ -126,7 +121,8 @@ class Side:
         self.mirror.ask(action)
         self.mirror.live_until(self.clock.now_ms())  # what is due at once
 
-    def _go_on(self, replies: tuple[list[Reply], list[Reply]] | None) -> list[str]:
+    def _go_on(self, replies: tuple[list[Reply], list[Reply]] | None) -> list[str] | None:
+        """Go on with the step. Its outcome lines, if it has ended; None: the step cannot be written now."""
         assert self._plays is not None
         actions, ends = [], []
         for play, answer in zip(self._plays, replies or (None, None), strict=True):
@@ -134,6 +130,9 @@ class Side:
                 actions.append(play.send(answer))
             except StopIteration as end:
                 ends.append(end.value)
+            except UNTELLABLE:
+                self._plays = self._actions = None
+                return None
         if len(actions) == 1:
             raise Difference(f"{self.world.name}: the conversation took another turn than in the mirror")
         self._actions = (actions[0], actions[1]) if actions else None

@@ -91,6 +91,12 @@ async def test_a_rejoin_under_another_instance_id_leaves_the_history_open() -> N
         assert worlds[0].core.ways.open_by == opened_by
 
 
+async def test_kafkas_way_assigns_to_members_with_other_subscriptions() -> None:
+    joins = "consumer-heartbeat owned=none rebalance=30000 topics="
+    outcome = await played(KafkaWays, f"A: {joins}t1,t2", f"B: {joins}t1")
+    assert "B <- consumer-heartbeat ok epoch=2 assignment=[]" in outcome
+
+
 async def test_a_removed_group_may_still_check_fetches_of_offsets() -> None:
     joins = "topics t1=3\nA: consumer-heartbeat owned=none rebalance=30000 topics=t1\n"
     forgotten = f"{joins}A: consumer-heartbeat epoch=-1\nA: join\n"
