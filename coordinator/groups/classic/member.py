@@ -5,8 +5,7 @@ has to read all members.
 
 The topics are taken from the metadata of the chosen protocol at each new generation (Kafka's computeSubscribedTopics).
 Topics are decoded only when needed, as version 0 whatever version the metadata claims. Topics are unknown if the
-metadata is no subscription, or too long for the record of a group. On Kafka 4.3.0 some malformed metadata leaves the
-group in PreparingRebalance for ever, which Muster does not copy.
+metadata is no subscription, or too long for the record of a group.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         return decode_subscription(metadata)[1]
     except MalformedMessage:
         message = "Malformed embedded consumer protocol in subscription deserialization."
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, message) from None
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
 
 
 def _owned(

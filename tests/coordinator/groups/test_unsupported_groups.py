@@ -151,7 +151,7 @@ def test_a_consumer_group_with_members_refuses_classic_requests() -> None:
     assert delete(harness) == ErrorCode.NON_EMPTY_GROUP
     for member in ("", "m"):
         assert harness.join(member, kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.join("m").error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # its metadata is no subscription
+    assert harness.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # its metadata is no subscription
     assert harness.beat("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.fetch().committed_offset == 5

@@ -321,9 +321,7 @@ class KafkaWays(OwnWays):
             if self._is_alike:  # by the topics of any member
                 self.open_by = ALIKE
         return (
-            group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares())
-            if members
-            else {}
+            group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares()) if members else {}
         )
 
     # ---- FORGOTTEN

@@ -56,7 +56,6 @@ def test_the_topics_of_too_much_metadata_are_unknown() -> None:
     [b"", b"\0", b"xy", b"\0\1", b"\0\1inane", b"\0\1\x7f\xff\xff\xff", b"\0\1\0\0\0\1\0\2\xff\xff\xff\xff\xff\xff"],
 )
 def test_metadata_that_is_no_subscription_makes_the_topics_unknown(broken: bytes) -> None:
-    # "\0\1inane" leaves a group of Kafka 4.3.0 in PreparingRebalance for ever
     subscriptions = Subscriptions([metadata("a"), broken])
     assert subscriptions.topics() is None
     assert subscriptions.topics() is None
