@@ -1,4 +1,4 @@
-"""Every strategy answers as Kafka 4.3's own class does: on random groups, and through histories of groups.
+"""Every strategy answers as Kafka 4.4's own class does: on random groups, and through histories of groups.
 
 `MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/kafka-4.3.jsonl.gz) anew.
 """
