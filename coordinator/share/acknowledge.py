@@ -57,7 +57,7 @@ class _Refused(Exception):
 def acknowledge(
     partition: SharePartition, member: str, some: Sequence[Acknowledgement], now_ms: int
 ) -> Change | Refusal | None:
-    """Acknowledge records of a member. None: nothing has to become durable, since locks were only renewed."""
+    """Acknowledge records of a member. None means that no change has to become durable."""
     acknowledging = _Acknowledging(partition, member, now_ms)
     try:
         for one in some:

@@ -1,7 +1,7 @@
 """The records in flight of a share partition: batches, and in each batch runs of records with the same state.
 
 Kafka's names are InFlightBatch, InFlightState and RecordState (KIP-932). Kafka has one state for a whole batch, or one
-for each offset after a batch was divided. Here a divided batch has one run for all neighbours with the same state, so
+for each offset after a batch was divided. Here a divided batch has one run for all neighbours with the same state. So
 thousands of records in flight take a few kilobytes. The batches are those of Kafka, because clients see their limits.
 """
 

@@ -236,7 +236,7 @@ class SharePartition:
         return [run for batch in batches for run in batch.runs if run.first <= row.last and run.last >= row.first]
 
     def release(self, member: str) -> Change | None:
-        """Give back all records of a member, whose share session has ended. None: the member has no records."""
+        """Give back all records of a member, whose share session has ended. None means that the member has no records."""
         number, runs = self.begin(), []
         for batch in self.batches:
             if any(run.state == ACQUIRED and run.member == member for run in batch.runs):
@@ -248,7 +248,7 @@ class SharePartition:
         return self.changed(number, runs) if runs else None
 
     def expire(self, now_ms: int) -> Change | None:
-        """Give back the records whose locks have ended. None: no lock has ended.
+        """Give back the records whose locks have ended. None means that no lock has ended.
 
         The records are available at once, so `complete` has nothing to take back. As on Kafka, an acknowledgement that
         is not durable yet is decided by its own `complete`.
