@@ -236,7 +236,7 @@ class SharePartition:
         return [run for batch in batches for run in batch.runs if run.first <= row.last and run.last >= row.first]
 
     def release(self, member: str) -> Change | None:
-        """Give back all records of a member, whose share session has ended. None means that the member has no records."""
+        """Give back all records of a member whose share session has ended. None means that the member has none."""
         number, runs = self.begin(), []
         for batch in self.batches:
             if any(run.state == ACQUIRED and run.member == member for run in batch.runs):
