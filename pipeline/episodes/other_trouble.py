@@ -152,11 +152,9 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     found = trend(facts.progress, changed_ms)
     if found is None or found.rate <= 0 or found.lag < found.written * limits.BEHIND_MS / SECOND:
         return
-    least, most = number(round(found.least)), number(round(found.most))
-    rate = least if least == most else f"{least} to {most}"
     since = when.since(found.from_ms)
     of = f"{number(round(found.read))} of {number(round(found.written))} records/s"
-    text = f"the group falls behind at {rate} records/s{since}: it reads {of}"
+    text = f"the group falls behind at {found.rate_words()}{since}: it reads {of}"
     steps = [one for one in facts.progress if one.until_ms > found.from_ms]
     claim = Claim(TOO_SLOW, text, (), found.from_ms, found.until_ms, LIKELY, is_on=True, advice=_more(facts, found))
     yield claim.proved_by([_step_row(one) for one in steps])

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.claims import Step
+from muster.pipeline.wording import number
 
 _SURE: Final = 2.58
 """The bounds include the true slope with a probability of 99 %."""
@@ -35,6 +36,11 @@ class Trend(NamedTuple):
     written: float
     lag: int
     """The lag at the end of the window."""
+
+    def rate_words(self) -> str:
+        """The rate at which the lag grows, with its bounds: `14 to 18 records/s`."""
+        least, most = number(round(self.least)), number(round(self.most))
+        return f"{least if least == most else f'{least} to {most}'} records/s"
 
 
 def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:

@@ -79,11 +79,15 @@ class Chosen:
     """A row for each group, the worst group first, with these columns:
 
     * group, level, verdict, trouble_ms, cost_ms, members (the most at one time), rebalances
-    * paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag
+    * paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), score, lag
+    * top_cause (of at least LOOPS rebalances), claims (of the table `verdicts`)
     * advice; unadvised (why there is none, for a group whose rebalances are trouble)
     """
     causes: Sequence[Row]
-    """The causes of rebalances: cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean)."""
+    """The causes of rebalances: cause, rebalances, unread_partition_ms, confidence (mean).
+
+    Also took_ms, took_least_ms and took_most_ms (means).
+    """
     bucket_ms: int
     buckets: Sequence[Row]
     """Rows about rebalances over time: bucket_ms (its start), cause, is_planned, rebalances.

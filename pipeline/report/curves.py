@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
+from muster.pipeline.episodes.claims import Step
+from muster.pipeline.episodes.trend import trend
 from muster.pipeline.report.columns import Times, grid, numbers, scale, short
 from muster.pipeline.report.content import Row
 from muster.pipeline.report.markup import Column, Columns, Content, Html, figures, join, listing, tag
@@ -129,30 +130,19 @@ _FIGURES: Final[Columns] = {
 
 
 def catching_up(progress: Sequence[Row], lag: int | None) -> str | None:
-    """The time until a group has read all records, if it continues as in the last tenth of the time.
+    """The rate at which the lag of a group grows, or the time until the lag is gone.
 
-    It is None if the group needs less than a minute, or if the rows do not show the time.
+    It is None if the group needs less than a minute, or if the rows do not show a trend.
     """
-    known = [row for row in progress if row["lag"] is not None]
-    if not lag or len(known) < _LEAST_SPAN:
+    found = trend([Step(*(row[name] for name in Step._fields)) for row in progress])
+    if found is None or not lag or lag <= found.read * MINUTE / SECOND:
         return None
-    some = known[-1 - max(2, len(known) // 10) :]
-    first, last = some[0], some[-1]
-    lasted_ms = last["until_ms"] - first["until_ms"]
-    read = sum(row["records"] or 0 for row in some[1:])
-    if lasted_ms <= 0 or lag <= read / lasted_ms * MINUTE:
-        return None
-    less = first["lag"] - last["lag"]
-    if abs(less) <= first["lag"] * _NO_CHANGE:
-        return "stays as far behind"
-    if less < 0:
-        return "falls farther behind"
-    if any(after["lag"] > before["lag"] for before, after in pairwise(some)):
-        return None  # the lag goes up and down, and such a small change shows no direction
-    return f"will have read all in about {duration(_rough(lag / less * lasted_ms))}"
-
-
-_NO_CHANGE: Final = 0.05
+    since = f"as since {moment(found.from_ms, seconds=False)}"
+    if found.rate > 0:
+        return f"falls behind at {found.rate_words()}, {since}"
+    least_s, most_s = lag / -found.least, lag / -found.most
+    span = " to ".join(dict.fromkeys(duration(_rough(seconds * SECOND)) for seconds in (least_s, most_s)))
+    return f"will have read all in {span}, if it reads {since}"
 
 
 def _rough(ms: float) -> float:

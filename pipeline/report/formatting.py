@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.groups.common import events
 from muster.pipeline.infer.epoch_causes import REVOCATION_TIMEOUT
 from muster.pipeline.report.markup import Html, join, tag
-from muster.pipeline.wording import NOT_KNOWN, duration, moment, plural
+from muster.pipeline.wording import NOT_KNOWN, duration, moment, plural, span
 from muster.protocol.printable import shown
 
 _GROUPS_NAMED: Final = 3
@@ -66,6 +66,11 @@ def cause_words(cause: str | None) -> CauseWords:
         return UNKNOWN_CAUSE
     plain = cause.replace("_", " ")
     return CAUSES.get(cause) or CauseWords(plain, sentence=plain)
+
+
+def took_words(row: Mapping[str, Any]) -> str:
+    """How long rebalances took: a range, unless the lengths were measured."""
+    return span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
 
 
 def percent(share: float | None) -> str:

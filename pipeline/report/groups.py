@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from muster.pipeline.episodes.model import CRASH_LOOP
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
-from muster.pipeline.report import markup
+from muster.pipeline.report import evidence, markup
 from muster.pipeline.report.content import About, Chosen, Row, Story
 from muster.pipeline.report.curves import catching_up
-from muster.pipeline.report.markup import Column, Content, Html, Line, folded, section, table, tag
+from muster.pipeline.report.markup import Column, Content, Html, Line, folded, join, section, table, tag
 from muster.pipeline.wording import SECOND, number, plural, to_the_second
 
 LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
@@ -70,8 +71,9 @@ def _worst(row: Row, about: About, pages: Pages) -> Html:
     return tag(
         "li",
         tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", row["verdict"] or ""),
-        tag("p", tag("b", "Cost: "), cost_text, class_="cost") if (cost_text := cost(row, about)) else None,
         advice(row),
+        tag("p", tag("b", "Cost: "), cost_text, class_="cost") if (cost_text := cost(row, about)) else None,
+        evidence.of_group(row),
     )
 
 
@@ -84,11 +86,25 @@ def cost(row: Row, about: About) -> str | None:
 
 
 def advice(row: Row) -> Html | None:
-    """The one change that would have spared most. Or why there is none, if the group's rebalances are trouble."""
-    if row["advice"]:
-        return tag("p", tag("b", "One change: "), row["advice"], class_="advice")
+    """What to do, and the one change that would have spared most.
+
+    Or why there is no such change, if the group's rebalances are trouble.
+    """
+    found = [tag("p", tag("b", f"{title}: "), text, class_="advice") for title, text in advised(row)]
+    if found:
+        return join(found)
     why = row["unadvised"]
     return tag("p", tag("b", "Nothing is advised: "), f"{why}.", class_="dim") if why else None
+
+
+def advised(row: Row) -> list[tuple[str, str]]:
+    """The advice about a group: what its claims say, and the setting that would have spared most, with titles."""
+    claims = row.get("claims") or ()
+    found = [("What to do", one["advice"]) for one in claims if one["advice"]][:1]
+    # a setting only hides that a member ends again and again
+    if row["advice"] and not any(one["rule"] == CRASH_LOOP for one in claims):
+        found.append(("One change", row["advice"]))
+    return found
 
 
 _COLUMNS: Final = (

@@ -12,7 +12,7 @@ from typing import Final
 from muster.pipeline.report import comparison, groups, offsets, settings, story
 from muster.pipeline.report.columns import over_time
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.formatting import cause_words, mark, odd_times, percent, script, sheet
+from muster.pipeline.report.formatting import cause_words, mark, odd_times, percent, script, sheet, took_words
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.story import DETAILS, Detail
 from muster.pipeline.wording import duration, moment, number, plural, to_the_second
@@ -80,7 +80,7 @@ def overview(chosen: Chosen) -> Html:
     causes: Columns = {
         Column("cause", is_head=True): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
         Column("rebalances", True): lambda row: number(row["rebalances"]),
-        Column("took on average", True): lambda row: duration(row["took_ms"]),
+        Column("took on average", True): took_words,
         Column("unread", True): lambda row: to_the_second(row["unread_partition_ms"]),
         Column("confidence", True): lambda row: percent(row["confidence"]),
     }

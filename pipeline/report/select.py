@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
 from muster.pipeline.report.content import About, Chosen, Row, Some
-from muster.pipeline.report.select_groups import buckets, groups, stories
+from muster.pipeline.report.select_groups import Planned, buckets, groups, stories
 from muster.pipeline.report.selecting import (
     LINES,
     Batches,
@@ -175,11 +175,24 @@ def _commits(tables: Tables) -> pa.Table:
 
 def _rebalances(tables: Tables) -> pa.Table:
     """For each group and cause: the number of rebalances, and sums over them."""
+    planned = Planned(tables["episodes"])
     rows = with_columns(
         tables["rebalances"].batches(
-            "group", "cause", "took_ms", "confidence", "paused_partition_ms", "silent_partition_ms", "moved"
+            "group",
+            "cause",
+            "end_ms",
+            "took_ms",
+            "took_least_ms",
+            "took_most_ms",
+            "confidence",
+            "paused_partition_ms",
+            "silent_partition_ms",
+            "moved",
         ),
         one=_ones,
+        is_planned=lambda batch: pc.cast(planned.has(batch), pa.int64()),
+        least_ms=lambda batch: pc.coalesce(batch["took_least_ms"], batch["took_ms"]),
+        most_ms=lambda batch: pc.coalesce(batch["took_most_ms"], batch["took_ms"]),
         # the time in which partitions were paused, or their owner was dead before anybody had noticed it
         unread_ms=lambda batch: pc.add(
             pc.fill_null(batch["paused_partition_ms"], 0), pc.fill_null(batch["silent_partition_ms"], 0)
@@ -189,7 +202,8 @@ def _rebalances(tables: Tables) -> pa.Table:
         rows, ["group", "cause"], rebalances=("one", "sum"), took_ms=("took_ms", "sum"), took=("took_ms", "count"),
         longest_ms=("took_ms", "max"), confidence=("confidence", "sum"), sure=("confidence", "count"),
         unread_partition_ms=("unread_ms", "sum"), paused_partition_ms=("paused_partition_ms", "sum"),
-        moved=("moved", "sum"),
+        moved=("moved", "sum"), planned=("is_planned", "sum"),
+        took_least_ms=("least_ms", "sum"), took_most_ms=("most_ms", "sum"),
     )  # fmt: skip
 
 
@@ -219,12 +233,14 @@ def _levels(tables: Tables) -> Sequence[Row]:
 
 
 def _causes(rebalances: pa.Table) -> list[Row]:
-    sums = ("rebalances", "took_ms", "took", "confidence", "sure", "unread_partition_ms")
+    lengths = ("took_ms", "took_least_ms", "took_most_ms")
+    sums = ("rebalances", *lengths, "took", "confidence", "sure", "unread_partition_ms")
     rows = grouped(rebalances.to_batches(), ["cause"], **{name: (name, "sum") for name in sums})
     found = plain_rows(rows.take(in_order(rows, (down("rebalances"), up("cause")))[:LINES]))
     return [
         {name: row[name] for name in ("cause", "rebalances", "unread_partition_ms")}
-        | {"took_ms": mean(row["took_ms"], row["took"]), "confidence": mean(row["confidence"], row["sure"])}
+        | {name: mean(row[name], row["took"]) for name in lengths}
+        | {"confidence": mean(row["confidence"], row["sure"])}
         for row in found
     ]
 

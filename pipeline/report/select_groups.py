@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from muster.pipeline.episodes.claims import OF_COMMITS
 from muster.pipeline.episodes.model import FORMATION, STOP
+from muster.pipeline.episodes.thresholds import LOOPS
 from muster.pipeline.episodes.verdict import FINE, LEVELS
 from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some, Story
@@ -69,7 +70,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     sums = grouped(counted.to_batches(), ["group"], rebalances=("rebalances", "sum"),
                    paused_partition_ms=("paused_partition_ms", "sum"), moved=("moved", "sum"))  # fmt: skip
     rebalances = {row["group"]: row for row in plain_rows(sums)}
-    verdicts = _rows_by_group(tables["verdicts"], "level", "verdict", "kind", "trouble_ms", "cost_ms")
+    verdicts = _rows_by_group(tables["verdicts"], "level", "verdict", "kind", "trouble_ms", "cost_ms", "claims")
     names = sorted({*members, *lags, *rebalances, *committed})
     rank = {level: place for place, level in enumerate(LEVELS)}
     nothing: Row = {}
@@ -92,7 +93,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     scores = _rows_by_group(tables["flapping"], "score", "top_trigger_client_id", "top_trigger_share")
     advice = _rows_by_group(tables["advice"], "sentence") if "advice" in tables else {}
     reasons = _rows_by_group(tables["fidelity"], "unadvised") if "fidelity" in tables else {}
-    causes = _top_causes(counted)
+    causes = top_causes(counted)
     longest = _longest(tables["rebalances"], counted, worst)
     rows = [
         {
@@ -107,7 +108,10 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
                 for key in ("score", "top_trigger_client_id", "top_trigger_share")
             },
             "lag": lags.get(name),
-            **{key: verdicts.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
+            **{
+                key: verdicts.get(name, nothing).get(key)
+                for key in ("level", "verdict", "trouble_ms", "cost_ms", "claims")
+            },
             "advice": advice.get(name, nothing).get("sentence"),
             "unadvised": reasons.get(name, nothing).get("unadvised")
             if _rebalances_too_much(verdicts.get(name))
@@ -132,13 +136,14 @@ def _rows_by_group(table: ParquetTable, *columns: str) -> dict[str, Row]:
     return {row["group"]: row for batch in table.batches("group", *columns) for row in batch.to_pylist()}
 
 
-def _top_causes(counted: pa.Table) -> dict[str, str | None]:
-    found: dict[str, Counter[str | None]] = {}
-    for row in plain_rows(counted.select(["group", "cause", "rebalances"])):
-        found.setdefault(row["group"], Counter())[row["cause"]] += row["rebalances"]
-    return {
-        group: max(causes, key=lambda one: (causes[one], one is not None, one or "")) for group, causes in found.items()
-    }
+def top_causes(counted: pa.Table) -> dict[str, str]:
+    """The cause of most rebalances, besides formations and stops on purpose. Few rebalances have no usual cause."""
+    found: dict[str, Counter[str]] = {}
+    for row in plain_rows(counted.select(["group", "cause", "rebalances", "planned"])):
+        if row["cause"] is not None:
+            found.setdefault(row["group"], Counter())[row["cause"]] += row["rebalances"] - row["planned"]
+    top = {group: max(causes, key=lambda one: (causes[one], one)) for group, causes in found.items()}
+    return {group: cause for group, cause in top.items() if found[group][cause] >= LOOPS}
 
 
 def _longest(rebalances: ParquetTable, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
@@ -168,13 +173,13 @@ def buckets(tables: Tables, bucket_ms: int, limit: int) -> Sequence[Row]:
     rows = with_columns(
         known,
         bucket_ms=lambda batch: pa.array(batch["start_ms"].to_numpy() // bucket_ms * bucket_ms),
-        is_planned=_Planned(tables["episodes"]).has,
+        is_planned=Planned(tables["episodes"]).has,
     )
     counted = grouped(rows, ["bucket_ms", "cause", "is_planned"], rebalances=("start_ms", "count"))
     return plain_rows(counted.take(in_order(counted, (up("bucket_ms"), up("cause"), up("is_planned")))[:limit]))
 
 
-class _Planned:
+class Planned:
     """The times of first formations, and of stops on purpose, by group."""
 
     def __init__(self, episodes: ParquetTable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from muster.pipeline.report import curves, groups, markup, timeline
+from muster.pipeline.report import curves, evidence, groups, markup, timeline
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, legend, mark, percent, why
 from muster.pipeline.report.markup import (
@@ -74,7 +74,7 @@ def rebalance_cost(row: Row) -> str:
         parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != SOURCE_INFERRED else ""))
     if row.get("died"):
         names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
-        parts.append(f"died: {names}")
+        parts.append(f"lost: {names}")
     if row.get("silent_partition_ms"):
         parts.append(f"unread before anybody noticed: {duration(row['silent_partition_ms'])} in all")
     if len(row.get("came") or ()) > 1:
@@ -124,6 +124,7 @@ def story_section(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> 
     """The section of the page about one group."""
     rows = story.rebalances.rows[: detail.rebalances]
     cost = groups.cost(story.about, chosen.about)
+    anchors = {row["end_ms"]: markup.rebalance_anchor(row) for row in rows if row["end_ms"] is not None}
     place, named = markup.group_anchor(story.group), groups.name(story.group)
     title: Content = [
         f"Group {named} ",
@@ -136,10 +137,11 @@ def story_section(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> 
     return section(
         title,
         tag("p", story.about["verdict"], class_="verdict") if story.about["verdict"] else None,
-        tag("p", tag("b", "Cost: "), cost, class_="cost") if cost else None,
         groups.advice(story.about),
+        tag("p", tag("b", "Cost: "), cost, class_="cost") if cost else None,
+        evidence.of_group(story.about, anchors) if detail.is_rich else None,
         _figures(story),
-        _episodes(story, detail),
+        _episodes(story, detail, anchors),
         _picture(story, chosen, detail),
         [tag("h3", "How it read"), progress] if progress else None,
         [tag("h3", "Rebalances, the newest first"), rebalance_table(rows, story.rebalances.total - len(rows))]
@@ -163,7 +165,7 @@ def _figures(story: Story) -> Html:
     ]
     catching = curves.catching_up(story.progress, row["lag"])
     facts.append(f"it {catching}" if catching else None)
-    if row["rebalances"]:
+    if row["top_cause"]:
         facts.append(f"most often because of: {cause_words(row['top_cause']).title}{_by(row)}")
     return tag("p", "; ".join(filter(None, facts)), ".", class_="dim")
 
@@ -190,7 +192,7 @@ def _picture(story: Story, chosen: Chosen, detail: Detail) -> Html | None:
     return join([picture, legend(causes) if causes and shares else ""])
 
 
-def _episodes(story: Story, detail: Detail) -> Html | None:
+def _episodes(story: Story, detail: Detail, anchors: evidence.Anchors) -> Html | None:
     rows = story.episodes.rows[: detail.episodes]
     if not rows:
         return None
@@ -199,7 +201,10 @@ def _episodes(story: Story, detail: Detail) -> Html | None:
         Column("until", is_time=True): lambda row: moment(
             row["until_ms"], day=row["until_ms"] // DAY != row["from_ms"] // DAY
         ),
-        Column("what happened"): lambda row: row["sentence"],
+        Column("what happened"): lambda row: [
+            row["sentence"],
+            evidence.of_episode(row, anchors) if detail.is_rich else None,
+        ],
         Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
     }
     head, tail = rows[:_EPISODES_SHOWN], rows[_EPISODES_SHOWN:]

@@ -10,8 +10,8 @@ from typing import Final
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.report import comparison, offsets, settings
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.formatting import cause_words, plain
-from muster.pipeline.report.groups import cost
+from muster.pipeline.report.formatting import cause_words, plain, took_words
+from muster.pipeline.report.groups import advised, cost
 from muster.pipeline.schema import SOURCE_LOG
 from muster.pipeline.wording import duration, moment, number, plural
 
@@ -115,12 +115,13 @@ class _Lines:
 
     def _group(self, row: Row) -> list[str]:
         lines = self._wrapped(f"{plain(row['group'], _HEAD)}: {row['verdict']}")
-        if found := cost(row, self._chosen.about):
-            lines += self._wrapped(f"cost: {found}", 4)
-        if row["advice"]:
-            lines += self._wrapped(f"one change: {row['advice']}", 4)
-        elif row["unadvised"]:
+        found = advised(row)
+        for title, words in found:
+            lines += self._wrapped(f"{title.lower()}: {words}", 4)
+        if not found and row["unadvised"]:
             lines += self._wrapped(f"nothing is advised: {row['unadvised']}", 4)
+        if text := cost(row, self._chosen.about):
+            lines += self._wrapped(f"cost: {text}", 4)
         return lines
 
     def _compared(self) -> list[str]:
@@ -174,7 +175,7 @@ def _odd_time(row: Row) -> str:
 
 def _cause(row: Row) -> str:
     title = cause_words(row["cause"]).title
-    took = "it is not known how long they took" if row["took_ms"] is None else f"{duration(row['took_ms'])} on average"
+    took = "it is not known how long they took" if row["took_ms"] is None else f"{took_words(row)} on average"
     return f"{row['rebalances']:>7,}  {title:<24} {took}"
 
 

@@ -97,11 +97,12 @@ def group(name: str, **given: Any) -> dict[str, Any]:
     row = {
         "group": name,
         "level": "look",
-        "verdict": f"{name}-2 died and nobody took its place: 1 rebalance",
+        "verdict": f"{name}-2 was lost and nobody took its place: 1 rebalance",
         "trouble_ms": 51_200,
         "cost_ms": 153_600,
         "advice": None,
         "unadvised": None,
+        "claims": [],
         "members": 2,
         "rebalances": 3,
         "paused_partition_ms": 153_600,

@@ -11,16 +11,15 @@ from tests.pipeline.report.made import END_MS, HOUR, START_MS, progress
 def test_the_time_to_catch_up_is_estimated() -> None:
     rows = progress()
     behind = [row | {"lag": 10_000 - at * 400} for at, row in enumerate(rows)]
-    assert catching_up(behind, 800) == "will have read all in about 2 h"
-    assert (
-        catching_up([row | {"lag": 1_000 + at * 400} for at, row in enumerate(rows)], 10_200) == "falls farther behind"
-    )
-    assert catching_up([row | {"lag": 1_000} for row in rows], 1_000) == "stays as far behind"
+    assert catching_up(behind, 800) == "will have read all in 2 h, if it reads as since 2025-06-15 16:06"
+    grows = [row | {"lag": 50_000 + at * 40_000} for at, row in enumerate(rows)]
+    assert catching_up(grows, 970_000) == "falls behind at 11 records/s, as since 2025-06-15 16:06"
+    assert catching_up([row | {"lag": 1_000} for row in rows], 1_000) is None
 
 
 def test_an_unknown_time_to_catch_up_is_not_shown() -> None:
     rows = progress()
-    up_and_down = [row | {"lag": 5_000 - at * 100 + at % 2 * 500} for at, row in enumerate(rows)]
+    up_and_down = [row | {"lag": 5_000 - at * 100 + at % 2 * 3_000} for at, row in enumerate(rows)]
     assert catching_up(up_and_down, 3_000) is None
     # 7,200 records an hour are 120 a minute
     assert catching_up([row | {"lag": 100} for row in rows], 100) is None

@@ -226,8 +226,8 @@ def test_groups_that_need_help_come_first() -> None:
     top = words[words.index("Which groups need help") : words.index("Rebalances over time")]
     assert "1 needs help 0 to look at 1 fine" in top
     assert (
-        "needs help bad : bad-1 crash-loops Cost: partitions were not read for 51.2 s, all added up "
-        "One change: static ids would have spared 3 of 4 rebalances"
+        "needs help bad : bad-1 crash-loops One change: static ids would have spared 3 of 4 rebalances "
+        "Cost: partitions were not read for 51.2 s, all added up"
     ) in top
     calm = chosen(groups=Some([group("calm", level="fine")], 1), levels={"fine": 1}, stories=[])
     assert "No group needs help." in Reader(first(calm)).words
@@ -237,6 +237,24 @@ def test_the_reason_for_no_advice_is_shown_with_the_group() -> None:
     about = group("payments", level="help", unadvised="mostly members differ")
     words = Reader(first(chosen(stories=[replace(story(), about=about)]))).words
     assert "Nothing is advised: mostly members differ." in words
+
+
+def test_the_rows_that_prove_a_claim_are_shown_after_a_click() -> None:
+    rebalance_row = story().rebalances.rows[1]
+    proof = [{"table": "rebalances", "at_ms": rebalance_row["end_ms"], "text": "generation 1 to 2: session expired"}]
+    claim = {"rule": "crash_loop", "text": "b crash-loops", "confidence": "likely", "advice": "look why b ends"}
+    about = group("payments", level="help", advice="static ids would help", claims=[
+        claim | {"evidence": proof, "rows": 9}
+    ])  # fmt: skip
+    one = story().episodes.rows[0] | {"evidence": proof, "rebalances": 1}
+    of = chosen(groups=Some([about], 1), stories=[replace(story(), about=about, episodes=Some([one], 1))])
+    page = first(of)
+    words = Reader(page).words
+    assert "The evidence b crash-loops likely; rule: crash loop 2025-06-15 23:06:40 rebalances: generation" in words
+    assert "session expired 8 more rows" in words
+    assert "What to do: look why b ends" in words
+    assert "One change: static ids" not in words, "they only hide that a member ends"
+    assert page.count('<a href="#rebalance-payments-2-20250615T230640">') >= 3, "of the claim, the episode, the row"
 
 
 def test_tables_have_headers_for_screen_readers() -> None:
@@ -336,7 +354,7 @@ def test_inferred_times_have_no_milliseconds() -> None:
     assert rebalance_cost(guess | bounds | {"took_least_ms": 1_990, "took_most_ms": 2_005}) == "2 s"
     died = [{"instance_id": None, "client_id": name, "member_id": name} for name in ("b", "c")]
     named = {"died": died, "silent_partition_ms": 20_000, "came": ["d", "e"], "went": ["a"]}
-    assert rebalance_cost(guess | named) == "died: b, c; unread before anybody noticed: 20 s in all; came: d, e"
+    assert rebalance_cost(guess | named) == "lost: b, c; unread before anybody noticed: 20 s in all; came: d, e"
 
 
 def test_a_duration_is_shown_with_its_bounds() -> None:

@@ -207,10 +207,21 @@ def test_the_worst_groups_come_first(chosen: Chosen) -> None:
     assert [row["unadvised"] for row in chosen.groups.rows] == ["too dear", None, None, None]
     assert wild["longest"] == {"took_ms": 100, "took_least_ms": None, "took_most_ms": None}
     reported = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
-    assert [wild[name] for name in reported] == [2, 3, 900, 6, "member_joined", 50.0, None]
-    assert [calm[name] for name in reported] == [1, 1, 0, 2, "member_joined", None, 3]
+    assert [wild[name] for name in reported] == [2, 3, 900, 6, None, 50.0, None]
+    assert [calm[name] for name in reported] == [1, 1, 0, 2, None, None, 3]
     assert [gone[name] for name in reported] == [None, 0, None, None, None, None, None]
     assert [quiet[name] for name in reported] == [1, 0, None, None, None, None, None]
+
+
+def test_a_group_that_only_formed_has_no_usual_cause() -> None:
+    rows = [
+        {"group": group, "cause": cause, "rebalances": count, "planned": planned}
+        for group, cause, count, planned in (
+            ("formed", "member_joined", 4, 4), ("looped", "member_joined", 9, 8), ("looped", "session_expired", 5, 0),
+            ("twice", "member_left", 2, 0), ("unknown", None, 9, 0),
+        )
+    ]  # fmt: skip
+    assert module.top_causes(pa.Table.from_pylist(rows)) == {"looped": "session_expired"}
 
 
 def test_causes_are_counted(chosen: Chosen) -> None:

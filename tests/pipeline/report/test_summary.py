@@ -20,7 +20,7 @@ def test_the_summary_has_its_lines() -> None:
     assert lines[at + 1 : at + 5] == [
         "",
         "to look at",
-        "  payments: payments-2 died and nobody took its place: 1 rebalance",
+        "  payments: payments-2 was lost and nobody took its place: 1 rebalance",
         "    cost: partitions were not read for 51.2 s, all added up",
     ]
     assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
@@ -94,8 +94,8 @@ def test_groups_that_need_help_come_first_with_their_advice() -> None:
     assert [line.split(" (")[0] for line in lines[at + 2 : at + 8]] == [
         "in need of help",
         "  a: a-1 crash-loops",
-        "    cost: partitions were not read for 51.2 s, all added up",
         "    one change: static ids would have spared 3 of 4 rebalances",
+        "    cost: partitions were not read for 51.2 s, all added up",
         "",
         "to look at",
     ]
