@@ -18,16 +18,22 @@ from muster.pipeline.episodes.history import History, is_unknown
 from muster.pipeline.episodes.model import REPLACED, Episode, Moment, Rebalance, Stay
 from muster.pipeline.episodes.places import Change
 from muster.pipeline.episodes.rules import RULES
+from muster.pipeline.episodes.silence import Silence
 
 
-def episodes(stays: Iterable[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment] = ()) -> list[Episode]:
+def episodes(
+    stays: Iterable[Stay],
+    rebalances: Sequence[Rebalance],
+    moments: Sequence[Moment] = (),
+    silences: Sequence[Silence] = (),
+) -> list[Episode]:
     """All episodes of a group, in the order of time. `Episode.numbers` are indexes in `rebalances`.
 
-    `moments`: when members of several groups were lost.
+    `moments`: when members of several groups were lost. `silences`: when no group gave a sign of life.
     """
     order = sorted(range(len(rebalances)), key=lambda one: _place(rebalances[one]))
     ordered = [rebalances[one] for one in order]
-    finder = _Finder(History(sorted(stays, key=_begin), ordered, moments))
+    finder = _Finder(History(sorted(stays, key=_begin), ordered, moments, silences))
     found = [one._replace(numbers=tuple(order[number] for number in one.numbers)) for one in finder.run()]
     return sorted(found, key=lambda one: (one.from_ms, one.until_ms, one.kind, one.members))
 

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.coordinator.groups.common.events import POLLED_TOO_LATE
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Stay, Who, is_slow
 from muster.pipeline.episodes.places import Change, changes
+from muster.pipeline.episodes.silence import Silence, ended_by
 
 NEAR_MS: Final = 60_000
 """A member joins or leaves at most this long before its rebalance begins."""
@@ -22,13 +24,20 @@ class History:
     """The members and rebalances of one group.
 
     `stays` are in the order in which they began, `rebalances` in the order in which they ended. `moments`: when members
-    of several groups were lost.
+    of several groups were lost. `silences`: when no group gave a sign of life.
     """
 
-    def __init__(self, stays: Sequence[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
+    def __init__(
+        self,
+        stays: Sequence[Stay],
+        rebalances: Sequence[Rebalance],
+        moments: Sequence[Moment],
+        silences: Sequence[Silence] = (),
+    ) -> None:
         self.stays = stays
         self.rebalances = rebalances
-        self.moments = moments
+        self.moments = [*moments, *((one.from_ms - limits.MOMENT_MS, one.until_ms) for one in silences)]
+        self.silences = silences
         self._ends = [one.end_ms for one in rebalances]
         self._by_generation: dict[int, list[int]] = defaultdict(list)
         self._by_before: dict[int, list[int]] = defaultdict(list)
@@ -154,8 +163,12 @@ class History:
         return len(stays) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
 
     def is_common(self, one: Change) -> bool:
-        """Was a member lost at the same moment as members of several groups?"""
-        if one.gone is None or (lost_ms := self.stays[one.gone].lost_ms) is None:
+        """Was a member lost at the same moment as members of several groups, or by a silence of all groups?"""
+        if one.gone is None:
+            return False
+        if self.silence_of(one) is not None:
+            return True
+        if (lost_ms := self.stays[one.gone].lost_ms) is None:
             return False
         times = [lost_ms]
         if one.died and (number := self._went[one.gone]) is not None:
@@ -172,6 +185,15 @@ class History:
         if one.gone is None or one.came is None:
             return True
         return self.stays[one.gone].who.slot == self.stays[one.came].who.slot
+
+    def silence_of(self, one: Change) -> Silence | None:
+        """The silence that ended the stay of a member, or None."""
+        stay = None if one.gone is None else self.stays[one.gone]
+        if stay is None or stay.end_ms is None:
+            return None
+        heard_ms = None if stay.silent_ms is None else stay.end_ms - stay.silent_ms
+        session_ms = stay.session_ms or EPOCH_SESSION_MS
+        return ended_by(self.silences, stay.start_ms, heard_ms, stay.end_ms, session_ms)
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
         """Did this rebalance begin when members of several groups had just been lost?"""

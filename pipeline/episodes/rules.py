@@ -33,8 +33,16 @@ def _formation(of: History) -> Found:
 
 
 def _trouble(of: History) -> Found:
-    """Find members that were lost at the same moment as members of other groups."""
-    common = [one for one in of.left if of.is_common(one)]
+    """Find members that were lost at the same moment as members of other groups. A loop across it stays a loop."""
+    every = {one for one in of.left if of.is_common(one)}
+    for run in (run for runs in of.runs().values() for run in runs):
+        if sum(one not in every for one in run) >= limits.LOOPS:
+            every.difference_update(run)
+    common = [one for one in of.left if one in every]
+    for silence in of.silences:
+        if ended := [one for one in common if of.silence_of(one) == silence]:
+            yield model.TROUBLE, ended
+    common = [one for one in common if of.silence_of(one) is None]
     for chain in of.chains(sorted(common, key=lambda one: one.gone_ms), 3 * limits.MOMENT_MS):
         yield model.TROUBLE, chain
 

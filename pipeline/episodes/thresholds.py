@@ -43,6 +43,8 @@ BY_CHANCE: Final = 0.5
 """The sum of these groups' counts may be this much below the needed number of groups."""
 SILENCE_MS: Final = 8 * SECOND
 """Coordinator or network were away if nobody commits for this time, though AT_ONCE groups did before and after."""
+BACK_MS: Final = MINUTE
+"""After such a silence, a group has this long, and one session, until its members are back."""
 LOST_SESSIONS: Final = 4
 """A member that left, or was replaced, was lost if its last commit was a session timeout before. After this many
 session timeouts without a commit, the member had nothing to commit.

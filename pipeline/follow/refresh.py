@@ -27,6 +27,7 @@ from muster.pipeline.tables.episodes import episodes_and_verdicts
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.lag import lag, progress
+from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.stalls import stalls
 from muster.pipeline.tables.transactions import transactions
 
@@ -104,7 +105,7 @@ OF_LAG: Final = ("stalls", "lag", "progress")
 """Tables in which all rows may change when a topic grows, even without a record of a group."""
 OF_ALL: Final = "transactions"
 """The table that belongs to no group."""
-OF_NOW: Final = (*OF_LAG, "flapping", "episodes", "verdicts")
+OF_NOW: Final = (*OF_LAG, "flapping", "silences", "episodes", "verdicts")
 """Tables in which all rows may change as time passes."""
 
 Folders = dict[str, dict[str, str]]
@@ -131,7 +132,8 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         if transaction_events.there or not manifest.version:
             made[OF_ALL] = transactions(transaction_events, tables["commits"])
         times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
-        made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times)}
+        quiet = keep(silences(times, tables["memberships"]))
+        made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times), "silences": quiet}
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
             commits = tables["commits"]
@@ -139,13 +141,13 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
                 commits = committed_by_then(commits, seen)
             ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
             walk = keep(walked(commits, ends, wanted=(OF_ENDS,)))
-            made |= {"stalls": stalls(walk), "lag": lag(walk), "progress": progress(walk)}
+            made |= {"stalls": stalls(walk, tables["ownership"], quiet), "lag": lag(walk), "progress": progress(walk)}
             has_ends = ends is not None
         of_commits = {name: keep(made[name]) if name in made else tables[name] for name in ("stalls", "progress")}
         made |= {name: rows for name, rows in of_commits.items() if name in made}
         made |= episodes_and_verdicts(
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
-            of_commits["stalls"], tables["regressions"], of_commits["progress"],
+            quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"],
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")

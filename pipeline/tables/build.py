@@ -22,6 +22,7 @@ from muster.pipeline.tables.memberships import memberships, static_candidates
 from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
 from muster.pipeline.tables.schema import conform
+from muster.pipeline.tables.silences import silences
 from muster.pipeline.tables.stalls import stalls
 from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malformed_transactions, transactions
 
@@ -102,7 +103,7 @@ def _changed(of: _Facts) -> DataFrame:
 
 
 _OF_EPISODES: Final = (
-    "rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions", "progress",
+    "rebalances", "memberships", "generations", "walk", "flapping", "silences", "stalls", "regressions", "progress",
 )  # fmt: skip
 """The tables that episodes and verdicts are made from."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
@@ -117,7 +118,8 @@ _TABLES: Final[_Plans] = {
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
     "regressions": lambda of: keep(regressions(of["walk"])),
-    "stalls": lambda of: keep(stalls(of["walk"], of["ownership"])),
+    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"]), "until_ms")),
+    "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["walk"]),

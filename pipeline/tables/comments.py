@@ -164,6 +164,11 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "client_id": "the owner at the last commit",
         "group_status": "the worst status of its partitions at the end of the log",
     },
+    "silences": {
+        "from_ms": "the last sign of life before",
+        "until_ms": "the first sign of life after",
+        "groups": "groups with a sign of life shortly before and shortly after",
+    },
     "lag": {
         "committed_offset": "the last committed offset",
         "committed_ms": "when the last commit was logged",

@@ -9,6 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from muster.pipeline.episodes.silence import STEP_MS
+from muster.pipeline.episodes.thresholds import SILENCE_MS
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked
@@ -85,12 +87,11 @@ def active(commits: CommitRows) -> pa.StructArray:
     )
 
 
-STEP_MS: Final = 2_000
-"""Times of commits are recorded as steps of this length."""
-SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("steps", pa.list_(pa.int64()))])
+SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("times_ms", pa.list_(pa.int64()))])
 """The first and the last time at which a group committed, or at which its offsets were deleted.
 
-Also the steps of STEP_MS in which the group committed. A group may have several rows.
+Also the first commit in each step of STEP_MS, and each commit after which SILENCE_MS without a commit follow. A group
+may have several rows.
 """
 HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
 """The last commit of a member in a generation, or one of its last commits. A member may have several rows."""
@@ -101,13 +102,14 @@ def seen(commits: CommitRows) -> pa.StructArray:
     order = sorted_rows(commits.group.numbers.values, commits.time_ms)
     group, time_ms = commits.group.at(order), commits.time_ms[order]
     each = Parts(begins(group.numbers))
-    step, live = time_ms // STEP_MS, ~commits.is_deleted[order]
-    alive = np.flatnonzero(live)
-    kept = alive[begins(known(each.number[alive]), known(step[alive]))]
+    alive = np.flatnonzero(~commits.is_deleted[order])
+    of, at_ms = each.number[alive], time_ms[alive]
+    is_last = np.append((of[1:] != of[:-1]) | (at_ms[1:] - at_ms[:-1] >= SILENCE_MS), True)[: len(alive)]
+    kept = alive[begins(known(of), known(at_ms // STEP_MS)) | is_last]
     bounds = np.append(np.searchsorted(kept, each.starts), len(kept)).astype(np.int32)
-    steps = pa.ListArray.from_arrays(pa.array(bounds), pa.array(step[kept]))
+    times = pa.ListArray.from_arrays(pa.array(bounds), pa.array(time_ms[kept]))
     starts = each.starts
-    arrays = [group.at(starts).array(), pa.array(time_ms[starts]), pa.array(time_ms[each.last[starts]]), steps]
+    arrays = [group.at(starts).array(), pa.array(time_ms[starts]), pa.array(time_ms[each.last[starts]]), times]
     return pa.StructArray.from_arrays(arrays, fields=list(SEEN))
 
 

@@ -89,7 +89,12 @@ def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
         times = tables["rebalances"]
         is_there = F.col("end_ms") < at_ms if number == 0 else F.col("end_ms") >= at_ms
         found = episodes_and_verdicts(
-            times.where(is_there), tables["memberships"], tables["generations"], made, tables["flapping"]
+            times.where(is_there),
+            tables["memberships"],
+            tables["generations"],
+            made,
+            tables["flapping"],
+            tables["silences"],
         )["episodes"]
         # a static restart without a rebalance at this time is on both sides
         started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms

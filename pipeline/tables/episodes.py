@@ -18,6 +18,7 @@ from muster.pipeline.episodes.claims import Back, Claim, Facts, Stall, Step
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
+from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from muster.pipeline.schema import columns, structs
 from muster.pipeline.tables import by_group, keep
@@ -25,7 +26,8 @@ from muster.pipeline.tables.commit_activity import HEARD
 from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.flapping import observed
 from muster.pipeline.tables.moments import MOMENT, moments
-from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.schema import SILENCE, TABLES, conform
+from muster.pipeline.tables.silences import listed
 from muster.pipeline.tables.stall_candidates import STALL, STOP
 
 _STAY: Final = pa.struct(
@@ -52,6 +54,7 @@ _GIVEN: Final[dict[str, Any]] = {
     "stay": from_arrow_type(_STAY),
     "rebalance": from_arrow_type(_REBALANCE),
     "moments": from_arrow_type(structs(MOMENT)),
+    "silences": from_arrow_type(structs(SILENCE)),
     "stalled": from_arrow_type(_STALLED),
     "back": from_arrow_type(_BACK),
     "step": from_arrow_type(_STEP),
@@ -73,7 +76,8 @@ _RESULT: Final = pa.schema(
 
 def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
-    stalls: DataFrame | None = None, regressions: DataFrame | None = None, progress: DataFrame | None = None,
+    silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
+    progress: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
@@ -81,7 +85,8 @@ def episodes_and_verdicts(
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
-    rows = rows.unionByName(_groups(generations, walk, flapping, moments(walk, _lost(stays))))
+    trouble = moments(_lost(stays)).crossJoin(F.broadcast(listed(silences)))
+    rows = rows.unionByName(_groups(generations, walk, flapping, trouble))
     if stalls is not None:
         rows = rows.unionByName(_stalled(stalls))
     if regressions is not None:
@@ -180,7 +185,8 @@ def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, troubl
     # the last generation of a group has an end only if the group was deleted, or expired
     deleted = generations.groupBy("group").agg(F.max_by("end_ms", "log_offset").alias("deleted_ms"))
     rows = rows.join(deleted, "group", "left")
-    given = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms", "deleted_ms")}
+    names = ("moments", "silences", "score", "first_ms", "last_ms", "end_ms", "deleted_ms")
+    given = {name: F.col(name) for name in names}
     return _row(rows, F.lit(None).cast("long"), **given)
 
 
@@ -209,10 +215,12 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
-    found = found_in(stays, rebalances, moments)
+    silences = [Silence(**one) for one in about.get("silences") or ()]
+    found = found_in(stays, rebalances, moments, silences)
     facts = Facts(
         end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
-        fall=went_back(rebalances), deleted_ms=about.get("deleted_ms"),
+        silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
+        deleted_ms=about.get("deleted_ms"),
     )  # fmt: skip
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, facts)}

@@ -29,6 +29,8 @@ BACKS: Final = structs(
 )
 """Partitions whose commits went back: the number of these commits, the farthest one, and the time of the first one."""
 
+SILENCE: Final = "from_ms long, until_ms long, groups int"
+"""A time without a sign of life of any group."""
 EVIDENCE: Final = structs("table string, at_ms long, text string")
 """The rows that prove a claim (episodes.claims.Evidence)."""
 CLAIMS: Final = structs(
@@ -82,6 +84,7 @@ _COLUMNS: Final = {
         f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
         "last_offset long, lag long, lag_known boolean, member_id string, client_id string, group_status string"
     ),
+    "silences": SILENCE,
     "lag": (
         f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
         "behind_ms long, client_id string"
@@ -163,6 +166,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "balance": "group generation members partitions",
             "regressions": "group topic partition from_offset to_offset back cause commits partitions",
             "stalls": "group topic partition status lag_known",
+            "silences": "from_ms until_ms groups",
             "lag": "group topic partition committed_offset",
             "progress": "group start_ms until_ms",
             "flapping": "group rebalances score",

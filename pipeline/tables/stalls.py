@@ -13,10 +13,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from muster.pipeline.episodes.silence import Silence, silent_ms
+from muster.pipeline.episodes.thresholds import BACK_MS
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.findings import FINDING, read
 from muster.pipeline.tables.ordered_columns import LARGEST
 from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.silences import listed
 from muster.pipeline.tables.stall_candidates import (
     CANDIDATE,
     GRADES,
@@ -47,19 +50,22 @@ def stalls_of(
     candidates: Iterable[Row],
     member_commits: Mapping[str | None, Sequence[int]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
+    silences: Sequence[Silence] = (),
 ) -> Iterator[Row]:
     """Rows of the table `stalls` of one group (with the column `log_partition` too).
 
     They are made from the group's INTERVALs, and from the rows of CANDIDATE that are stalls. `member_commits`: when
     each member made progress, in the order of time. `owned`: when each partition had an owner; None: the last committer
-    still has the partition.
+    still has the partition. `silences`: when no group gave a sign of life. They do not count.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    rows += (found for one in candidates if (found := _stall(one, member_commits, owned)) is not None)
+    rows += (found for one in candidates if (found := _stall(one, member_commits, owned, silences)) is not None)
     return _with_group(rows)
 
 
-def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
+def _stall(
+    one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: Any, silences: Sequence[Silence]
+) -> Row | None:
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
     The result is None if it was no stall. If the owner makes progress with other partitions, STILL_MS are enough.
@@ -74,7 +80,7 @@ def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: 
         one = {**one, "from_ms": times[0], "to_ms": times[1]}
     repeats = one["run_commits"] >= _AGAIN
     wanted_ms = STILL_MS if continues else REPEATS_MS if repeats else None
-    if not is_long(one, wanted_ms) or not _is_unread(one):
+    if not is_long(one, wanted_ms, silences) or not _is_unread(one):
         return None
     lag = _lag(one)
     ends_at_end = one["is_last"] and one["to_ms"] >= one["until_ms"]
@@ -118,24 +124,33 @@ def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
     return (from_ms, to_ms) if to_ms - from_ms >= STILL_MS else None
 
 
-def is_long(one: Row, wanted_ms: int | None) -> bool:
-    """Whether a partition stalled from `from_ms` to `to_ms`.
+def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -> bool:
+    """Whether a partition stalled from `from_ms` to `to_ms`, not counting silences.
 
     The stall must last for `wanted_ms`, and for some of the partition's usual times between commits. Or its owner was
     silent for SETTLE_MS. If `wanted_ms` is None, only this counts.
     """
     # while a group restarts, commits come more often than usual. A gap that was usual before the restart is no stall
     mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
-    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * (one["longest_ms"] or 0))
+    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, "longest_ms"))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
-    surely_ms = to_ms - max(from_ms, one["beyond_ms"])
+    # a group needs some time until its members are back
+    away = [each._replace(until_ms=each.until_ms + BACK_MS) for each in silences]
+    surely_ms = to_ms - (since_ms := max(from_ms, one["beyond_ms"])) - silent_ms(away, since_ms, to_ms)
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True
     # often only the last known end of a topic shows that the partition is behind
     only_last = one["is_last"] and one["not_beyond_ms"] is None
-    silent_ms = to_ms - from_ms if only_last else surely_ms
+    quiet_ms = to_ms - from_ms - silent_ms(away, from_ms, to_ms) if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
-    return bool(enough and silent_ms >= max(SETTLE_MS, usual_ms, LONGEST_GAPS * (one["silence_ms"] or 0)))
+    return bool(enough and quiet_ms >= max(SETTLE_MS, usual_ms, LONGEST_GAPS * _without(silences, one, "silence_ms")))
+
+
+def _without(silences: Iterable[Silence], one: Row, name: str) -> int:
+    """The time `name` of a candidate, without the longest silence that it may contain."""
+    ms: int = one[name] or 0
+    known = [each.until_ms - each.from_ms for each in silences if each.until_ms <= one["time_ms"]]
+    return ms - max((length for length in known if length <= ms), default=0)
 
 
 def _is_unread(one: Row) -> bool:
@@ -172,10 +187,10 @@ def _with_group(rows: list[Row]) -> Iterator[Row]:
 _OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint>"
 
 
-def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
+def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame | None = None) -> DataFrame:
     """Rows of the table `stalls`, made from rows of `commits.walked`.
 
-    `owned`: the table `ownership`; None: the last committer still has the partition.
+    `owned`: the table `ownership`; None: the last committer still has the partition. `silences`: the table `silences`.
     """
     rows = walk.where(F.col("found").isin("interval", "candidate", "member_commits"))
     rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
@@ -183,6 +198,8 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
         had = F.struct("topic", "partition", "start_ms", "end_ms").cast(_OWNED)
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
     is_known = owned is not None
+    if silences is not None:
+        rows = rows.crossJoin(F.broadcast(listed(silences)))
 
     def judge(_: str, some: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         return _of_group(some, is_known)
@@ -195,7 +212,10 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
     candidates: list[dict[str, Any]] = []
     member_commits: dict[str | None, list[int]] = {}
     owned: dict[tuple[str, int], list[Times]] = {}
+    silences: list[Silence] | None = None
     for row in rows:
+        if silences is None:
+            silences = [Silence(**one) for one in row.get("silences") or ()]
         if row["found"] == "interval":
             intervals.append(read(row, INTERVAL))
         elif row["found"] == "candidate":
@@ -207,4 +227,4 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
             one = row["owned"]
             owned.setdefault((one["topic"], one["partition"]), []).append((one["start_ms"], one["end_ms"]))
     in_order = {member: sorted(times) for member, times in member_commits.items()}
-    return stalls_of(intervals, candidates, in_order, owned if is_known else None)
+    return stalls_of(intervals, candidates, in_order, owned if is_known else None, silences or ())

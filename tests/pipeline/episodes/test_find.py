@@ -212,6 +212,29 @@ def test_a_member_silent_for_a_session_in_an_outage_was_lost_by_it() -> None:
     assert kinds(9_000) == kinds(50_000) == ["restart"]  # it had just sent a request; it had nothing to commit for long
 
 
+def test_sessions_that_end_because_of_a_silence_are_no_deaths_and_no_rolling_restart() -> None:
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    lost = {"session_ms": 45_000, "silent_ms": 132_000}
+    group.dies(1_122, "a", **lost).comes(1_124, "a").leaves(1_130, "b", **lost).comes(1_131, "b")
+    group.dies(1_165, "c", session_ms=45_000, silent_ms=168_000).comes(1_170, "c")
+    assert group.kinds() == ["coordinator_or_network_trouble"]
+    found = group.episodes()[1]
+    assert (found.members, found.back_ms) == (ABC, 5_000)
+
+
+def test_a_crash_loop_across_a_silence_is_still_found() -> None:
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    dead = {"session_ms": 10_000, "silent_ms": 10_000}
+    for at_s in (700, 800, 900, 990):
+        group.restarts(at_s, "c", how=EXPIRED, **dead)
+    group.dies(1_122, "b", session_ms=45_000, silent_ms=125_000)
+    group.restarts(1_125, "c", how=EXPIRED, session_ms=10_000, silent_ms=126_000).comes(1_150, "b")
+    for at_s in (1_240, 1_330):
+        group.restarts(at_s, "c", how=EXPIRED, **dead)
+    found = {one.kind: one.members for one in group.episodes()[1:]}
+    assert found == {"crash_loop": ("c",), "coordinator_or_network_trouble": ("b",)}
+
+
 def test_a_death_dated_too_early_by_commits_is_dated_by_its_rebalance() -> None:
     group = Group(*ABC).dies(1_000, "a", session_ms=10_000).is_lost_with_others(990)
     group.stays[0] = group.stays[0]._replace(end_ms=ms(600))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.pipeline.episodes import find
 from muster.pipeline.episodes.model import EXPIRED, LEFT, REPLACED, Episode, Moment, Rebalance, Stay, Who
+from muster.pipeline.episodes.silence import Silence
 
 START_MS = 1_750_000_000_000
 HOUR_S = 3_600
@@ -16,6 +17,7 @@ class Group:
         self.stays: list[Stay] = []
         self.rebalances: list[Rebalance] = []
         self.moments: list[Moment] = []
+        self.silences: list[Silence] = []
         self._alive: dict[str, int] = {}
         self._host, self._partitions = host, partitions
         self._ids = self._generation = 0
@@ -59,12 +61,17 @@ class Group:
         self.moments.append((ms(at_s - 10), ms(at_s + 20)))
         return self
 
+    def is_silent_with_others(self, from_s: float, until_s: float) -> Group:
+        """No group gives a sign of life in this time."""
+        self.silences.append(Silence(ms(from_s), ms(until_s), 5))
+        return self
+
     def rebalances_for(self, at_s: float, cause: str, name: str | None = None) -> Group:
         """Add rebalances with the same members."""
         return self._rebalance(at_s, cause, name)
 
     def episodes(self) -> list[Episode]:
-        return find.episodes(self.stays, self.rebalances, self.moments)
+        return find.episodes(self.stays, self.rebalances, self.moments, self.silences)
 
     def kinds(self) -> list[str]:
         """The kinds of episodes, without the first formation."""

@@ -72,6 +72,7 @@ def test_one_analysis_is_divided_at_a_time(spark: SparkSession) -> None:
         "generations": table_of(spark, "generations", []),
         "commits": table_of(spark, "commits", []),
         "flapping": table_of(spark, "flapping", []),
+        "silences": table_of(spark, "silences", []),
         "verdicts": table_of(spark, "verdicts", [{"group": "g", "first_ms": ms(0), "last_ms": ms(10 * HOUR_S)}]),
     }
     (row,) = rows_of(comparison(*split(tables, ms(HOUR_S)))).values()

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.episodes import episodes_and_verdicts
-from muster.pipeline.tables.moments import moments
 from muster.pipeline.tables.schema import TABLES
+from muster.pipeline.tables.silences import silences
 from tests.pipeline.tables.rows import Commits, ms, table_of
 
 Row = dict[str, Any]
@@ -84,7 +84,7 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
         name: table_of(spark, name, rows)
         for name, rows in {
             "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
-            "flapping": [], "stalls": stalls, "regressions": regressions,
+            "flapping": [], "silences": [], "stalls": stalls, "regressions": regressions,
         }.items()
     }  # fmt: skip
     given["commits"] = walked(given["commits"], None)
@@ -127,7 +127,7 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     )
 
 
-def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) -> None:
+def test_a_time_without_any_commits_is_a_silence(spark: SparkSession) -> None:
     """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only
     one.
     """
@@ -136,6 +136,6 @@ def test_a_time_without_any_commits_is_coordinator_trouble(spark: SparkSession) 
         times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
         rows += Commits(name).by(name, *((at + number / 10, at) for at in times)).rows
     rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
-    nobody = spark.createDataFrame([], "group string, heard_ms long")
-    (found,) = moments(walked(table_of(spark, "commits", rows), None), nobody).collect()
-    assert [(row.from_ms, row.until_ms) for row in found.moments] == [(ms(90), ms(120))]
+    nobody = table_of(spark, "memberships", [])
+    found = silences(walked(table_of(spark, "commits", rows), None), nobody).collect()
+    assert [(row.from_ms, row.until_ms, row.groups) for row in found] == [(ms(99.2), ms(120), 3)]

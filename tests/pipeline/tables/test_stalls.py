@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.schema import TABLES
-from muster.pipeline.tables.stalls import stalls
+from muster.pipeline.tables.stalls import stalls, stalls_of
 from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
 Found = dict[str, list[dict[str, Any]]]
@@ -277,6 +278,36 @@ def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
         row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
     ]
     assert summarized([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
+
+
+_CANDIDATE = {
+    "group": "g", "log_partition": 0, "topic": "t", "partition": 0, "member_id": "m", "client_id": "c",
+    "generation": 1, "committed_offset": 100, "commits": 10, "first_ms": 955_000, "time_ms": 1_000_000,
+    "longest_ms": 5_000, "calm_ms": 5_000, "silence_ms": 5_000, "beyond_ms": 1_000_000, "not_beyond_ms": 999_000,
+    "known_end": 500, "end_ms": 1_125_000, "run_ms": 1_000_000, "run_commits": 1, "is_last": False,
+    "from_ms": 1_000_000, "to_ms": 1_150_000, "until_ms": 3_000_000,
+}  # fmt: skip
+"""A partition without a commit for 150 s, with unread records."""
+
+
+def _found(silences: list[Silence], **other: int) -> list[str]:
+    return [one["status"] for one in stalls_of([], [_CANDIDATE | other], {}, None, silences)]
+
+
+def test_a_silence_of_all_groups_is_no_stall() -> None:
+    away = [Silence(1_001_000, 1_121_000, 5)]
+    assert _found([]) == ["STOP"]
+    assert _found(away) == []
+    # the partition stood still before the silence too
+    assert _found(away, from_ms=800_000, run_ms=800_000, time_ms=800_000, first_ms=755_000, beyond_ms=800_000) == [
+        "STOP"
+    ]
+
+
+def test_a_gap_that_was_a_silence_is_not_usual() -> None:
+    away = [Silence(830_000, 930_000, 5)]
+    assert _found([], silence_ms=105_000, longest_ms=105_000) == []
+    assert _found(away, silence_ms=105_000, longest_ms=105_000) == ["STOP"]
 
 
 def test_a_restart_makes_no_stall(found: Found) -> None:

@@ -1,0 +1,126 @@
+"""Finds the times in which no group gave a sign of life, though several groups did before and after.
+
+Then the coordinator or the network was away. A commit and the join of a member are signs of life. The end of a session
+is none: a coordinator ends sessions also while no client reaches it. docs/pipeline-episodes.md has the rule.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import thresholds as limits
+
+STEP_MS: Final = 2_000
+"""Signs of life are counted in steps of this length."""
+_STEPS: Final = 25
+"""This many steps with a sign of life, before a silence, show how long the cluster is usually silent."""
+_DENSE_MS: Final = 60_000
+"""If _STEPS steps with a sign of life lie within this time, SILENCE_MS without a sign is not by chance."""
+_LONGER: Final = 4
+"""In other clusters, a silence is this many times longer than the second longest time without a sign before it."""
+_GROUP_BITS: Final = 24
+
+
+class Silence(NamedTuple):
+    """A time without a sign of life of any group."""
+
+    from_ms: int
+    """The last sign of life before the silence."""
+    until_ms: int
+    """The first sign of life after the silence."""
+    groups: int
+    """The number of groups that gave a sign of life shortly before and shortly after the silence."""
+
+
+def silences(signs: Iterable[Collection[int]]) -> list[Silence]:
+    """All silences, in the order of time. `signs`: the times of the signs of life of each group, in any order."""
+    coded = sorted({ms << _GROUP_BITS | number for number, times in enumerate(signs) for ms in times})
+    gaps = [at for at, (one, after) in enumerate(pairwise(coded)) if _ms(after) - _ms(one) >= limits.SILENCE_MS]
+    found: list[Silence] = []
+    last = -1
+    for first in gaps:
+        from_ms, until_ms, least_ms = _ms(coded[first]), _ms(coded[first + 1]), _unusual_ms(coded, first)
+        if first <= last or until_ms - from_ms < least_ms:
+            continue
+        before = _groups(coded, range(first, -1, -1), from_ms)
+        after = _groups(coded, range(first + 1, len(coded)), until_ms)
+        common = len(before & after)
+        if common >= limits.AT_ONCE:
+            last = _last_gap(coded, gaps, first, least_ms)
+            found.append(Silence(from_ms, _ms(coded[last + 1]), common))
+    return found
+
+
+def _ms(code: int) -> int:
+    return code >> _GROUP_BITS
+
+
+def _last_gap(coded: Sequence[int], gaps: Sequence[int], first: int, least_ms: int) -> int:
+    """The last of the gaps that belong to the silence which begins with the gap `first`.
+
+    Another gap belongs to it if only a few groups gave a sign between, because not all groups are back at once.
+    """
+    last = first
+    for at in gaps[bisect_right(gaps, first) :]:
+        between = coded[last + 1 : at + 1]
+        is_long = _ms(coded[at + 1]) - _ms(coded[at]) >= least_ms
+        if not is_long or _ms(between[-1]) - _ms(between[0]) > limits.MOMENT_MS or _count(between) >= limits.AT_ONCE:
+            break
+        last = at
+    return last
+
+
+def _count(coded: Iterable[int]) -> int:
+    return len({code & ((1 << _GROUP_BITS) - 1) for code in coded})
+
+
+def _groups(coded: Sequence[int], order: Iterable[int], at_ms: int) -> set[int]:
+    """The groups with a sign of life at most a minute away from `at_ms`. `order`: the indexes from `at_ms` on."""
+    found = set()
+    for index in order:
+        if abs(_ms(coded[index]) - at_ms) > limits.MINUTE:
+            break
+        found.add(coded[index] & ((1 << _GROUP_BITS) - 1))
+    return found
+
+
+def _unusual_ms(coded: Sequence[int], last: int) -> int:
+    """A time without a sign after the sign `last` is a silence if it has at least this length."""
+    steps = [_ms(coded[last])]
+    for index in range(last - 1, -1, -1):
+        if _ms(coded[index]) // STEP_MS != steps[-1] // STEP_MS:
+            steps.append(_ms(coded[index]))
+            if len(steps) > _STEPS:
+                break
+    if len(steps) > _STEPS and steps[0] - steps[-1] <= _DENSE_MS:
+        return limits.SILENCE_MS
+    gaps = sorted(later - earlier for later, earlier in pairwise(steps))
+    usual_ms = gaps[-2] if len(gaps) > 1 else limits.MINUTE
+    return max(limits.SILENCE_MS, _LONGER * usual_ms)
+
+
+def silent_ms(some: Iterable[Silence], from_ms: int, until_ms: int) -> int:
+    """The time from `from_ms` to `until_ms` that lies in silences."""
+    return sum(max(min(one.until_ms, until_ms) - max(one.from_ms, from_ms), 0) for one in some)
+
+
+def ended_by(
+    some: Iterable[Silence], start_ms: int, heard_ms: int | None, end_ms: int, session_ms: int
+) -> Silence | None:
+    """The silence that ended the stay of a member from `start_ms` to `end_ms`, or None.
+
+    `heard_ms`: the last commit of the member; None: it never committed. After a silence, sessions begin anew, and a
+    member has some time to join again.
+    """
+    for one in some:
+        back_ms = one.until_ms + limits.BACK_MS
+        if not one.from_ms <= end_ms <= back_ms + session_ms:
+            continue
+        if start_ms <= one.from_ms and (heard_ms is None or heard_ms <= one.from_ms):
+            return one
+        if one.from_ms < start_ms <= back_ms and heard_ms is None:
+            return one  # the member joined when groups were not yet whole again
+    return None

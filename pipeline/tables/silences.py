@@ -1,0 +1,41 @@
+"""The table `silences`: the times without a sign of life of any group.
+
+Other tables subtract these times from durations. `episodes.silence` has the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.episodes.silence import silences as silences_of
+from muster.pipeline.tables import as_row, batches_of, rows_of
+from muster.pipeline.tables.commit_activity import SEEN
+from muster.pipeline.tables.findings import unpacked
+from muster.pipeline.tables.schema import TABLES
+
+
+def silences(walk: DataFrame, memberships: DataFrame) -> DataFrame:
+    """Rows of the table `silences`. `walk`: rows of `commits.walked`."""
+    joins = memberships.where("start_ms is not null").select("group", F.array("start_ms").alias("times_ms"))
+    rows = unpacked(walk, "seen", SEEN).select("group", "times_ms").unionByName(joins)
+    # now all rows of a group are together, and the groups are read one after the other
+    in_order = rows.repartition(1).sortWithinPartitions("group")
+    return in_order.mapInArrow(_silences, from_arrow_schema(TABLES["silences"]))
+
+
+def _silences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    groups = groupby(rows_of(batches), itemgetter("group"))
+    found = silences_of([ms for row in rows for ms in row["times_ms"]] for _, rows in groups)
+    return batches_of(map(as_row, found), TABLES["silences"])
+
+
+def listed(silences: DataFrame) -> DataFrame:
+    """One row with the column `silences`: a list of all silences."""
+    return silences.agg(F.collect_list(F.struct(*silences.columns)).alias("silences"))
