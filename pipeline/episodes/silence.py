@@ -1,7 +1,7 @@
 """Finds the times in which no group gave a sign of life, though several groups did before and after.
 
 Then the coordinator or the network was away. A commit and the join of a member are signs of life. The end of a session
-is none: a coordinator ends sessions also while no client reaches it. docs/pipeline-episodes.md has the rule.
+is no sign: a coordinator ends sessions also while no client reaches it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _ms(code: int) -> int:
 def _last_gap(coded: Sequence[int], gaps: Sequence[int], first: int, least_ms: int) -> int:
     """The last of the gaps that belong to the silence which begins with the gap `first`.
 
-    Another gap belongs to it if only a few groups gave a sign between, because not all groups are back at once.
+    Not all groups are back at once. So a later gap belongs to it too if only a few groups gave a sign between.
     """
     last = first
     for at in gaps[bisect_right(gaps, first) :]:
