@@ -28,6 +28,8 @@ from muster.pipeline.tables.epoch_states import epochs_in
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID
+from tests.pipeline.mutations import Log, all_at_once, log_in
+from tests.pipeline.scores_claims import acts
 from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables
 
 Made = TypeVar("Made")
@@ -52,10 +54,16 @@ def rows_of(rows: DataFrame) -> list[Row]:
     return [row.asDict(recursive=True) for row in rows.collect()]
 
 
-def tables_of(spark: SparkSession, log: Path) -> Tables:
+def inputs_of_rows(spark: SparkSession, log: Log) -> Inputs:
+    """The rows of a log that no broker has written (`mutations`)."""
+    rows = spark.createDataFrame(log.rows)
+    kinds = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
+    return Inputs(rows, ends=spark.createDataFrame(log.ends), epochs=epochs_in(rows, kinds, lambda: log.names))
+
+
+def tables_of(inputs: Inputs) -> Tables:
     """The tables that are scored."""
     wanted = [name for name in _ASKED if name in MADE]
-    inputs = inputs_of(spark, log)
     tables = build(inputs, wanted)
     known = (tables[name] for name in ("memberships", "rebalances", "commits"))
     reported = what_if(inputs, DEFAULT_GRID, *known)["advice"]
@@ -67,15 +75,25 @@ def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
     """The log of an archive, and the truth about it."""
     with tarfile.open(archive) as files:
         files.extractall(into, filter="data")
-    lines = (into / "truth.jsonl").read_text(encoding="utf-8").splitlines()
-    return into / "log", [json.loads(line) for line in lines]
+    return into / "log", [*_lines(into / "truth.jsonl"), *acts(_lines(into / "journal.jsonl"))]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def read(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
     """The scored tables of an archive, and its truth; in a Spark session of this process."""
     with tempfile.TemporaryDirectory() as directory:
         log, truth = unpacked(archive, Path(directory))
-        return tables_of(open_session("local[2]"), log), truth
+        return tables_of(inputs_of(open_session("local[2]"), log)), truth
+
+
+def read_mutated(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
+    """The scored tables of an archive as `all_at_once` changes it, and its truth."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = all_at_once(log_in(*unpacked(archive, Path(directory))))
+        return tables_of(inputs_of_rows(open_session("local[2]"), log)), log.truth
 
 
 def each_alone(make: Callable[[Path], Made], paths: Iterable[Path]) -> Iterator[Made]:
@@ -120,15 +138,17 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="archives, without .tar.xz; default: all")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--mutated", action="store_true", help="also read each log as a mutation changes it")
     options = parser.parse_args()
     known = {path.name.removesuffix(".tar.xz"): path for path in sorted(KEPT.glob("*.tar.xz"))}
     paths = [known.get(name) or Path(name) for name in options.names or known]
     found = {}
-    for path, (tables, truth) in zip(paths, each_alone(read, paths), strict=True):
-        name = path.name.removesuffix(".tar.xz")
-        found[name] = figures(tables, truth)
-        if options.rows is not None:
-            _keep(options.rows / name, tables)
+    for suffix, make in (("", read), *([("~", read_mutated)] if options.mutated else [])):
+        for path, (tables, truth) in zip(paths, each_alone(make, paths), strict=True):
+            name = path.name.removesuffix(".tar.xz") + suffix
+            found[name] = figures(tables, truth)
+            if options.rows is not None:
+                _keep(options.rows / name, tables)
     print(shown(found, misses=options.misses))
 
 

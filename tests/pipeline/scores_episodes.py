@@ -61,6 +61,10 @@ def happenings(truth: Truth) -> list[Happening]:
             rows.setdefault(line["group"], []).append(line)
     lines = [line for line in truth if line["kind"] == "episode"]
     found = [_happening(group, line, rows.get(group, ()), lines) for line in lines for group in _groups(line, rows)]
+    found += [
+        Happening(group, "trouble", line["from"], line["until"] + _LATE_MS, frozenset(), confirmed=False)
+        for line in truth if line["kind"] == "silence" for group in rows
+    ]  # fmt: skip
     return sorted(found, key=lambda one: (one.group, one.from_ms))
 
 
@@ -145,15 +149,16 @@ def scored(rows: Sequence[Row], truth: Truth) -> Scored:
         if not right[-1][1]:
             misses.append(f"{one.group} {one.what}: reported as {sorted(near)}")
     rebalances = [line for line in truth if line["kind"] == "rebalance"]
-    false = [
-        f"{row['group']} {row['kind']}"
-        for row in rows
-        if not (
-            any(_is_near(row, one) and _may_be(row, one) for one in every)
-            or ((row["kind"] not in _TOLD or row["kind"] == "member_died") and _is_seen(row, rebalances))
-        )
-    ]
+    false = [f"{row['group']} {row['kind']}" for row in rows if is_false(row, every, rebalances)]
     return Scored(right, misses, false)
+
+
+def is_false(row: Row, every: Sequence[Happening], rebalances: Sequence[Row]) -> bool:
+    """Whether nothing of the truth fits an episode that was reported."""
+    return not (
+        any(_is_near(row, one) and _may_be(row, one) for one in every)
+        or ((row["kind"] not in _TOLD or row["kind"] == "member_died") and _is_seen(row, rebalances))
+    )
 
 
 def _may_be(row: Row, one: Happening) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from tests.pipeline import scores_claims as claims
 from tests.pipeline.scores_advice import worth
 from tests.pipeline.scores_episodes import KINDS, scored
 
@@ -67,6 +68,42 @@ LIMIT: Final = 0.95
 
 def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: float | None = LIMIT) -> Figure:
     return Figure(title, sum(right) if right else None, len(right), misses=tuple(misses), goal=goal)
+
+
+# ---- sentences
+
+
+def sentences(tables: Tables, truth: Truth) -> list[Figure]:
+    """False sentences of verdict, summary and page, and the levels of all groups."""
+    if "verdicts" not in tables:
+        return []
+    found = claims.judged(tables, truth)
+    right = claims.levels(truth)
+    reported = {row["group"]: row["level"] for row in tables["verdicts"]}
+    wrong = [
+        f"{group}: {reported.get(group)} instead of {' or '.join(sorted(levels))}"
+        for group, levels in sorted(right.items())
+        if reported.get(group) not in levels
+    ]
+    per_100 = 100 * len(found.false) / found.count if found.count else None
+    return [
+        Figure("false sentences per 100", per_100, misses=tuple(found.false), goal=1),
+        Figure("  sentences", found.count),
+        _share("level right", [reported.get(group) in levels for group, levels in right.items()], wrong),
+    ]
+
+
+def incidents(tables: Tables, truth: Truth) -> list[Figure]:
+    """Incidents besides rebalances: each is claimed of its group, and of no other one."""
+    if "verdicts" not in tables:
+        return []
+    figures = []
+    for what, title in claims.INCIDENTS.items():
+        found = claims.found(tables, truth, what)
+        missing = (f"{group}: nothing is told" for group, is_told in found.told.items() if not is_told)
+        figures.append(_share(title, list(found.told.values()), missing))
+        figures.append(Figure(f"  {title} false", len(found.false), misses=tuple(found.false), goal=0))
+    return figures
 
 
 # ---- rebalances
@@ -256,5 +293,7 @@ def advice(tables: Tables, truth: Truth) -> list[Figure]:
     ]
 
 
-PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes, advice)
+PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (
+    sentences, rebalances, regressions, stalls, incidents, episodes, advice,
+)  # fmt: skip
 """A new table needs its figures here."""

@@ -22,9 +22,9 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
 * `silence`: `from`, `until`, `how` (`away`, `away-frozen`): the broker was away.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
-  `written_per_s`, and `needed` members), `burst` (producers wrote more for a while), `poison` (`topic`, `partition`,
-  `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records nobody read), `two_topics` (`topics` with
-  the members of each application), `frozen`, `deleted`.
+  `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `burst` (producers wrote more for a
+  while), `poison` (`topic`, `partition`, `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records
+  nobody read), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from muster.pipeline.decode import decode
 from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.sources.topics import ends_of_path
 from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_truth import Action, truth
 
@@ -48,6 +50,8 @@ TOGETHER_MS: Final = 20_000
 """Actions within this time of each other are one event."""
 LATE_MS: Final = 6_000
 """An action of a script shows in the next commits within this time."""
+BEHIND: Final = 0.1
+"""A group is too slow if it has not read this share of the records at the end."""
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
 _BEGAN: Final = re.compile(r"Preparing to rebalance group (\S+) in state")
 _ENDED: Final = re.compile(
@@ -84,22 +88,53 @@ class Drop(NamedTuple):
     to_offset: int
 
 
+def commits(logs: Path) -> Iterator[dict[str, Any]]:
+    """All commits of a log."""
+    for raw in read_segments(str(logs)):
+        for batch in decode(raw):
+            yield from (row for row in batch.to_pylist() if row["kind"] == "commit")
+
+
 def drops(logs: Path) -> Iterator[Drop]:
     """All commits of a log that went back."""
     last: dict[tuple[str, str, int], int] = {}
-    for raw in read_segments(str(logs)):
-        for batch in decode(raw):
-            for row in batch.to_pylist():
-                if row["kind"] != "commit":
-                    continue
-                key = row["group"], row["topic"], row["partition"]
-                if row["is_tombstone"]:
-                    last.pop(key, None)
-                    continue
-                offset = row["committed_offset"]
-                if offset < last.get(key, offset):
-                    yield Drop(*key, row["log_timestamp_ms"], last[key], offset)
-                last[key] = offset
+    for row in commits(logs):
+        key = row["group"], row["topic"], row["partition"]
+        if row["is_tombstone"]:
+            last.pop(key, None)
+            continue
+        offset = row["committed_offset"]
+        if offset < last.get(key, offset):
+            yield Drop(*key, row["log_timestamp_ms"], last[key], offset)
+        last[key] = offset
+
+
+def rates(
+    lines: Sequence[Mapping[str, Any]], last: Mapping[tuple[str, str, int], int], ends: Mapping[tuple[str, int], int]
+) -> Iterator[dict[str, Any]]:
+    """What a recording says of groups that are too slow, as measured: on a busy machine producers write less than they
+    should, and such a group may keep up. `last`: the last commits; `ends`: the ends of the partitions.
+    """
+    groups = {line["group"]: line for line in lines if line["kind"] == "group"}
+    away_s = sum(line["until"] - line["from"] for line in lines if line["kind"] == "silence") / 1000
+    for line in lines:
+        if line["kind"] != "incident" or line["what"] != "too_slow":
+            continue
+        group = groups[line["group"]]
+        places = [(group["topic"], number) for number in range(group["partitions"])]
+        written = sum(ends.get(place, 0) for place in places)
+        read = sum(last.get((line["group"], *place), 0) for place in places)
+        over = max(one["at"] for one in lines if one["kind"] == "end")
+        lasted_s = (over - line["from"]) / 1000
+        # producers keep their records while the broker is away, and members read none
+        written_per_s, read_per_s = written / lasted_s, max(read, 1) / (lasted_s - away_s)
+        waiting = written_per_s * group["commit_ms"] / 1000
+        is_behind = written - read > BEHIND * written + waiting
+        yield {
+            **line, "what": "too_slow" if is_behind else "keeps_up",
+            "needed": ceil(len(line["members"]) * written_per_s / read_per_s),
+            "read_per_s": round(read_per_s, 1), "written_per_s": round(written_per_s, 1),
+        }  # fmt: skip
 
 
 def assembled(directory: Path) -> Iterator[dict[str, Any]]:
@@ -108,7 +143,12 @@ def assembled(directory: Path) -> Iterator[dict[str, Any]]:
     log = (directory / "kafka.log").read_text(errors="replace").splitlines()
     ends = {line["group"]: line["at"] for line in lines if line["kind"] == "end"}
     made = [line for line in lines if line["kind"] == "drops"]
-    yield from (line for line in lines if line["kind"] not in ("drops", "end"))
+    yield from (line for line in lines if line["kind"] not in ("drops", "end") and line.get("what") != "too_slow")
+    logs = directory / "data" / "logs"
+    last = {(row["group"], row["topic"], row["partition"]): row["committed_offset"] or 0 for row in commits(logs)}
+    table = ends_of_path(str(logs))
+    reached = [] if table is None else sorted(table.to_pylist(), key=lambda row: row["end_offset"])
+    yield from rates(lines, last, {(row["topic"], row["partition"]): row["end_offset"] for row in reached})
     epochs = {line["group"] for line in lines if line["kind"] == "group" and "server_assignor" in line}
     yield from _rebalances(log, journal, ends, epochs, client_ids(directory / "data" / "logs") if epochs else {})
     own = {line["group"] for line in lines if line["kind"] == "group" and line["rewinds"]}

@@ -1,0 +1,342 @@
+"""Sentences of verdict, summary and page, judged by the truth: which of them are false, and whether levels are right.
+
+Each sentence is one claim: a rule, a group, names of members or partitions, and a time. A claim is true if a line of
+the truth, or an act of the script (`acts`), supports it. What no line supports is false: a script writes down all that
+it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tests.pipeline.scores_advice import worth
+from tests.pipeline.scores_episodes import Row, Truth, happenings, is_false
+
+HELP, LOOK, FINE = "help", "look", "fine"
+SLACK_MS: Final = 20_000
+"""A time that is told may differ from the true one by this much."""
+BEFORE_MS: Final = 120_000
+"""What a member did explains what is told of it so much later: its session had to end first."""
+AFTER_MS: Final = 60_000
+"""Sessions that ended because of a silence are told so long after it."""
+MANY: Final = 10
+"""A group with this many rebalances may be called unstable."""
+COVERED: Final = 0.5
+"""A stall is true if a true one covers this share of it."""
+STILL: Final = ("STALL", "STOP")
+_TWICE: Final = 2
+
+
+class Said(NamedTuple):
+    """One sentence, as a claim."""
+
+    rule: str
+    """A kind of episode, a cause of the table `regressions`, `stalled`, `fine`, or another rule of the claims."""
+    group: str
+    text: str
+    who: tuple[str, ...] = ()
+    """Client ids or partitions (`topic-3`)."""
+    from_ms: int | None = None
+    until_ms: int | None = None
+    """None: the whole log."""
+
+
+def acts(journal: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of a journal about what the script did to a member or a group, as lines of a truth."""
+    wanted = ("starts", "killed", "frozen", "thawed", "told", "reset", "deleted", "grown", "forgotten")
+    return [
+        {"kind": "act", "group": line["group"], "client_id": line.get("client_id"), "at": line["at"],
+         "what": line["line"].split()[0] if line["what"] == "told" else line["what"], "line": line.get("line", "")}
+        for line in journal
+        if line["what"] in wanted and line.get("by") in ("script", "tool")
+    ]  # fmt: skip
+
+
+class Known:
+    """What is true of a log."""
+
+    def __init__(self, truth: Truth) -> None:
+        self.lines: dict[str, list[Mapping[str, Any]]] = {}
+        for line in truth:
+            self.lines.setdefault(line["kind"], []).append(line)
+        self.happenings = happenings(truth)
+        self.rebalances = self.lines.get("rebalance", [])
+        self.end_ms = max((line.get("until") or line.get("at") or 0 for line in truth), default=0)
+        self.silences = [(line["from"], line["until"]) for line in self.lines.get("silence", ())]
+        self.silences += [
+            (line["from"], line["until"]) for line in self.lines.get("episode", ()) if line["what"] == "trouble"
+        ]
+
+    def of(self, kind: str, group: str, what: str | None = None) -> list[Mapping[str, Any]]:
+        """The lines of a kind about a group."""
+        some = [line for line in self.lines.get(kind, ()) if line["group"] == group]
+        return some if what is None else [line for line in some if line["what"] == what]
+
+    def acts(self, said: Said, who: str | None, *whats: str) -> list[Mapping[str, Any]]:
+        """The acts that explain what is said of a member (None: of the group)."""
+        from_ms = 0 if said.from_ms is None else said.from_ms - BEFORE_MS
+        until_ms = self.end_ms if said.until_ms is None else said.until_ms + SLACK_MS
+        return [
+            line for line in self.lines.get("act", ())
+            if line["group"] == said.group and line["what"] in whats and from_ms <= line["at"] <= until_ms
+            and who in (None, line["client_id"])
+        ]  # fmt: skip
+
+    def was_lost(self, said: Said, who: str) -> bool:
+        """Whether the broker removed the member: on a busy machine a living process may be late."""
+        from_ms, until_ms = said.from_ms or 0, self.end_ms if said.until_ms is None else said.until_ms
+        return any(
+            line["group"] == said.group and line["acted"] <= until_ms + SLACK_MS
+            and line["settled"] >= from_ms - SLACK_MS and any(one["client_id"] == who for one in line["died"])
+            for line in self.rebalances
+        )  # fmt: skip
+
+    def near(self, said: Said, lines: Iterable[Mapping[str, Any]], after_ms: int = SLACK_MS) -> bool:
+        """Whether one of the lines touches the time of the claim."""
+        return any(
+            (said.until_ms is None or line["from"] - SLACK_MS <= said.until_ms)
+            and (said.from_ms is None or said.from_ms <= line["until"] + after_ms)
+            for line in lines
+        )
+
+    def stalls(self, group: str, name: str) -> list[tuple[int, int]]:
+        """When a partition (`topic-3`) truly stood still."""
+        return [
+            (line["from"], self.end_ms if self._is_open(line) else line["until"])
+            for line in self.of("stall", group)
+            for partition in line["partitions"]
+            if name == f"{line['topic']}-{partition}"
+        ]
+
+    def _is_open(self, stall: Mapping[str, Any]) -> bool:
+        """Whether nobody let the partition go."""
+        return not any(
+            line["what"] == "go" and line["at"] >= stall["until"] - SLACK_MS
+            and int(line["line"].split()[1]) in stall["partitions"]
+            for line in self.lines.get("act", ()) if line["group"] == stall["group"]
+        )  # fmt: skip
+
+    def has_open_stall(self, group: str) -> bool:
+        """Whether a partition of the group stands still at the end."""
+        return any(self._is_open(line) for line in self.of("stall", group))
+
+    def unread(self, group: str) -> list[tuple[int, int]]:
+        """When partitions had no reader because a member was dead and nobody had noticed it."""
+        return [
+            (min(one["last_life"] or line["acted"] for one in line["died"]), line["settled"])
+            for line in self.rebalances
+            if line["group"] == group and line["died"]
+        ]
+
+
+# ---- levels
+
+_IN_NEED: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
+
+
+def levels(truth: Truth) -> dict[str, frozenset[str]]:
+    """The right levels of each group: more than one if the truth leaves it open."""
+    known = Known(truth)
+    return {line["group"]: _level(known, line["group"]) for line in known.lines.get("group", ())}
+
+
+def _level(known: Known, group: str) -> frozenset[str]:
+    whats = {one.what for one in known.happenings if one.group == group and one.confirmed}
+    incidents = {line["what"] for line in known.of("incident", group)}
+    second = any(line["cause"] == "second_application" for line in known.of("regression", group))
+    if whats & _IN_NEED or second or known.has_open_stall(group) or "too_slow" in incidents:
+        return frozenset({HELP})
+    if incidents & {"skip", "two_topics"}:
+        return frozenset({HELP, LOOK})
+    if "deaths" in whats or "frozen" in incidents or known.of("stall", group):
+        return frozenset({LOOK})
+    may_look = "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
+    return frozenset({FINE, LOOK} if may_look else {FINE})
+
+
+# ---- claims
+
+
+def all_said(tables: Mapping[str, Sequence[Row]]) -> list[Said]:
+    """All sentences of the tables that verdict, summary and page show."""
+    return [
+        *(one for row in tables.get("verdicts", ()) for one in _of_verdict(row)),
+        *(Said(row["kind"], row["group"], row["sentence"], tuple(row.get("members") or ()), row["from_ms"],
+               row["until_ms"]) for row in tables.get("episodes", ())),
+        *(Said("stalled", row["group"], f"{row['topic']}-{row['partition']} {row['status']}",
+               (f"{row['topic']}-{row['partition']}",), row["start_ms"], row["end_ms"])
+          for row in tables.get("stalls", ()) if row["status"] in STILL),
+        *(Said(row["cause"], row["group"], f"commits went back: {row['cause']}", (), row["time_ms"], row["time_ms"])
+          for row in tables.get("regressions", ())),
+    ]  # fmt: skip
+
+
+def _of_verdict(row: Row) -> list[Said]:
+    return [
+        Said(one["rule"], row["group"], one["text"], tuple(one["who"] or ()), one["from_ms"], one["until_ms"])
+        for one in row["claims"] or ()
+    ]
+
+
+Judge = Callable[[Said, Known], str | None]
+"""Why a claim is false; None: it is true."""
+
+
+def _loops(said: Said, known: Known) -> str | None:
+    short = [who for who in said.who if len(known.acts(said, who, "killed")) < _TWICE]
+    return f"{short} were not killed twice" if short or not said.who else None
+
+
+def _flaps(said: Said, known: Known) -> str | None:
+    short = [who for who in said.who if len(known.acts(said, who, "stop", "killed")) < _TWICE]
+    return f"{short} did not leave twice" if short or not said.who else None
+
+
+def _slow(said: Said, known: Known) -> str | None:
+    awake = [who for who in said.who if not known.acts(said, who, "sleep")]
+    return f"{awake} always polled in time" if awake or not said.who else None
+
+
+def _dead(said: Said, known: Known) -> str | None:
+    for who in said.who:
+        if known.acts(said, who, "killed"):
+            continue
+        if not known.acts(said, who, "frozen", "sleep", "stop") and not known.was_lost(said, who):
+            return f"nothing happened to {who}"
+        if re.search(r"\bdied\b(?! or)|\bdeaths?\b|replaced", said.text):
+            return f"{who} did not die"
+    return None
+
+
+def _trouble(said: Said, known: Known) -> str | None:
+    lines = [{"from": from_ms, "until": until_ms} for from_ms, until_ms in known.silences]
+    return None if known.near(said, lines, AFTER_MS) else "nothing was wrong with broker or hosts"
+
+
+def _stop(said: Said, known: Known) -> str | None:
+    if not known.acts(said, None, "stop", "killed"):
+        return "nobody stopped it"
+    if known.of("incident", said.group, "deleted") and said.text.startswith("stopped"):
+        return "it was deleted"
+    gone = {line["client_id"] for line in known.acts(said, None, "stop", "killed")}
+    left = [who for who in said.who if who not in gone]
+    return f"{left} did not stop" if left else None
+
+
+def _stalled(said: Said, known: Known) -> str | None:
+    until_ms = known.end_ms if said.until_ms is None else said.until_ms
+    unread = [] if known.of("no_stall", said.group) else known.unread(said.group)
+    for name in said.who:
+        true = known.stalls(said.group, name) + unread
+        if said.from_ms is None:
+            if not true:
+                return f"{name} never stood still"
+            continue
+        covered = max((min(until_ms, end + SLACK_MS) - max(said.from_ms, begin - SLACK_MS) for begin, end in true),
+                      default=0)  # fmt: skip
+        if covered < COVERED * (until_ms - said.from_ms):
+            return f"{name} did not stand still then"
+    return None
+
+
+def _regressed(said: Said, known: Known) -> str | None:
+    some = known.of("regression", said.group)
+    near = [line for line in some if known.near(said, [line], 0)]
+    causes = {line["cause"] for line in near}
+    return None if said.rule in causes or None in causes else f"went back because of {sorted(map(str, causes))}"
+
+
+def _incident(*whats: str) -> Judge:
+    def judge(said: Said, known: Known) -> str | None:
+        some = [line for what in whats for line in known.of("incident", said.group, what)]
+        return None if known.near(said, some) else f"it had no incident of {', '.join(whats)}"
+
+    return judge
+
+
+def _fine(said: Said, known: Known) -> str | None:
+    right = _level(known, said.group)
+    return None if FINE in right else f"it is not fine, but {' or '.join(sorted(right))}"
+
+
+def _done(said: Said, known: Known) -> str | None:
+    """Episodes that somebody wanted: the script must have done that."""
+    row = {"kind": said.rule, "group": said.group, "from_ms": said.from_ms or 0, "until_ms": said.until_ms or 0}
+    if said.from_ms is not None and is_false(row, known.happenings, known.rebalances):
+        return "there was no such episode"
+    return None if known.acts(said, None, "starts", "stop", "killed", "frozen", "thawed") else "nobody did anything"
+
+
+def _unstable(said: Said, known: Known) -> str | None:
+    few = sum(line["group"] == said.group for line in known.rebalances) < MANY
+    return "it has few rebalances" if few else None
+
+
+_CAUSES: Final = ("rewind", "reset", "second_application", "zombie", "deleted", "topic_recreated", "unknown")
+TWO_TOPICS: Final = "two_topics"
+SKIPPED: Final = "skip"
+TOO_SLOW: Final = "too_slow"
+POISON: Final = "poison"
+SILENCE: Final = "silence"
+JUDGES: Final[Mapping[str, Judge]] = {
+    "crash_loop": _loops, "flapping": _flaps, "slow_poller": _slow, "member_died": _dead,
+    "coordinator_or_network_trouble": _trouble, SILENCE: _trouble, "whole_stop": _stop, "stopped": _stop,
+    "stalled": _stalled,
+    TOO_SLOW: _incident("too_slow", "burst", "keeps_up"), TWO_TOPICS: _incident("two_topics"),
+    SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
+    **dict.fromkeys(_CAUSES, _regressed),
+    **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in", "restart"), _done),
+}  # fmt: skip
+"""How a claim of a rule is judged. Claims of other rules are not judged."""
+
+
+class Judged(NamedTuple):
+    """All sentences that were judged, and the false ones."""
+
+    count: int
+    false: list[str]
+
+
+def judged(tables: Mapping[str, Sequence[Row]], truth: Truth) -> Judged:
+    """Judge all sentences, and the advice."""
+    known, count, false = Known(truth), 0, []
+    for said in all_said(tables):
+        judge = JUDGES.get(said.rule)
+        if judge is None:
+            continue
+        count += 1
+        why = judge(said, known)
+        if why is not None:
+            false.append(f"{said.group}: {said.text} ({why})")
+    advice = worth(tables.get("advice", ()), truth)
+    return Judged(count + len(advice.useful), false + [f"advice: {one}" for one in advice.useless])
+
+
+INCIDENTS: Final[Mapping[str, str]] = {
+    TWO_TOPICS: "two applications by topics", SKIPPED: "skips", TOO_SLOW: "too slow", POISON: "poison records",
+}  # fmt: skip
+"""The incidents that the truth has, and their titles."""
+
+
+class Found(NamedTuple):
+    """What is told of one kind of incident."""
+
+    told: dict[str, bool]
+    """For each group with such an incident, whether a claim tells of it."""
+    false: list[str]
+    """The groups with such a claim, but without an incident."""
+
+
+def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found:
+    """What is told of the incidents of one kind."""
+    known = Known(truth)
+    having = {line["group"] for line in known.lines.get("incident", ()) if line["what"] == what}
+    said = {one.group for one in all_said(tables) if one.rule == what}
+    also = {
+        line["group"]
+        for line in known.lines.get("incident", ())
+        if what == TOO_SLOW and line["what"] in ("burst", "keeps_up")
+    }
+    return Found({group: group in said for group in sorted(having)}, sorted(said - having - also))

@@ -1,0 +1,147 @@
+"""Sentences are judged by what the script did, and by nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.pipeline.scores_claims import (
+    FINE,
+    HELP,
+    JUDGES,
+    LOOK,
+    SKIPPED,
+    TOO_SLOW,
+    Known,
+    Said,
+    acts,
+    found,
+    judged,
+    levels,
+)
+from tests.pipeline.scores_parts import incidents, sentences
+
+MINUTE = 60_000
+END = 10 * MINUTE
+
+
+def line(kind: str, **other: Any) -> dict[str, Any]:
+    return {"kind": kind, "group": "g", **other}
+
+
+def span(kind: str, what: str, from_ms: int, until_ms: int, **other: Any) -> dict[str, Any]:
+    return line(kind, what=what, **{"from": from_ms}, until=until_ms, **{"members": [], **other})
+
+
+def act(what: str, at: int, who: str | None = "g-1", words: str = "") -> dict[str, Any]:
+    return line("act", client_id=who, at=at, what=what, line=words)
+
+
+TRUTH = [
+    line("group", topic="t", partitions=2, static=False, assignor="range"),
+    line("group", group="calm", topic="u", partitions=2, static=False, assignor="range"),
+    span("episode", "crash_loop", MINUTE, 3 * MINUTE, members=["g-1"]),
+    act("killed", MINUTE),
+    act("starts", MINUTE + 1_000),
+    act("killed", 2 * MINUTE),
+    act("frozen", 4 * MINUTE, "g-2"),
+    act("sleep", 5 * MINUTE, "g-3", "sleep 9"),
+    line("stall", topic="t", partitions=[0], how="stick", **{"from": 6 * MINUTE}, until=8 * MINUTE),
+    act("go", 8 * MINUTE, "g-1", "go 0"),
+    line("stall", topic="t", partitions=[1], how="stick", **{"from": 9 * MINUTE}, until=END),
+    line("regression", cause="rewind", by=None, **{"from": MINUTE}, until=MINUTE),
+    span("incident", "skip", MINUTE, MINUTE),
+    {"kind": "silence", "how": "away", "from": 3 * MINUTE, "until": 4 * MINUTE},
+    line("rebalance", generation=1, cause="member_joined", trigger=None, acted=MINUTE, settled=2 * MINUTE, died=[]),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_true"),
+    [
+        (Said("crash_loop", "g", "", ("g-1",), MINUTE, 3 * MINUTE), True),
+        (Said("crash_loop", "g", "", ("g-2",), MINUTE, 3 * MINUTE), False),
+        (Said("crash_loop", "g", "", (), MINUTE, 3 * MINUTE), False),
+        (Said("slow_poller", "g", "", ("g-3",), 5 * MINUTE, 6 * MINUTE), True),
+        (Said("slow_poller", "g", "", ("g-1",), MINUTE, 2 * MINUTE), False),
+        (Said("flapping", "g", "", ("g-2",), MINUTE, END), False),
+        (Said("member_died", "g", "g-1 died", ("g-1",), MINUTE, 2 * MINUTE), True),
+        (Said("member_died", "g", "g-2 died", ("g-2",), 4 * MINUTE, 5 * MINUTE), False),
+        (Said("member_died", "g", "g-2 was lost", ("g-2",), 4 * MINUTE, 5 * MINUTE), True),
+        (Said("member_died", "g", "g-9 was lost", ("g-9",), 4 * MINUTE, 5 * MINUTE), False),
+        (Said("coordinator_or_network_trouble", "g", "", (), 3 * MINUTE, 4 * MINUTE), True),
+        (Said("coordinator_or_network_trouble", "g", "", (), 7 * MINUTE, 8 * MINUTE), False),
+        (Said("whole_stop", "calm", "stopped", ("c-1",), MINUTE, MINUTE), False),
+        (Said("whole_stop", "g", "all died", ("g-1",), MINUTE, MINUTE), True),
+        (Said("stalled", "g", "", ("t-0",), 6 * MINUTE, 8 * MINUTE), True),
+        (Said("stalled", "g", "", ("t-0",), 2 * MINUTE, 6 * MINUTE), False),
+        (Said("stalled", "g", "", ("t-1",), 9 * MINUTE, None), True),
+        (Said("stalled", "calm", "", ("u-0",)), False),
+        (Said("rewind", "g", "", (), MINUTE, MINUTE), True),
+        (Said("reset", "g", "", (), MINUTE, MINUTE), False),
+        (Said("skip", "g", "", (), MINUTE, MINUTE), True),
+        (Said("too_slow", "g", "", (), MINUTE, MINUTE), False),
+        (Said("fine", "calm", "fine"), True),
+        (Said("fine", "g", "fine"), False),
+        (Said("restart", "g", "", ("g-1",), MINUTE, MINUTE + 2_000), True),
+        (Said("restart", "calm", "", ("c-1",), MINUTE, MINUTE), False),
+        (Said("unstable", "g", ""), False),
+    ],
+    ids=str,
+)
+def test_a_sentence_is_true_if_the_truth_supports_it(said: Said, is_true: bool) -> None:
+    assert (JUDGES[said.rule](said, Known(TRUTH)) is None) == is_true
+
+
+def test_a_deleted_group_did_not_only_stop() -> None:
+    truth = [*TRUTH, act("stop", 9 * MINUTE), span("incident", "deleted", 9 * MINUTE, 9 * MINUTE)]
+    said = Said("stopped", "g", "stopped at 10:00: both members left", (), 9 * MINUTE, 9 * MINUTE)
+    assert JUDGES[said.rule](said, Known(truth)) == "it was deleted"
+    assert JUDGES[said.rule](said._replace(text="deleted at 10:00"), Known(truth)) is None
+
+
+def test_the_right_level_of_a_group_follows_from_the_truth() -> None:
+    assert levels(TRUTH) == {"g": {HELP}, "calm": {FINE}}
+    over = [one for one in TRUTH if one["kind"] == "group"] + [span("incident", "frozen", 1, 2)]
+    assert levels(over)["g"] == {LOOK}
+    assert levels([*over, span("incident", "skip", 1, 2)])["g"] == {HELP, LOOK}
+
+
+def test_false_sentences_are_counted() -> None:
+    def claim(rule: str, *who: str) -> dict[str, Any]:
+        return {"rule": rule, "text": rule, "who": [*who], "from_ms": MINUTE, "until_ms": 3 * MINUTE}
+
+    tables: dict[str, list[dict[str, Any]]] = {
+        "verdicts": [
+            {"group": "g", "level": HELP, "claims": [claim("crash_loop", "g-1"), claim("slow_poller", "g-1")]},
+            {"group": "calm", "level": LOOK, "claims": [claim("too_slow")]},
+        ],
+        "stalls": [
+            {"group": "g", "topic": "t", "partition": 0, "start_ms": 6 * MINUTE, "end_ms": 8 * MINUTE, "status": "STOP"}
+        ],
+        "regressions": [{"group": "g", "cause": "rewind", "time_ms": MINUTE}],
+    }
+    assert judged(tables, TRUTH).count == 5
+    assert judged(tables, TRUTH).false == [
+        "g: slow_poller (['g-1'] always polled in time)",
+        "calm: too_slow (it had no incident of too_slow, burst, keeps_up)",
+    ]
+    first, count, level = sentences(tables, TRUTH)
+    assert (first.value, count.value, level.value, level.of) == (40, 5, 1, 2)
+    assert level.misses == ("calm: look instead of fine",)
+    assert found(tables, TRUTH, SKIPPED).told == {"g": False}
+    assert found(tables, TRUTH, TOO_SLOW).false == ["calm"]
+    assert {one.title: str(one) for one in incidents(tables, TRUTH)}["skips"] == "0/1"
+
+
+def test_the_acts_of_a_script_are_taken_from_the_journal() -> None:
+    journal = [
+        {"group": "g", "client_id": "g-1", "at": 1, "what": "starts", "by": "script"},
+        {"group": "g", "client_id": "g-1", "at": 2, "what": "told", "by": "script", "line": "sleep 9"},
+        {"group": "g", "client_id": "g-1", "at": 3, "what": "assigned", "partitions": [0]},
+        {"group": "g", "at": 4, "what": "deleted", "by": "tool"},
+    ]
+    assert [(one["what"], one["client_id"], one["at"]) for one in acts(journal)] == [
+        ("starts", "g-1", 1), ("sleep", "g-1", 2), ("deleted", None, 4),
+    ]  # fmt: skip
