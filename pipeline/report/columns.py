@@ -5,7 +5,7 @@ Axes have round numbers and times. Positions on an axis are in percent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from muster.pipeline.report.content import Row
@@ -124,7 +124,13 @@ _CAUSES_SHOWN: Final = 8
 """The number of causes that have their own column in the table of figures."""
 
 
-def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: int) -> Html:
+Target = Callable[[Row], str | None]
+"""The place to which a bar is a link; None: the bar is no link."""
+
+
+def over_time(
+    buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: int, target: Target = lambda _: None
+) -> Html:
     """A picture of rebalances over time: columns stacked by cause, with the most frequent cause at the bottom.
 
     The picture has no rebalances of a group's first formation or of a stop on purpose, which are no trouble. At the
@@ -150,7 +156,7 @@ def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: in
         f"{_when(last_ms, bucket_ms)} UTC; most, {heights[most]:,}, in the {_of(bucket_ms)} from "
         f"{_when(most, bucket_ms)}."
     )
-    plot = _plot(drawn, order, heights, caption, description, (bucket_ms, first_ms, last_ms))
+    plot = _plot(drawn, order, heights, caption, description, (bucket_ms, first_ms, last_ms), target)
     figure = tag("figure", tag("figcaption", caption), plot, class_="plot")
     return join([figure, legend(order), _dim(left_out) or "", _figures(drawn, order, bucket_ms)])
 
@@ -175,6 +181,7 @@ def _plot(
     caption: str,
     description: str,
     spans: tuple[int, int, int],
+    target: Target,
 ) -> list[Content]:
     bucket_ms, first_ms, last_ms = spans
     start = first_ms // bucket_ms * bucket_ms
@@ -188,18 +195,20 @@ def _plot(
     for row in sorted(drawn, key=lambda one: (one["bucket_ms"], order.index(one["cause"]))):
         at, low = row["bucket_ms"], reached.get(row["bucket_ms"], 0)
         reached[at] = high = low + row["rebalances"]
-        words = f"{_when(at, bucket_ms)}: {row['rebalances']:,} {cause_words(row['cause']).title}"
-        bars.append(
-            tag(
-                "rect",
-                tag("title", words),
-                x=f"{times.percent(at) * 10 + width * 0.08:.1f}",
-                width=f"{width * 0.84:.1f}",
-                y=f"{(top - high) / top * 100:.2f}",
-                height=f"{row['rebalances'] / top * 100:.2f}",
-                class_=cause_class(row["cause"]),
-            )
+        most_of = f" (most of {row['group']})" if row.get("group") else ""
+        words = f"{_when(at, bucket_ms)}: {row['rebalances']:,} {cause_words(row['cause']).title}{most_of}"
+        bar = tag(
+            "rect",
+            tag("title", words),
+            x=f"{times.percent(at) * 10 + width * 0.08:.1f}",
+            width=f"{width * 0.84:.1f}",
+            y=f"{(top - high) / top * 100:.2f}",
+            height=f"{row['rebalances'] / top * 100:.2f}",
+            class_=cause_class(row["cause"]),
         )
+        # the table of figures has the same content for a keyboard
+        where = target(row)
+        bars.append(bar if where is None else tag("a", bar, href=where, tabindex="-1"))
     picture = tag(
         "svg",
         tag("title", caption),

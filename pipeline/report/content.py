@@ -92,6 +92,8 @@ class Chosen:
     buckets: Sequence[Row]
     """Rows about rebalances over time: bucket_ms (its start), cause, is_planned, rebalances.
 
+    Also `group`: the group with most of these rebalances.
+
     `is_planned` means that they are part of a first formation, or of a stop on purpose.
     """
     stories: Sequence[Story]
@@ -128,6 +130,11 @@ class Chosen:
     of groups.
 
     Also the number of groups with each judgement (episodes.comparison).
+    """
+    progress: Sequence[Row] = ()
+    """How all groups together read, in the form of `Story.progress`.
+
+    The lag has only groups whose lag is known at all times.
     """
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """The number of rows in the log that were malformed, and that were unknown."""

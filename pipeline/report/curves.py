@@ -44,17 +44,21 @@ COMMITS: Final = Curve(
     lambda row: None if (each := rate(row, "commits")) is None else each * 60, "commits",
 )  # fmt: skip
 
+ALL: Final = (BEHIND, READ, COMMITS)
 
-def pictures(progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figures: bool) -> Html | None:
-    """The pictures of all curves that have values."""
+
+def pictures(
+    progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figures: bool, drawn: Sequence[Curve] = ALL
+) -> Html | None:
+    """The pictures of the curves that have values."""
     if len(progress) < _LEAST_SPAN:
         return None
     times = Times(first_ms, last_ms)
-    drawn = [found for curve in (BEHIND, READ, COMMITS) if (found := _picture(curve, progress, times)) is not None]
-    if not drawn:
+    made = [found for curve in drawn if (found := _picture(curve, progress, times)) is not None]
+    if not made:
         return None
     summary = figures(listing(_FIGURES, progress)) if with_figures else None
-    return join([tag("div", drawn, class_="curves"), summary])
+    return join([tag("div", made, class_="curves"), summary])
 
 
 def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None:

@@ -94,6 +94,10 @@ class Column(NamedTuple):
         return "t" if self.is_time else "name" if self.is_name else None
 
 
+Span = tuple[int | None, int | None]
+"""The start and the end of a time (ms). None as the end: it still lasts."""
+
+
 class Line(NamedTuple):
     """A row of a table with more facts than its cells."""
 
@@ -102,6 +106,8 @@ class Line(NamedTuple):
     """The name of the row's place on the page, for links."""
     values: Sequence[str | float | None] = ()
     """The values by which the table is sorted, one for each column."""
+    span: Span | None = None
+    """The time of the row, for the filter of times."""
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Content] | Line], left: int = 0, **given: str) -> Html:
@@ -128,7 +134,13 @@ def _row(columns: Sequence[Column], line: Line) -> Html:
         )
         for column, cell, value in zip(columns, line.cells, values, strict=True)
     )
-    return tag("tr", cells, id=line.id_)
+    begin, end = line.span or (None, None)
+    until = None if begin is None else LAST if end is None else end
+    return tag("tr", cells, id=line.id_, data_f=begin, data_u=None if until == begin else until)
+
+
+LAST: Final = 8_640_000_000_000_000
+"""The last time that a browser knows (ms)."""
 
 
 def _inside(cell: Content) -> Html:
@@ -141,9 +153,15 @@ Columns = Mapping[Column, Callable[[Mapping[str, Any]], Content]]
 """The columns of a table. Each has the function that makes its cell from a row."""
 
 
-def listing(columns: Columns, rows: Iterable[Mapping[str, Any]], left: int = 0) -> Html:
-    """A table that is made from rows."""
-    return table(list(columns), ([cell(row) for cell in columns.values()] for row in rows), left)
+def listing(
+    columns: Columns,
+    rows: Iterable[Mapping[str, Any]],
+    left: int = 0,
+    span: Callable[[Mapping[str, Any]], Span | None] = lambda _: None,
+) -> Html:
+    """A table that is made from rows. `span`: the time of a row."""
+    lines = (Line([cell(row) for cell in columns.values()], span=span(row)) for row in rows)
+    return table(list(columns), lines, left)
 
 
 def section(title: Content, *content: Content, id_: str | None = None) -> Html:

@@ -8,7 +8,7 @@ from typing import Final
 from muster.pipeline.report.content import Chosen, Row, Some
 from muster.pipeline.report.formatting import plain
 from muster.pipeline.report.groups import Pages, link, name
-from muster.pipeline.report.markup import Column, Columns, Html, join, listing, section, tag
+from muster.pipeline.report.markup import Column, Columns, Html, Span, join, listing, section, tag
 from muster.pipeline.wording import duration, moment, number, plural
 
 REGRESSIONS: Final = {
@@ -57,7 +57,14 @@ def _linked(columns: Columns, pages: Pages) -> Columns:
 
 
 def _listed(title: str, columns: Columns, some: Some, none: str = "None.", id_: str | None = None) -> Html:
-    return join([tag("h3", title, id=id_), listing(columns, some.rows, some.left) if some.rows else _none(none)])
+    rows = listing(columns, some.rows, some.left, _span) if some.rows else _none(none)
+    return join([tag("h3", title, id=id_), rows])
+
+
+def _span(row: Row) -> Span | None:
+    if "start_ms" in row:
+        return row["start_ms"], row["end_ms"]
+    return (row["time_ms"], row.get("until_ms") or row["time_ms"]) if "time_ms" in row else None
 
 
 def _static(members: Some, pages: Pages) -> Html | None:

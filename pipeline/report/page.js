@@ -86,4 +86,20 @@
     });
     tools.hidden = false;
   }
+
+  const times = document.querySelector('.times');
+  if (times) {
+    const fields = [...times.querySelectorAll('input')];
+    times.addEventListener('input', () => {
+      const [from, until] = fields.map(field => field.value ? Date.parse(field.value + 'Z') : null);
+      const rows = [...document.querySelectorAll('tr[data-f]')];
+      for (const row of rows) {
+        const [begin, end] = [Number(row.dataset.f), Number(row.dataset.u || row.dataset.f)];
+        row.hidden = (from !== null && end < from) || (until !== null && begin > until);
+      }
+      const shown = rows.filter(row => !row.hidden).length;
+      times.querySelector('.found').textContent = shown < rows.length ? shown + ' of ' + rows.length + ' rows' : '';
+    });
+    times.hidden = false;
+  }
 })();

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.pipeline.report import comparison, groups, offsets, settings, story
-from muster.pipeline.report.columns import over_time
+from muster.pipeline.report import cluster, comparison, groups, offsets, settings, story
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, mark, odd_times, percent, script, sheet, took_words
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
@@ -63,7 +62,7 @@ def made_of(chosen: Chosen) -> Html:
 
 
 def overview(chosen: Chosen) -> Html:
-    """The section about all groups together: figures, rebalances over time, causes."""
+    """The section about all groups together: figures and causes."""
     rebalances = sum(row["rebalances"] for row in chosen.causes)
     unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
     lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
@@ -84,16 +83,9 @@ def overview(chosen: Chosen) -> Html:
         Column("unread", True): lambda row: to_the_second(row["unread_partition_ms"]),
         Column("confidence", True): lambda row: percent(row["confidence"]),
     }
-    chart = (
-        over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms)
-        if chosen.first_ms is not None and chosen.last_ms is not None
-        else None
-    )
     return section(
         "Overview",
         tag("div", (tag("div", tag("b", value), tag("span", name)) for value, name in figures), class_="figures"),
-        tag("h3", "Rebalances over time"),
-        chart,
         tag("h3", "Why groups rebalanced"),
         listing(causes, chosen.causes) if chosen.causes else tag("p", "No group rebalanced.", class_="dim"),
         id_="overview",
@@ -155,10 +147,14 @@ def _page(chosen: Chosen, part: _Part) -> str:
     title = f"Groups of {chosen.about.source}"
     if part.place:
         title += f", {part.first} to {part.first + len(part.rows) - 1}"
-        before: list[Content] = [tag("p", tag("a", "Back to the overview", href=PAGE, class_="overview"))]
+        back = tag("p", tag("a", "Back to the overview", href=PAGE, class_="overview"))
+        before: list[Content] = [back, cluster.time_filter(chosen)]
         after: list[Content] = []
     else:
-        before = [lead(chosen), _contents(chosen), groups.glance(chosen, part.links), overview(chosen)]
+        before = [
+            lead(chosen), _contents(chosen), cluster.time_filter(chosen), cluster.timeline(chosen, part.links),
+            groups.glance(chosen, part.links), overview(chosen),
+        ]  # fmt: skip
         after = [
             comparison.sections(chosen, part.links),
             settings.sections(chosen, part.links),
@@ -230,7 +226,8 @@ _OF_SHARE: Final = 60
 
 
 def _contents(chosen: Chosen) -> Html:
-    places = [("#help", "Which need help")] if chosen.groups.total else []
+    places = [("#time", "Over time")] if chosen.first_ms is not None else []
+    places += [("#help", "Which need help")] if chosen.groups.total else []
     places += [("#overview", "Overview"), ("#groups", "Groups")]
     places += [("#before-and-after", "Before and after")] if chosen.compared is not None else []
     places += [("#what-if", "What if")] if chosen.grid or chosen.fidelity else []

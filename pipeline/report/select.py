@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
 from muster.pipeline.report.content import About, Chosen, Row, Some
-from muster.pipeline.report.select_groups import Planned, buckets, groups, stories
+from muster.pipeline.report.select_groups import Planned, buckets, groups, progress, stories
 from muster.pipeline.report.selecting import (
     LINES,
     Batches,
@@ -149,6 +149,7 @@ def select(tables: Tables, about: About) -> Chosen:
         some_of(where(_all(tables, "lag"), lambda batch: pc.greater(batch["lag"], 0)), down("lag"), *_PLACE),
         some_of(_all(tables, "static_candidates"), down("returns"), up("group"), up("client_id")),
         **what_if(tables, len(about.what_if)),
+        progress=progress(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(commits),

@@ -175,8 +175,33 @@ def buckets(tables: Tables, bucket_ms: int, limit: int) -> Sequence[Row]:
         bucket_ms=lambda batch: pa.array(batch["start_ms"].to_numpy() // bucket_ms * bucket_ms),
         is_planned=Planned(tables["episodes"]).has,
     )
-    counted = grouped(rows, ["bucket_ms", "cause", "is_planned"], rebalances=("start_ms", "count"))
+    keys = ["bucket_ms", "cause", "is_planned"]
+    by_group = grouped(rows, [*keys, "group"], rebalances=("start_ms", "count"))
+    if not by_group.num_rows:
+        return []
+    most_first = by_group.take(in_order(by_group, (down("rebalances"), up("group"))))
+    # threads would change the order of the rows, and then the first group would not have the most rebalances
+    sums = most_first.group_by(keys, use_threads=False).aggregate([("rebalances", "sum"), ("group", "first")])
+    counted = pa.table(
+        [sums[name] for name in (*keys, "rebalances_sum", "group_first")], [*keys, "rebalances", "group"]
+    )
     return plain_rows(counted.take(in_order(counted, (up("bucket_ms"), up("cause"), up("is_planned")))[:limit]))
+
+
+def progress(tables: Tables) -> list[Row]:
+    """Rows of `Chosen.progress`."""
+    if "progress" not in tables:
+        return []
+    names = ("start_ms", "until_ms", "commits", "records", "lag")
+    batches = [one for one in tables["progress"].batches("group", *names) if one.num_rows]
+    steps = grouped(batches, ["group"], steps=("start_ms", "count"), lags=("lag", "count"))
+    whole = steps.filter(pc.equal(steps["steps"], steps["lags"]))["group"].combine_chunks() if steps.num_rows else None
+    known = with_columns(
+        batches, whole_lag=lambda batch: pc.if_else(pc.is_in(batch["group"], whole), batch["lag"], None)
+    )
+    sums = {"commits": ("commits", "sum"), "records": ("records", "sum"), "lag": ("whole_lag", "sum")}
+    found = grouped(known, ["start_ms"], until_ms=("until_ms", "max"), **sums)
+    return [row | {"written": None} for row in plain_rows(found.take(in_order(found, (up("start_ms"),))))]
 
 
 class Planned:

@@ -57,7 +57,8 @@ def _rebalance_line(row: Row, taken: set[str]) -> Line:
         sure = tag("small", f" inferred, {percent(round(row['confidence'], 2))} sure")
     link: Content = tag("a", when, href=f"#{place}") if first else when
     cells = (link, generations, [mark(row["cause"]), " ", why(row), sure], rebalance_cost(row))
-    return Line(cells, place if first else None)
+    span = (row["end_ms"] if row["start_ms"] is None else row["start_ms"], row["end_ms"])
+    return Line(cells, place if first else None, span=span)
 
 
 def rebalance_cost(row: Row) -> str:
@@ -209,5 +210,9 @@ def _episodes(story: Story, detail: Detail, anchors: evidence.Anchors) -> Html |
     }
     head, tail = rows[:_EPISODES_SHOWN], rows[_EPISODES_SHOWN:]
     left = story.episodes.total - len(rows)
-    more = folded(plural(len(tail), "earlier one"), listing(columns, tail, left)) if tail else ""
-    return join([tag("h3", "What happened, the newest first"), listing(columns, head, 0 if tail else left), more])
+
+    def made(some: Sequence[Row], more: int) -> Html:
+        return listing(columns, some, more, lambda row: (row["from_ms"], row["until_ms"]))
+
+    more = folded(plural(len(tail), "earlier one"), made(tail, left)) if tail else ""
+    return join([tag("h3", "What happened, the newest first"), made(head, 0 if tail else left), more])

@@ -39,16 +39,22 @@ const covered = what => {
 const used = () => {
   const table = document.querySelector('table.sortable'), head = [...table.tHead.rows[0].cells];
   const names = () => [...table.tBodies[0].rows].filter(e => !e.hidden).map(e => e.cells[0].textContent);
-  const found = {tools: document.querySelector('.tools').checkVisibility(), before: names()};
+  const found = {tools: document.querySelector('#groups .tools').checkVisibility(), before: names()};
   const at = head.findIndex(e => e.textContent === 'rebalances');
   head[at].querySelector('button').click();
   found.sorted = [head[at].getAttribute('aria-sort'), ...names()];
   head[at].querySelector('button').click();
   found.turned = [head[at].getAttribute('aria-sort'), ...names()];
-  const field = document.querySelector('.tools input');
+  const field = document.querySelector('#groups .tools input');
   field.value = 'ONLY'; field.dispatchEvent(new Event('input'));
-  found.searched = [document.querySelector('.found').textContent, ...names()];
+  found.searched = [document.querySelector('#groups .found').textContent, ...names()];
   field.value = ''; field.dispatchEvent(new Event('input'));
+  const [from] = document.querySelectorAll('.times input');
+  const rebalances = () => [...document.querySelectorAll('tr[id^=rebalance-]')].filter(e => e.checkVisibility()).length;
+  found.timed = [document.querySelector('.times').checkVisibility(), rebalances()];
+  from.value = '2025-06-15T23:30:00'; from.dispatchEvent(new Event('input', {bubbles: true}));
+  found.timed.push(rebalances(), document.querySelector('.times .found').textContent.replace(/[0-9]+/g, 'N'));
+  from.value = ''; from.dispatchEvent(new Event('input', {bubbles: true}));
   return found;
 };
 addEventListener('load', () => {
@@ -131,6 +137,7 @@ def test_the_page_fits_a_screen(tmp_path: Path, width: int, height: int, is_phon
     assert found["sorted"] == ["descending", payments, evil, only]
     assert found["turned"] == ["ascending", evil, only, payments]
     assert found["searched"] == ["1 group here", only]
+    assert found["timed"] == [True, 3, 1, "N of N rows"]
 
 
 WHERE = """<script>
@@ -181,9 +188,9 @@ def test_a_link_leads_to_its_place_also_on_another_page(
 
 SEARCH = """<script>
 addEventListener('load', () => {
-  const field = document.querySelector('.tools input');
+  const field = document.querySelector('#groups .tools input');
   field.value = 'GROUP 104'; field.dispatchEvent(new Event('input'));
-  const found = document.querySelector('.found');
+  const found = document.querySelector('#groups .found');
   document.title = 'FOUND' + JSON.stringify([found.textContent, [...found.querySelectorAll('a')]
     .map(a => a.getAttribute('href'))]) + 'END';
 });

@@ -11,7 +11,7 @@ import pytest
 from muster.pipeline.report import groups
 from muster.pipeline.report.content import About, Chosen, Some, Story
 from muster.pipeline.report.formatting import CAUSES
-from muster.pipeline.report.markup import Column, Html, join, slug, table, tag
+from muster.pipeline.report.markup import LAST, Column, Html, join, slug, table, tag
 from muster.pipeline.report.page import PAGE, pages
 from muster.pipeline.report.select import bucket_size
 from muster.pipeline.report.story import rebalance_cost
@@ -223,7 +223,7 @@ def test_groups_that_need_help_come_first() -> None:
     ]
     of = chosen(groups=Some(rows, 2), levels={"help": 1, "fine": 1}, stories=[])
     words = Reader(first(of)).words
-    top = words[words.index("Which groups need help") : words.index("Rebalances over time")]
+    top = words[words.index("Which groups need help") : words.index("Why groups rebalanced")]
     assert "1 needs help 0 to look at 1 fine" in top
     assert (
         "needs help bad : bad-1 crash-loops One change: static ids would have spared 3 of 4 rebalances "
@@ -255,6 +255,32 @@ def test_the_rows_that_prove_a_claim_are_shown_after_a_click() -> None:
     assert "What to do: look why b ends" in words
     assert "One change: static ids" not in words, "they only hide that a member ends"
     assert page.count('<a href="#rebalance-payments-2-20250615T230640">') >= 3, "of the claim, the episode, the row"
+
+
+def test_a_timeline_of_all_groups_is_at_the_top_with_links() -> None:
+    bars = [row | {"group": "payments"} for row in chosen().buckets]
+    page = first(chosen(progress=progress(), buckets=bars))
+    words = Reader(page).words
+    top = words[words.index("The cluster over time") : words.rindex("Which groups need help")]
+    for title in (
+        "Commits in a minute, of all partitions",
+        "Behind: records not yet committed",
+        "Rebalances over time",
+    ):
+        assert title in top
+    bar = (
+        r'<a href="#group-payments" tabindex="-1"><rect[^>]*><title>[^<]*2 session expired \(most of payments\)</title>'
+    )
+    assert len(re.findall(bar, page)) == 1
+
+
+def test_rows_have_their_times_for_the_filter() -> None:
+    page = first(chosen())
+    rebalance_ms = rebalance(2, 8, None)["end_ms"]
+    assert f'data-f="{rebalance_ms - 3_200}" data-u="{rebalance_ms}"' in page, "a rebalance"
+    assert f'data-f="{START_MS + 8 * HOUR}" data-u="{START_MS + 9 * HOUR}"' in page, "an episode"
+    assert f'data-f="{START_MS}" data-u="{LAST}"' in page, "a partition that still stalls"
+    assert 'min="2025-06-15T15:06:40" max="2025-06-16T15:06:40"' in page
 
 
 def test_tables_have_headers_for_screen_readers() -> None:

@@ -224,6 +224,26 @@ def test_a_group_that_only_formed_has_no_usual_cause() -> None:
     assert module.top_causes(pa.Table.from_pylist(rows)) == {"looped": "session_expired"}
 
 
+def test_all_groups_together_are_counted_over_time(tmp_path: Path) -> None:
+    step = {"until_ms": START + 5_000, "records": 5}
+    found = select(
+        tables(
+            tmp_path,
+            progress=[
+                step | {"group": "a", "start_ms": START, "commits": 2, "lag": 7},
+                step | {"group": "a", "start_ms": START + 5_000, "until_ms": START + 10_000, "commits": 1, "lag": 9},
+                step | {"group": "b", "start_ms": START, "commits": 3, "lag": 90},
+                step | {"group": "b", "start_ms": START + 5_000, "until_ms": START + 10_000, "commits": 3},
+            ],
+            rebalances=[rebalance(group, at, "member_left", 0) for group, at in (("a", 1), ("b", 1), ("b", 2))],
+        ),
+        ABOUT,
+    )
+    assert [(row["commits"], row["records"], row["lag"]) for row in found.progress] == [(5, 10, 7), (4, 10, 9)]
+    (bar,) = found.buckets
+    assert (bar["group"], bar["rebalances"]) == ("b", 3)
+
+
 def test_causes_are_counted(chosen: Chosen) -> None:
     assert [(row["cause"], row["rebalances"]) for row in chosen.causes] == [("member_joined", 3), ("member_left", 1)]
     planned = [(row["is_planned"], row["rebalances"]) for row in chosen.buckets]

@@ -1,0 +1,41 @@
+"""The section at the top of the page: commits, lag and rebalances of all groups over time. Pure."""
+
+from __future__ import annotations
+
+from muster.pipeline.report import curves, markup
+from muster.pipeline.report.columns import over_time
+from muster.pipeline.report.content import Chosen, Row
+from muster.pipeline.report.groups import Pages
+from muster.pipeline.report.markup import Html, section, tag
+from muster.pipeline.wording import moment
+
+
+def timeline(chosen: Chosen, pages: Pages) -> Html | None:
+    """The pictures of all groups together. Each bar of rebalances is a link to a group."""
+    if chosen.first_ms is None or chosen.last_ms is None:
+        return None
+    drawn = (curves.COMMITS, curves.BEHIND)
+
+    def target(row: Row) -> str | None:
+        page = pages.get(row.get("group") or "")
+        return None if page is None else f"{page}#{markup.group_anchor(row['group'])}"
+
+    return section(
+        "The cluster over time",
+        curves.pictures(chosen.progress, chosen.first_ms, chosen.last_ms, with_figures=True, drawn=drawn),
+        tag("h3", "Rebalances over time"),
+        over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms, target),
+        id_="time",
+    )
+
+
+def time_filter(chosen: Chosen) -> Html | None:
+    """Two fields for a time (UTC). Rows of other times are hidden. They are only visible where the script runs."""
+    if chosen.first_ms is None or chosen.last_ms is None:
+        return None
+    least, most = (moment(ms).replace(" ", "T") for ms in (chosen.first_ms, chosen.last_ms))
+    fields = (
+        tag("label", f"{name} ", Html(f'<input type="datetime-local" step="1" min="{least}" max="{most}">'))
+        for name in ("Only from (UTC)", "until")
+    )
+    return tag("div", fields, tag("span", class_="found", role="status"), class_="tools times", hidden="")
