@@ -334,6 +334,11 @@ def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found
     known = Known(truth)
     having = {line["group"] for line in known.lines.get("incident", ()) if line["what"] == what}
     said = {one.group for one in all_said(tables) if one.rule == what}
+    if what == POISON:  # the claim that a partition stalls names the offset of the record
+        offsets = {(line["group"], f"offset {line['offset']:,}") for line in known.lines.get("incident", ())
+                   if line["what"] == POISON}  # fmt: skip
+        said |= {one.group for one in all_said(tables) for group, words in offsets
+                 if one.group == group and words in one.text}  # fmt: skip
     also = {
         line["group"]
         for line in known.lines.get("incident", ())

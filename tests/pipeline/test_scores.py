@@ -15,6 +15,7 @@ from tests.pipeline.scores import HOLD_OUT, KEPT, each_alone, shown
 from tests.pipeline.scores_episodes import happenings
 from tests.pipeline.scores_parts import Figure, Row, Tables, advice, episodes, rebalances, regressions, stalls
 
+MAX_BYTES = 300_000
 WANTED = {
     "formation", "rolling_restart", "scale_out", "scale_in", "crash_loop", "flapping", "overlapping_deploy",
     "slow_poller", "deaths", "whole_stop", "trouble",
@@ -211,13 +212,31 @@ def test_each_log_is_read_by_a_process_of_its_own() -> None:
     assert len({os.getpid(), *found.values()}) == 3
 
 
-@pytest.mark.parametrize("path", sorted(KEPT.glob("*.tar.xz")), ids=lambda path: path.name)
-def test_each_kept_log_has_all_kinds_of_incidents(path: Any) -> None:
+DRAWN = sorted(KEPT.glob("*drawn*.tar.xz"))
+SCRIPTED = sorted(set(KEPT.glob("*.tar.xz")) - {*DRAWN})
+
+
+def truth_in(path: Path) -> list[dict[str, Any]]:
     with tarfile.open(path) as files:
         text = files.extractfile("truth.jsonl")
         assert text is not None
-        lines = [json.loads(line) for line in text.read().splitlines()]
         assert any(name.startswith("log/__consumer_offsets-") for name in files.getnames())
+        return [json.loads(line) for line in text.read().splitlines()]
+
+
+def test_the_logs_that_are_drawn_have_all_kinds_of_incidents() -> None:
+    assert sum(HOLD_OUT in path.name for path in DRAWN) >= len(DRAWN) / 2
+    lines = [line for path in DRAWN for line in truth_in(path)]
+    assert {line["what"] for line in lines if line["kind"] == "incident"} >= {
+        "too_slow", "burst", "poison", "skip", "two_topics", "frozen", "deleted",
+    }  # fmt: skip
+    assert {line["how"] for line in lines if line["kind"] == "silence"} == {"away", "away-frozen"}
+    assert max(path.stat().st_size for path in DRAWN) < MAX_BYTES
+
+
+@pytest.mark.parametrize("path", SCRIPTED, ids=lambda path: path.name)
+def test_each_scripted_log_has_all_kinds_of_incidents(path: Path) -> None:
+    lines = truth_in(path)
     happened = [line["what"] for line in lines if line["kind"] == "episode"]
     groups = [line for line in lines if line["kind"] == "group"]
     of_epochs = sum(line.get("protocol") == "consumer" for line in groups)

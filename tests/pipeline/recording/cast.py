@@ -27,7 +27,7 @@ FORKS: Final = multiprocessing.get_context("forkserver")
 STRATEGIES: Final = {"range": "Range", "roundrobin": "RoundRobin", "cooperative-sticky": "CooperativeSticky"}
 _ASSIGNORS: Final = "org.apache.kafka.clients.consumer"
 QUIET_S: Final = 1.5
-PATIENCE_S: Final = 40.0
+PATIENCE_S: Final = 90.0
 
 
 def now_ms() -> int:

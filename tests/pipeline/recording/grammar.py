@@ -40,7 +40,7 @@ SOMETIMES: Final = (
     Part("overlap", scripts.overlap),
     Part("scaling", scripts.scaling),
 )
-EACH: Final = 7
+EACH: Final = 5
 """This many of SOMETIMES are in one recording."""
 EPOCHS_SHARE: Final = 0.25
 """This share of the groups are KIP-848 groups, if their script allows it."""

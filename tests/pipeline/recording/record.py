@@ -44,6 +44,8 @@ FROZEN_S: Final = 14.0
 CASTS: Final = {"classic": CAST, "consumer": EPOCH_CAST}
 DRAWN: Final = "drawn"
 AWAY_S: Final = 120.0
+START_S: Final = 600.0
+"""On a busy machine the broker starts within this time."""
 CONSUMER_SESSION_MS: Final = 45_000
 PROPERTIES: Final = {
     "offsets.topic.num.partitions": "5",
@@ -226,6 +228,7 @@ def main() -> None:
     FORKS.set_forkserver_preload(["tests.pipeline.recording.member"])
     properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), **PROPERTIES}
     server = KafkaServer(directory, properties)
+    server.start_timeout_s = START_S
     server.start()
     try:
         with (
