@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from muster.pipeline.episodes.applications import Together
 from muster.pipeline.episodes.model import Rebalance, Stay
 from muster.pipeline.episodes.thresholds import IN_TURN_MS
 
@@ -22,8 +23,10 @@ STALLED: Final = "stalled"
 SECOND_APPLICATION: Final = "second_application"
 ZOMBIE: Final = "zombie"
 TOO_SLOW: Final = "too_slow"
+TWO_TOPICS: Final = "two_topics"
+SKIP: Final = "skip"
 """The rules of trouble that commits show. SECOND_APPLICATION and ZOMBIE are also causes in the table `regressions`."""
-OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW)
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP)
 UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
 STOPPED: Final = "stopped"
@@ -140,6 +143,16 @@ class Step(NamedTuple):
     lag: int | None
 
 
+class Skip(NamedTuple):
+    """Records that no member read: the offset went forward while the group was empty. A row of the table `skips`."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    from_offset: int
+    to_offset: int
+
+
 class Fall(NamedTuple):
     """The largest step with which the clock of the brokers went back."""
 
@@ -172,3 +185,6 @@ class Facts(NamedTuple):
     fall: Fall | None = None
     deleted_ms: int | None = None
     """When the group was deleted, if no record about it follows."""
+    together: Together | None = None
+    """The time in which members read different topics."""
+    skips: Sequence[Skip] = ()

@@ -1,6 +1,7 @@
 """What a verdict mentions besides rebalances: stalled partitions, commits that went back, and groups that are too slow.
 
-Also a clock that went back. Pure. docs/pipeline-episodes.md has the rules.
+Also members with different topics, skipped records, and a clock that went back. Pure. docs/pipeline-episodes.md has the
+rules.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.applications import Together
 from muster.pipeline.episodes.claims import (
     CLOCK,
     LIKELY,
     PERHAPS,
     SECOND_APPLICATION,
+    SKIP,
     STALLED,
     TOO_SLOW,
+    TWO_TOPICS,
     ZOMBIE,
     Back,
     Claim,
     Evidence,
     Facts,
     Fall,
+    Skip,
     Stall,
     Step,
 )
@@ -57,6 +62,10 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
             found.append(claim.proved_by([_back_row(one) for one in some]))
     if over:
         found.append(_without_short_ones(_stalled_before, over, when))
+    if facts.together is not None:
+        found.append(_two_topics(facts.together, when))
+    if facts.skips:
+        found.append(_skipped(facts.skips, when))
     return sorted(found, key=lambda one: not one.is_on)
 
 
@@ -197,6 +206,36 @@ _ADVICE: Final = {
     SECOND_APPLICATION: "give the two applications different group ids",
     ZOMBIE: "let the former owner commit before its partitions are revoked, and not after",
 }
+
+
+# ---- different topics, and records that were skipped
+
+
+def _two_topics(found: Together, when: When) -> Claim:
+    first, second = found.applications[:2]
+    whose = " and ".join(f"{one.clients[0]} reads {one.topics[0]}" for one in (first, second))
+    since = when.between(found.from_ms, found.until_ms)
+    text = f"members read different topics, as two applications do: {whose}{since}"
+    who = tuple(name for one in found.applications for name in one.clients)
+    claim = Claim(TWO_TOPICS, text, who, found.from_ms, found.until_ms, LIKELY,
+                  advice="give the applications different group ids: now each rebalance stops both")  # fmt: skip
+    shown = f"members with {', '.join(first.topics)}, others with {', '.join(second.topics)}"
+    return claim.proved_by([Evidence("generations", found.from_ms, shown)])
+
+
+def _skipped(some: Sequence[Skip], when: When) -> Claim:
+    from_ms, until_ms = min(one.at_ms for one in some), max(one.at_ms for one in some)
+    records = sum(one.to_offset - one.from_offset for one in some)
+    names = tuple(sorted({f"{one.topic}-{one.partition}" for one in some}))
+    places = names[0] if len(names) == 1 else plural(len(names), "partition")
+    text = f"no member read {plural(records, 'record')} of {places}: while the group was empty, offsets went forward"
+    claim = Claim(SKIP, f"{text}{when.between(from_ms, until_ms)}", names, from_ms, until_ms, LIKELY,
+                  advice="read these records again if nobody skipped them on purpose")  # fmt: skip
+    return claim.proved_by([
+        Evidence("skips", one.at_ms,
+                 f"{one.topic}-{one.partition} from {number(one.from_offset)} to {number(one.to_offset)}")
+        for one in some
+    ])  # fmt: skip
 
 
 LEAST_MS: Final = MINUTE

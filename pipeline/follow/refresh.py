@@ -148,6 +148,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         made |= episodes_and_verdicts(
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
             quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"],
+            tables["skips"],
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")

@@ -23,6 +23,7 @@ from muster.pipeline.tables.rebalances import changes, moves, rebalances
 from muster.pipeline.tables.regressions import fenced, regressions
 from muster.pipeline.tables.schema import conform
 from muster.pipeline.tables.silences import silences
+from muster.pipeline.tables.skips import skips
 from muster.pipeline.tables.stalls import stalls
 from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malformed_transactions, transactions
 
@@ -104,6 +105,7 @@ def _changed(of: _Facts) -> DataFrame:
 
 _OF_EPISODES: Final = (
     "rebalances", "memberships", "generations", "walk", "flapping", "silences", "stalls", "regressions", "progress",
+    "skips",
 )  # fmt: skip
 """The tables that episodes and verdicts are made from."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
@@ -118,6 +120,7 @@ _TABLES: Final[_Plans] = {
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
     "regressions": lambda of: keep(regressions(of["walk"])),
+    "skips": lambda of: keep(skips(of["walk"])),
     "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"]), "until_ms")),
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),

@@ -164,6 +164,11 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "client_id": "the owner at the last commit",
         "group_status": "the worst status of its partitions at the end of the log",
     },
+    "skips": {
+        "time_ms": "when the commit was logged",
+        "from_offset": "the committed offset before",
+        "to_offset": "the committed offset after",
+    },
     "silences": {
         "from_ms": "the last sign of life before",
         "until_ms": "the first sign of life after",

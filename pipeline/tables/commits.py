@@ -37,6 +37,7 @@ from muster.pipeline.tables.inputs import Inputs, holdings, states
 from muster.pipeline.tables.lag import lasts, step_ms, steps
 from muster.pipeline.tables.log_times import DAY_MS
 from muster.pipeline.tables.ordered_columns import NO_MEMBERS
+from muster.pipeline.tables.skips import skipped
 from muster.pipeline.tables.stall_candidates import reach_of, stall_candidates, thinned, windowed
 from muster.pipeline.tables.topic_ends import marks_of
 
@@ -150,7 +151,7 @@ def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) 
 OF_ENDS: Final = "ends"
 """The results that the tables `stalls`, `lag` and `progress` need."""
 OF_LOG: Final = "log"
-"""The results that the table `regressions` and inferred rebalances need."""
+"""The results that the tables `regressions` and `skips`, and inferred rebalances need."""
 OF_TIMES: Final = "times"
 """The results that the tables `flapping`, `episodes` and `verdicts` need."""
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
@@ -249,6 +250,7 @@ def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, 
             yield "step", progressed
     if OF_LOG in wanted:
         yield "back", backward(commits)
+        yield "skip", skipped(commits)
         yield "active", active(commits)
     if OF_TIMES in wanted:
         yield "seen", seen(commits)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.claims import Back, Claim, Facts, Stall, Step
+from muster.pipeline.episodes.applications import Subscriptions, together
+from muster.pipeline.episodes.claims import Back, Claim, Facts, Skip, Stall, Step
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
@@ -49,6 +50,10 @@ _STALLED: Final = pa.struct(
     )
 )
 _STEP: Final = pa.struct(columns("start_ms long, until_ms long, commits long, records long, written long, lag long"))
+_MIXED: Final = pa.struct(
+    columns("start_ms long, end_ms long, members members", members=structs("client_id string, topics strings"))
+)
+_SKIP: Final = pa.struct(columns("topic string, partition int, at_ms long, from_offset long, to_offset long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, Any]] = {
     "stay": from_arrow_type(_STAY),
@@ -58,6 +63,8 @@ _GIVEN: Final[dict[str, Any]] = {
     "stalled": from_arrow_type(_STALLED),
     "back": from_arrow_type(_BACK),
     "step": from_arrow_type(_STEP),
+    "mixed": from_arrow_type(_MIXED),
+    "skip": from_arrow_type(_SKIP),
     "deleted_ms": "long",
     "score": "double",
     "first_ms": "long",
@@ -77,22 +84,25 @@ _RESULT: Final = pa.schema(
 def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
-    progress: DataFrame | None = None,
+    progress: DataFrame | None = None, skips: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the last three tables, the verdicts do not mention commits.
+    Without the last four tables, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
     trouble = moments(_lost(stays)).crossJoin(F.broadcast(listed(silences)))
     rows = rows.unionByName(_groups(generations, walk, flapping, trouble))
+    rows = rows.unionByName(_mixed(generations))
     if stalls is not None:
         rows = rows.unionByName(_stalled(stalls))
     if regressions is not None:
         rows = rows.unionByName(_back(regressions))
     if progress is not None:
         rows = rows.unionByName(_row(progress, F.col("start_ms"), step=_struct(_STEP)))
+    if skips is not None:
+        rows = rows.unionByName(_row(skips, F.col("time_ms"), skip=_struct(_SKIP, at_ms=F.col("time_ms"))))
     result = keep(by_group(rows, "at_ms", _judge_group, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -160,6 +170,14 @@ def _stalled(stalls: DataFrame) -> DataFrame:
     return _row(rows, F.col("start_ms"), stalled=_struct(_STALLED, **{name: F.col(of) for name, of in given.items()}))
 
 
+def _mixed(generations: DataFrame) -> DataFrame:
+    """The generations whose members do not all have the same topics."""
+    topics = F.filter(F.transform("members", lambda one: F.array_sort(one.topics)), lambda one: F.size(one) > 0)
+    rows = generations.where(F.size(F.array_distinct(topics)) > 1)
+    members = F.transform("members", lambda one: F.struct(one.client_id.alias("client_id"), one.topics.alias("topics")))
+    return _row(rows, F.col("start_ms"), mixed=_struct(_MIXED, members=members))
+
+
 def _back(regressions: DataFrame) -> DataFrame:
     until_ms, commits = F.coalesce("until_ms", "time_ms"), F.coalesce("commits", F.lit(1))
     row = _struct(_BACK, from_ms=F.col("time_ms"), until_ms=until_ms, commits=commits.cast("int"))
@@ -199,6 +217,8 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
     stalled: list[Stall] = []
     back: list[Back] = []
     steps: list[Step] = []
+    skips: list[Skip] = []
+    mixed: list[dict[str, Any]] = []
     about: dict[str, Any] = {}
     for row in rows:
         if row["stay"] is not None:
@@ -211,6 +231,10 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
             back.append(Back(**row["back"]))
         elif row["step"] is not None:
             steps.append(Step(**row["step"]))
+        elif row["mixed"] is not None:
+            mixed.append(row["mixed"])
+        elif row["skip"] is not None:
+            skips.append(Skip(**row["skip"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
@@ -220,7 +244,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
     facts = Facts(
         end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
         silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
-        deleted_ms=about.get("deleted_ms"),
+        deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms)), skips=skips,
     )  # fmt: skip
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, facts)}
@@ -239,6 +263,13 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
         "last_ms": about.get("last_ms"),
         "claims": [_claim_row(one) for one in judged.claims],
     }
+
+
+def _generations(mixed: Iterable[dict[str, Any]], end_ms: int) -> Iterator[tuple[int, int, Subscriptions]]:
+    """Generations from rows of _MIXED. The last generation ends with the log."""
+    for row in mixed:
+        members = [(one["client_id"] or "a member", frozenset(one["topics"] or ())) for one in row["members"]]
+        yield row["start_ms"], end_ms if row["end_ms"] is None else row["end_ms"], members
 
 
 def _claim_row(one: Claim) -> dict[str, Any]:

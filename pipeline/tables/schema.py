@@ -80,6 +80,7 @@ _COLUMNS: Final = {
         f"{_PARTITION}, time_ms long, from_offset long, to_offset long, back long, cause string, member_id string, "
         "client_id string, generation int, log_offset long, until_ms long, commits long, partitions backs"
     ),
+    "skips": f"{_PARTITION}, time_ms long, from_offset long, to_offset long",
     "stalls": (
         f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
         "last_offset long, lag long, lag_known boolean, member_id string, client_id string, group_status string"
@@ -165,6 +166,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "moves": "group topic partition kind",
             "balance": "group generation members partitions",
             "regressions": "group topic partition from_offset to_offset back cause commits partitions",
+            "skips": "group topic partition time_ms from_offset to_offset",
             "stalls": "group topic partition status lag_known",
             "silences": "from_ms until_ms groups",
             "lag": "group topic partition committed_offset",

@@ -7,7 +7,19 @@ import re
 import pytest
 
 from muster.pipeline.episodes import claims, model
-from muster.pipeline.episodes.claims import CONFIDENCES, EVIDENCE, OF_COMMITS, PERHAPS, Back, Claim, Facts, Fall, Stall
+from muster.pipeline.episodes.applications import Application, Together
+from muster.pipeline.episodes.claims import (
+    CONFIDENCES,
+    EVIDENCE,
+    OF_COMMITS,
+    PERHAPS,
+    Back,
+    Claim,
+    Facts,
+    Fall,
+    Skip,
+    Stall,
+)  # fmt: skip
 from muster.pipeline.episodes.model import EXPIRED
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from tests.pipeline.episodes.test_trend import steps
@@ -46,6 +58,15 @@ EXAMPLES = {
     "stalled before": (Group("a"), {"stalled": [stall(at % 2, 500 * at, 500 * at + 90) for at in range(4)]}),
     "too slow": (Group("a", "b", "c"), {"progress": steps(44, 60)}),
     "two": (Group("a"), {"back": [Back("second_application", ms(5), ms(900), 335), Back("zombie", ms(9), ms(9), 1)]}),
+    "two topics": (
+        Group("a"),
+        {
+            "together": Together(
+                ms(0), ms(900), tuple(Application((topic,), (topic[0],)) for topic in ("orders", "payments"))
+            )
+        },
+    ),
+    "skipped": (Group("a"), {"skips": [Skip("orders", at, ms(900 + at), 100, 145) for at in range(3)]}),
     "clock": (Group("a"), {"fall": Fall(ms(900), 3_480_000)}),
     "unstable": (Group("a", "b"), {"score": 80.0}),
 }
@@ -84,6 +105,8 @@ def is_row(one: claims.Evidence, known: Facts) -> bool:
         "stalls": [row.from_ms for row in known.stalled],
         "regressions": [row.from_ms for row in known.back],
         "progress": [row.start_ms for row in known.progress],
+        "generations": [] if known.together is None else [known.together.from_ms],
+        "skips": [row.at_ms for row in known.skips],
     }
     return one.at_ms in times[one.table] and bool(one.text)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import verdict
-from muster.pipeline.episodes.claims import Back, Facts, Stall
+from muster.pipeline.episodes.applications import Application, Together
+from muster.pipeline.episodes.claims import Back, Facts, Skip, Stall
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 
@@ -47,6 +48,23 @@ def test_a_second_application_is_trouble_but_rewinds_and_resets_are_not() -> Non
     zombies = [Back("zombie", ms(HOUR_S), ms(HOUR_S), 1)] * 2
     assert "a former owner still committed" in verdict_of(back=zombies).text
     assert "(2 times)" in verdict_of(back=zombies).text
+
+
+def test_two_applications_with_different_topics_and_skipped_records_are_worth_a_look() -> None:
+    two = Together(ms(HOUR_S), ms(6 * HOUR_S), (Application(("orders",), ("a",)), Application(("payments",), ("b",))))
+    found = _verdict_of_facts(together=two)
+    words = "members read different topics, as two applications do: a reads orders and b reads payments since 16:06"
+    assert (found.level, found.text, found.kind) == ("look", words, "two_topics")
+    assert "different group ids" in (found.claims[0].advice or "")
+    skips = [Skip("orders", number, ms(HOUR_S), 100, 145) for number in range(2)]
+    words = "no member read 90 records of 2 partitions: while the group was empty, offsets went forward at 16:06"
+    assert (_verdict_of_facts(skips=skips).level, _verdict_of_facts(skips=skips).text) == ("look", words)
+    assert "45 records of orders-0:" in _verdict_of_facts(skips=skips[:1]).text
+
+
+def _verdict_of_facts(**more: object) -> verdict.Verdict:
+    some = Group("a")
+    return verdict.verdict(some.episodes(), Facts(ms(6 * HOUR_S), stays=some.stays, **more))  # type: ignore[arg-type]
 
 
 def test_current_trouble_is_named_before_past_trouble() -> None:

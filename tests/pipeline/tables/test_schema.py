@@ -14,6 +14,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_every_table_begins_with_the_group() -> None:
     first = {name: schema.names[0] for name, schema in TABLES.items()}
     assert first.pop("transactions") == "transactional_id"
+    assert first.pop("silences") == "from_ms"  # a silence is one of all groups
     assert set(first.values()) == {"group"}
 
 
