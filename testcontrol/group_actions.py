@@ -17,7 +17,8 @@ from muster.coordinator.groups.consumer import history as consumer_history
 from muster.coordinator.groups.consumer import leave, records
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
-from muster.coordinator.state_machine.interface import Now, Output
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.state_machine.output import Output
 from muster.testcontrol.errors import CannotBeDone
 
 REMOVED: Final = "removed by a test"

@@ -39,15 +39,8 @@ from muster.coordinator.groups.migration import downgrade, upgrade
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
-from muster.coordinator.state_machine.interface import (
-    NO_LIMIT,
-    Command,
-    EndTransaction,
-    Now,
-    Output,
-    Reply,
-    TransactionalBatch,
-)
+from muster.coordinator.state_machine.interface import NO_LIMIT, Command, EndTransaction, Now, Reply, TransactionalBatch
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

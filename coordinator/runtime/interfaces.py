@@ -10,11 +10,11 @@ from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
     Now,
-    Output,
     Producer,
     Record,
     TransactionalBatch,
 )
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import Message
 
 

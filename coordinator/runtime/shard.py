@@ -20,7 +20,8 @@ from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, Reco
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, ShardTimer, append_error
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
+from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Producer, Reply, Respond
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, at_once
 from muster.protocol.errors import ErrorCode

@@ -1,10 +1,10 @@
-"""The values that pass between the core and its runtime: the time, commands, and outputs."""
+"""The values that pass between the core and its runtime: the time, commands, records and replies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from muster.protocol.message import Message
 
@@ -96,20 +96,3 @@ class EndTransaction(NamedTuple):
     producer_epoch: int
     is_committed: bool
     """False: the transaction is aborted."""
-
-
-class Output:
-    """The result of one call. The package docstring says what the runtime does with an output."""
-
-    __slots__ = ("events", "records", "replies")
-
-    def __init__(
-        self,
-        replies: list[Reply] | None = None,
-        records: list[Record] | None = None,
-        events: list[Any] | None = None,
-    ) -> None:
-        """The lists belong to the output."""
-        self.replies = replies or []
-        self.records = records or []
-        self.events = events or []

@@ -15,10 +15,10 @@ from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
     Now,
-    Output,
     Respond,
     TransactionalBatch,
 )
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.transactions import add_partitions, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.commands import (
     ListCommand,

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from muster.coordinator.state_machine.deadlines import Deadlines, Due
-from muster.coordinator.state_machine.interface import NO_LIMIT, Command, Decoded, Now, Output, Record, Respond
+from muster.coordinator.state_machine.interface import NO_LIMIT, Command, Decoded, Now, Record, Respond
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.events import Event

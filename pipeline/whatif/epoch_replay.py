@@ -27,7 +27,8 @@ from muster.coordinator.groups.consumer.member import (
 )
 from muster.coordinator.groups.consumer.topics import hash_of_topics
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.state_machine.interface import Command, Now, Output
+from muster.coordinator.state_machine.interface import Command, Now
+from muster.coordinator.state_machine.output import Output
 from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS
 from muster.pipeline.whatif.costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor

@@ -18,7 +18,8 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.state_machine.interface import Client, Command, Now, Output
+from muster.coordinator.state_machine.interface import Client, Command, Now
+from muster.coordinator.state_machine.output import Output
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import AssignmentBook, is_cooperative

@@ -19,7 +19,8 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Command, Output, Record
+from muster.coordinator.state_machine.interface import Command, Record
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest

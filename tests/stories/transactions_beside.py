@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Output, Respond
+from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Respond
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand, TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
 from muster.protocol.errors import ErrorCode

@@ -33,10 +33,10 @@ from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
     Now,
-    Output,
     Record,
     TransactionalBatch,
 )
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.jobs import OffloadedWork, at_once
 from muster.coordinator.system.patterns import BadPattern, Pattern
 from muster.protocol import frames

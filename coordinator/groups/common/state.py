@@ -24,13 +24,13 @@ from muster.coordinator.state_machine.interface import (
     NO_LIMIT,
     Command,
     Now,
-    Output,
     Producer,
     Record,
     Reply,
     Respond,
     TransactionalBatch,
 )
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, encode_record, pack_record

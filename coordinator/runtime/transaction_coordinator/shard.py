@@ -14,7 +14,8 @@ from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.runtime.transaction_coordinator import error_responses
 from muster.coordinator.runtime.transaction_coordinator.markers import MarkerSender, MarkerWriter, Peers
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec
-from muster.coordinator.state_machine.interface import Now, Output, Respond
+from muster.coordinator.state_machine.interface import Now, Respond
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC

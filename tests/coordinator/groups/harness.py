@@ -12,7 +12,8 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.state_machine.interface import Client, Command, Now, Output, Record
+from muster.coordinator.state_machine.interface import Client, Command, Now, Record
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -19,7 +19,7 @@ from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.groups.common import state
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, id_of, prepare_commit
-from muster.coordinator.state_machine.interface import Output
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from muster.coordinator.log import DamagedLog, LogOffline, batches
 from muster.coordinator.log.errors import Place
 from muster.coordinator.state_machine.deadlines import Deadline
-from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
+from muster.coordinator.state_machine.interface import Command, Now, Producer
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Read, ShardHarness, Sums

@@ -15,11 +15,11 @@ from muster.coordinator.state_machine.interface import (
     Command,
     EndTransaction,
     Now,
-    Output,
     Producer,
     Respond,
     TransactionalBatch,
 )
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import Job
 from muster.protocol.wire import uv

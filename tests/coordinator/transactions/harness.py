@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.state_machine.interface import Client, Decoded, Now, Output, Record
+from muster.coordinator.state_machine.interface import Client, Decoded, Now, Record
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.transactions.commands import (
     ListCommand,
     MarkersWritten,

@@ -17,7 +17,8 @@ from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.history.schema import plain_json, to_json
-from muster.coordinator.state_machine.interface import Client, Command, Output
+from muster.coordinator.state_machine.interface import Client, Command
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -13,7 +13,8 @@ import pytest
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
-from muster.coordinator.state_machine.interface import Client, Output, Record
+from muster.coordinator.state_machine.interface import Client, Record
+from muster.coordinator.state_machine.output import Output
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.infer.epoch_image import TARGET_EPOCH
 from muster.pipeline.tables.epoch_states import rows_of_group

@@ -10,7 +10,8 @@ from random import Random
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.state_machine.interface import Now, Output
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.state_machine.output import Output
 
 START_MS = 1_700_000_000_000
 

@@ -12,7 +12,8 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, To
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
-from muster.coordinator.state_machine.interface import Command, Output
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.jobs import OffloadedWork
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.simulation import world

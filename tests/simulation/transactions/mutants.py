@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.state_machine.interface import Output
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.transactions import add_partitions, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.state import State

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from muster.coordinator.log import batches
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Output, Record
+from muster.coordinator.state_machine.interface import Record
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore

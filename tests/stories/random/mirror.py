@@ -15,7 +15,7 @@ from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.topics import AGAIN_MS
-from muster.coordinator.state_machine.interface import Output
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays

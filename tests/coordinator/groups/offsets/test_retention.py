@@ -7,7 +7,8 @@ import pytest
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.offsets import retention
 from muster.coordinator.state_machine.deadlines import SLICE_AFTER_MS
-from muster.coordinator.state_machine.interface import Now, Output
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.state_machine.output import Output
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -16,7 +16,8 @@ from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, Top
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.replies import ANSWERS_AT_ONCE
 from muster.coordinator.state_machine.deadlines import NEVER, LateAnswers
-from muster.coordinator.state_machine.interface import Client, Command, Now, Output, Record, Reply
+from muster.coordinator.state_machine.interface import Client, Command, Now, Record, Reply
+from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
