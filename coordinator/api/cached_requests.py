@@ -43,7 +43,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
@@ -165,7 +165,7 @@ class CachedHeartbeat:
         "_runtime", "_tail", "was_repeated",
     )  # fmt: skip
 
-    error_counts: Mapping[int, int] = MappingProxyType({0: 1})
+    error_counts: ClassVar[Mapping[int, int]] = MappingProxyType({0: 1})
 
     def __init__(
         self,
