@@ -263,6 +263,10 @@ def _fine(said: Said, known: Known) -> str | None:
 
 def _done(said: Said, known: Known) -> str | None:
     """Episodes that somebody wanted: the script must have done that."""
+    whats = {"scale_out": "starts", "scale_in": "stop"}.get(said.rule)
+    if whats is not None and said.who:
+        idle = [who for who in said.who if not known.acts(said, who, whats) or known.acts(said, who, "killed")]
+        return f"{idle} did not do so" if idle else None
     row = {"kind": said.rule, "group": said.group, "from_ms": said.from_ms or 0, "until_ms": said.until_ms or 0}
     if said.from_ms is not None and is_false(row, known.happenings, known.rebalances):
         return "there was no such episode"
@@ -274,6 +278,8 @@ def _unstable(said: Said, known: Known) -> str | None:
     return "it has few rebalances" if few else None
 
 
+_ALSO_SLOW: Final = ("burst", "keeps_up", "behind")
+"""Of a group with one of these incidents, nobody knows whether it is too slow."""
 _CAUSES: Final = ("rewind", "reset", "second_application", "zombie", "deleted", "topic_recreated", "unknown")
 TWO_TOPICS: Final = "two_topics"
 SKIPPED: Final = "skip"
@@ -284,7 +290,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "crash_loop": _loops, "flapping": _flaps, "slow_poller": _slow, "member_died": _dead,
     "coordinator_or_network_trouble": _trouble, SILENCE: _trouble, "whole_stop": _stop, "stopped": _stop,
     "stalled": _stalled,
-    TOO_SLOW: _incident("too_slow", "burst", "keeps_up"), TWO_TOPICS: _incident("two_topics"),
+    TOO_SLOW: _incident("too_slow", *_ALSO_SLOW), TWO_TOPICS: _incident("two_topics"),
     SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
     **dict.fromkeys(_CAUSES, _regressed),
     **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in", "restart"), _done),
@@ -340,8 +346,6 @@ def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found
         said |= {one.group for one in all_said(tables) for group, words in offsets
                  if one.group == group and words in one.text}  # fmt: skip
     also = {
-        line["group"]
-        for line in known.lines.get("incident", ())
-        if what == TOO_SLOW and line["what"] in ("burst", "keeps_up")
+        line["group"] for line in known.lines.get("incident", ()) if what == TOO_SLOW and line["what"] in _ALSO_SLOW
     }
     return Found({group: group in said for group in sorted(having)}, sorted(said - having - also))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.recording.truths import rates
 from tests.pipeline.scores_claims import (
     FINE,
     HELP,
@@ -125,7 +126,7 @@ def test_false_sentences_are_counted() -> None:
     assert judged(tables, TRUTH).count == 5
     assert judged(tables, TRUTH).false == [
         "g: slow_poller (['g-1'] always polled in time)",
-        "calm: too_slow (it had no incident of too_slow, burst, keeps_up)",
+        "calm: too_slow (it had no incident of too_slow, burst, keeps_up, behind)",
     ]
     first, count, level = sentences(tables, TRUTH)
     assert (first.value, count.value, level.value, level.of) == (40, 5, 1, 2)
@@ -145,3 +146,21 @@ def test_the_acts_of_a_script_are_taken_from_the_journal() -> None:
     assert [(one["what"], one["client_id"], one["at"]) for one in acts(journal)] == [
         ("starts", "g-1", 1), ("sleep", "g-1", 2), ("deleted", None, 4),
     ]  # fmt: skip
+
+
+def test_the_rates_of_groups_are_measured() -> None:
+    def group(name: str) -> dict[str, Any]:
+        return line("group", group=name, commit_ms=1_000)
+
+    def meant(name: str) -> dict[str, Any]:
+        return span("incident", "too_slow", 0, 100_000, members=["m"]) | {"group": name}
+
+    lines = [group("slow"), group("keeps"), group("late"), group("stuck"), meant("slow"), meant("keeps"),
+             line("stall", group="stuck"), line("end", at=100_000),
+             span("episode", "formation", 0, 1) | {"group": "late"}]  # fmt: skip
+    last = {("slow", "t", 0): 500, ("keeps", "t", 0): 990, ("late", "t", 0): 10, ("stuck", "t", 0): 10}
+    found = {one["group"]: one for one in rates(lines, last, {("t", 0): 1_000})}
+    assert {name: one["what"] for name, one in found.items()} == {
+        "slow": "too_slow", "keeps": "keeps_up", "late": "behind",
+    }  # fmt: skip
+    assert (found["slow"]["written_per_s"], found["slow"]["read_per_s"], found["slow"]["needed"]) == (10, 5, 2)

@@ -22,7 +22,8 @@ Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
 * `no_stall`: `group`, `why`: what may look like a stall and is none.
 * `silence`: `from`, `until`, `how` (`away`, `away-frozen`): the broker was away.
 * `incident`: `group`, `what`, `from`, `until`, and `members` (client ids) or none. `what`: `too_slow` (`read_per_s`,
-  `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `burst` (producers wrote more for a
+  `written_per_s`, and `needed` members), `keeps_up` (it was meant to be too slow), `behind` (at the end, for
+  another reason), `burst` (producers wrote more for a
   while), `poison` (`topic`, `partition`, `offset`), `skip` (`topic`, `partitions`, `at`, `records`: how many records
   nobody read), `two_topics` (`topics` with the members of each application), `frozen`, `deleted`.
 """
@@ -113,28 +114,30 @@ def rates(
     lines: Sequence[Mapping[str, Any]], last: Mapping[tuple[str, str, int], int], ends: Mapping[tuple[str, int], int]
 ) -> Iterator[dict[str, Any]]:
     """What a recording says of groups that are too slow, as measured: on a busy machine producers write less than they
-    should, and such a group may keep up. `last`: the last commits; `ends`: the ends of the partitions.
+    should, and such a group may keep up, while another one may be late. `last`: the last commits; `ends`: the ends of
+    the partitions.
     """
     groups = {line["group"]: line for line in lines if line["kind"] == "group"}
     away_s = sum(line["until"] - line["from"] for line in lines if line["kind"] == "silence") / 1000
-    for line in lines:
-        if line["kind"] != "incident" or line["what"] != "too_slow":
-            continue
-        group = groups[line["group"]]
-        places = [(group["topic"], number) for number in range(group["partitions"])]
-        written = sum(ends.get(place, 0) for place in places)
-        read = sum(last.get((line["group"], *place), 0) for place in places)
-        over = max(one["at"] for one in lines if one["kind"] == "end")
-        lasted_s = (over - line["from"]) / 1000
+    over = max((one["at"] for one in lines if one["kind"] == "end"), default=0)
+    meant = {line["group"]: line for line in lines if line["kind"] == "incident" and line["what"] == "too_slow"}
+    stalled = {line["group"] for line in lines if line["kind"] == "stall"}
+    begun = {line["group"]: line["from"] for line in reversed(lines) if line["kind"] == "episode" and line["group"]}
+    for name, group in groups.items():
+        line = meant.get(name, {"group": name, "kind": "incident", "from": begun.get(name, over), "until": over})
+        lasted_s = max((over - line["from"]) / 1000, 1)
+        places = [place for place in ends if (name, *place) in last]
+        written, read = sum(ends[place] for place in places), sum(last[name, *place] for place in places)
         # producers keep their records while the broker is away, and members read none
-        written_per_s, read_per_s = written / lasted_s, max(read, 1) / (lasted_s - away_s)
+        written_per_s, read_per_s = written / lasted_s, max(read, 1) / max(lasted_s - away_s, 1)
         waiting = written_per_s * group["commit_ms"] / 1000
         is_behind = written - read > BEHIND * written + waiting
-        yield {
-            **line, "what": "too_slow" if is_behind else "keeps_up",
-            "needed": ceil(len(line["members"]) * written_per_s / read_per_s),
-            "read_per_s": round(read_per_s, 1), "written_per_s": round(written_per_s, 1),
-        }  # fmt: skip
+        rates = {"read_per_s": round(read_per_s, 1), "written_per_s": round(written_per_s, 1)}
+        if name in meant:
+            needed = ceil(len(line["members"]) * written_per_s / read_per_s)
+            yield {**line, "what": "too_slow" if is_behind else "keeps_up", "needed": needed, **rates}
+        elif is_behind and name not in stalled:
+            yield {**line, "what": "behind", "members": [], **rates}
 
 
 def assembled(directory: Path) -> Iterator[dict[str, Any]]:
