@@ -112,7 +112,7 @@ def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
                 by = rows[key].split()
 
                 def order(row: Any, by: list[str] = by) -> Any:
-                    return [str(row[name]) for name in by] if by else row
+                    return [str(row.get(name)) for name in by] if by else row  # TopicId: since v10
 
                 # sorted by their real names first: two ids may have one plain name
                 one = sorted((plain_value(row, names, rows) for row in sorted(one, key=order)), key=order)
