@@ -24,12 +24,10 @@ from muster.assignors.connect.work import Task, from_rows
 from muster.protocol.connect import decode_assignment, decode_worker_state
 from tests.e2e.ledger import eventually_sync
 from tests.support import wire
-from tests.support.servers import free_port_pair, kafka_jars
+from tests.support.servers import CONNECT_VERSION, free_port_pair, kafka_jars
 
 GROUP = "connect-cluster"
 PATIENCE_S = 90.0
-WITH_FILE_CONNECTORS = "4.3.1"
-"""The last version whose file connectors a registry has."""
 LOGGING = """<Configuration><Appenders>
 <Console name="c"><PatternLayout pattern="%d{UNIX_MILLIS} %p %c{1} %m%n"/></Console></Appenders>
 <Loggers><Root level="WARN"><AppenderRef ref="c"/></Root>
@@ -81,7 +79,7 @@ class Worker:
 
     def start(self) -> None:
         """Start the worker; it answers after some seconds."""
-        jars = kafka_jars(WITH_FILE_CONNECTORS)
+        jars = kafka_jars(CONNECT_VERSION)
         logging = f"-Dlog4j2.configurationFile={self.properties_path.with_name('log4j2.xml')}"
         program = ["org.apache.kafka.connect.cli.ConnectDistributed", str(self.properties_path)]
         with self.log_path.open("ab") as log:

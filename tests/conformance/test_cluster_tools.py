@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from muster.protocol.hashing import group_partition
-from tests.conformance.java_tools import NOISE, Tools, tools
+from tests.conformance.java_tools import NOISE, NOT_COMPARED, Tools, tools
 from tests.support.cluster_nodes import ClusterNodes
 from tests.support.postgres import own_database
 from tests.support.servers import KafkaCluster, NodesServer
@@ -37,7 +37,7 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SUBCOMMANDS = (CLUSTER,)
 """Tools whose first argument is a command."""
 RACKS = ("a", "b", "b")
@@ -112,7 +112,7 @@ def _served(text: str) -> str:
     """The APIs that both serve; Kafka prints brokers in the order of a hash."""
     brokers = re.split(r"^(?=HOST)", text, flags=re.MULTILINE)
     lines = "".join(sorted(brokers)).splitlines()
-    return "\n".join(line for line in lines if line.partition("(")[0].strip() not in NOT_SERVED)
+    return "\n".join(line for line in lines if line.partition("(")[0].strip() not in NOT_COMPARED)
 
 
 def _quorum(text: str) -> str:
@@ -142,13 +142,6 @@ SHORTER: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 OF_THE_QUORUM = ("LeaderId:", "LeaderEpoch:", "HighWatermark:", "MaxFollowerLag", "CurrentVoters:", "CurrentObservers:")
 OF_NOTHING_HERE = tuple(f"Feature: {name}.version" for name in ("eligible.leader.replicas", "share", "streams"))
-NOT_SERVED = {
-    "ShareGroupHeartbeat",
-    "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState", "ReadShareGroupState",
-    "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary", "StreamsGroupHeartbeat",
-    "StreamsGroupDescribe", "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
-}  # fmt: skip
-"""APIs of Kafka's that are not in the README's table."""
 
 
 def commands(folder: Path) -> Iterator[tuple[str, ...]]:

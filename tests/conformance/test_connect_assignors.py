@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.assignors.connect.histories import Answer, History, draw
 from tests.assignors.connect.test_histories import SAMPLE
-from tests.support.servers import kafka_jars
+from tests.support.servers import CONNECT_VERSION, kafka_jars
 
 HERE = Path(__file__).parent
 PROGRAM = "org.apache.kafka.connect.runtime.distributed.ConnectAssignors"
@@ -23,7 +23,7 @@ FROZEN = 80
 
 def on_java(histories: list[History]) -> list[list[Answer]]:
     """The answers of the Java classes."""
-    jars = kafka_jars()
+    jars = kafka_jars(CONNECT_VERSION)
     with tempfile.TemporaryDirectory() as classes:
         subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "ConnectAssignors.java"], check=True)
         quiet = f"-Dlog4j2.configurationFile={HERE.parent / 'kafka' / 'log4j2-quiet.xml'}"

@@ -22,7 +22,7 @@ from tests.coordinator.api.quotas.exchanges import EXCHANGES, alter, change, kaf
 from tests.support.muster import Client
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer
 
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 
 
 async def ask_all(address: tuple[str, int]) -> list[Any]:

@@ -25,6 +25,8 @@ from tests.support.unseen_faults import watch_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KAFKA_SCRIPTS = REPOSITORY / "tests" / "kafka"
+CONNECT_VERSION = "4.3.1"
+"""The version of Connect: the last with file connectors in the registry."""
 
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",

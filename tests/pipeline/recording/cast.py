@@ -353,7 +353,7 @@ class Group:
     def configure(self, **properties: object) -> None:
         """Set properties of this group alone."""
         reported = ",".join(f"{name.replace('_', '.')}={value}" for name, value in properties.items())
-        tool = [f"{KAFKA_SCRIPTS}/kafka-tool.sh", "kafka.admin.ConfigCommand", "--bootstrap-server"]
+        tool = [f"{KAFKA_SCRIPTS}/kafka-tool.sh", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server"]
         entity = ["--entity-type", "groups", "--entity-name", self.name, "--alter", "--add-config", reported]
         subprocess.run([*tool, self.stage.bootstrap, *entity], check=True, stdout=self.stage.errors)
 
