@@ -7,6 +7,7 @@ and log directories.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.java_tools import NOISE, NOT_COMPARED, Tools, tools
-from tests.support.servers import KafkaServer, MusterServer, ServerProcess
+from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer, ServerProcess
 
 __all__ = ["tools"]
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
@@ -215,7 +216,8 @@ def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str,
     """Run one tool on a server. The text is without what differs by nature or as the docs say."""
     first = words[1:2] if words[0] in SUBCOMMANDS else ()
     file = ("--command-config", str(folder / "client.properties")) if words[0] in WITH_A_FILE else ()
-    text = tools(words[0], *first, "--bootstrap-server", server.bootstrap, *file, *words[1 + len(first) :])
+    run = alone if words[0] in (SENDER, READER) else tools
+    text = run(words[0], *first, "--bootstrap-server", server.bootstrap, *file, *words[1 + len(first) :])
     text = text.replace(server.bootstrap, "HOST:PORT").replace(server.bootstrap.replace(":", " "), "HOST PORT")
     text = text.replace(server.bootstrap.rpartition(":")[2], "PORT").partition("\nOption  ")[0]
     for pattern, name in UNLIKE.items():
@@ -226,6 +228,27 @@ def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str,
     lines = [line for line in lines if line.partition("(")[0].strip() not in NOT_COMPARED]
     # entries and rows are printed in the order of a hash
     return "\n".join([*lines[:1], *sorted(set(lines[1:]) if words[0] in FIGURES else lines[1:])])
+
+
+def alone(*words: str) -> str:
+    """The output of a tool in a JVM of its own, because its end belongs to its output."""
+    done = subprocess.run([KAFKA_SCRIPTS / "kafka-tool.sh", *words], capture_output=True, text=True, check=False)
+    return f"status {done.returncode}\n{done.stdout}{done.stderr}"
+
+
+def first_report(server: ServerProcess) -> list[str]:
+    """What the verification of replicas prints up to its first report; it never ends by itself."""
+    options = ["--broker-list", server.bootstrap, "--topics-include", "one", "--report-interval-ms", "200"]
+    command = [KAFKA_SCRIPTS / "kafka-tool.sh", VERIFIER, *options]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(re.sub(r"^\S+ \S+: ", "TIME: ", line.replace(server.bootstrap, "HOST:PORT")))
+            if "max lag" in line:
+                break
+        process.terminate()
+    return lines
 
 
 @pytest.mark.timeout(900)
@@ -244,4 +267,5 @@ def test_each_tool_of_a_broker_prints_the_same_for_muster_and_kafka(tools: Tools
             ours, theirs = (printed(tools, server, tmp_path, words) for server in servers)
             if ours != theirs:
                 differ[" ".join(words)] = f"ours:\n{ours}\ntheirs:\n{theirs}\n"
+        assert first_report(servers[0]) == first_report(servers[1])
     assert not differ, "\n".join(f"=== {words}\n{texts}" for words, texts in differ.items())

@@ -67,8 +67,6 @@ NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.part
 NOT_TOLD_OF_SEVERAL = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
 OF_KAFKAS_CLUSTER = {"auto.leader.rebalance.enable": "false"}
 MOVES = "of several brokers: so often something moves under histories of transactions (default: 1; 0: never)"
-START_S = 300.0
-"""A busy machine may take minutes to start a JVM."""
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -116,7 +114,6 @@ class Servers:
     def __enter__(self) -> dict[str, tuple[str, int]]:
         try:
             for server in self._servers:
-                server.start_timeout_s = START_S
                 server.start()
         except BaseException:
             self.__exit__()

@@ -83,3 +83,15 @@ def test_a_difference_names_its_path() -> None:
     assert differences({"a": [{"b": 1}]}, {"a": [{"b": 2}]}) == ["a[0].b: 1, expected 2"]
     assert differences({"a": 1}, {"a": 1}) == []
     assert differences([1], [1, 2]) == [": [1], expected [1, 2]"]
+
+
+def test_the_offsets_of_all_topics_are_compared_in_versions_with_and_without_topic_ids() -> None:
+    asked = {"Groups": [{"GroupId": "g", "Topics": None}]}
+    partitions = [{"PartitionIndex": 0, "CommittedOffset": 5}]
+    for topics in ([{"Name": "b"}, {"Name": "a"}], [{"TopicId": T2}, {"TopicId": T1}]):
+        rows = [{**topic, "Partitions": partitions} for topic in topics]
+        one, other = (
+            plain(reply("OffsetFetch", {"Groups": [{"GroupId": "g", "Topics": [*order]}]}, asked), names())
+            for order in (rows, rows[::-1])
+        )
+        assert one == other
