@@ -22,6 +22,7 @@ from muster.pipeline import arguments as args
 from muster.pipeline.arguments import DELTA, HTML, PARQUET
 from muster.pipeline.follow.command import follow
 from muster.pipeline.follow.manifest import NotOurs
+from muster.pipeline.frames.spark import planned_once
 from muster.pipeline.kept import kept
 from muster.pipeline.output import (
     EXTENSION,
@@ -48,7 +49,6 @@ from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.spark_home import NoJava, slim_home
 from muster.pipeline.stage import Source, Staged, bytes_of, check, stage, table_kind
-from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build, unusable
 from muster.pipeline.tables.comparison import check_time, comparison, earlier, overlap_ms, sides
 from muster.pipeline.tables.schema import TABLES

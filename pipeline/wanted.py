@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.frames import Column, DataFrame, F, Window
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 
 

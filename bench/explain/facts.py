@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Measured, SparkMeter
+from muster.pipeline.frames.spark import planned_once
 from muster.pipeline.stage import Source, Staged, stage
-from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
 
 SLOWEST: Final = 5

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  # the usual name in Spark 
 
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Measured, SparkMeter
+from muster.pipeline.frames.spark import planned_once
 from muster.pipeline.schema import OFFSET_COMMIT
 from muster.pipeline.stage import Source, stage
-from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.inputs import Inputs
 

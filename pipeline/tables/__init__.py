@@ -1,28 +1,28 @@
 """The tables show what the groups did. Each module makes one table, or some related ones.
 
 docs/pipeline-tables.md has the columns. This module makes a DataFrame of the decoded rows of each kind, and counts
-rows. It also passes Arrow rows to Python one by one. `keep` and `planned_once` save planning time. Spark keeps the rows
-of a persisted table, but tables made from it still carry its plan. Spark checks each step of a plan against all steps
-before. In a join of a table with another table that was made from it, Spark copies the plan. For the tables of the
-pipeline, this took more time than the work itself.
+rows. It also passes Arrow rows to Python one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.frames import (
+    Column,
+    DataFrame,
+    F,
+    frame_of,
+    from_arrow_schema,
+    from_arrow_type,
+    is_here,
+    rows_of_frame,
+)
 from muster.pipeline.schema import KINDS, table_columns
 
 ROWS_AT_ONCE: Final = 256
@@ -45,8 +45,9 @@ def shaped(rows: DataFrame, schema: pa.Schema, known: Mapping[str, Column]) -> D
     A column comes from `known`, or else from `rows`; if neither has it, it is null.
     """
     there = {**{name: F.col(name) for name in rows.columns}, **known}
-    wanted = from_arrow_schema(schema).fields
-    return rows.select(*(there.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted))
+    return rows.select(
+        *(there.get(one.name, F.lit(None)).cast(from_arrow_type(one.type)).alias(one.name) for one in schema)
+    )
 
 
 def counts(decoded: DataFrame) -> DataFrame:
@@ -88,50 +89,19 @@ def by_group(
         groups = groupby(rows_of(batches), itemgetter("group"))
         return batches_of((row for group, some in groups for row in make(group, some)), schema)
 
+    if is_here():
+        groups = groupby(rows_of_frame(rows.sort("group", order)), itemgetter("group"))
+        made = [row for group, some in groups for row in make(group, some)]
+        return frame_of(pa.Table.from_pylist(made, schema))
     # all rows of a group are together
     in_order = rows.repartition("group").sortWithinPartitions("group", order)
     return in_order.mapInArrow(run, from_arrow_schema(schema))
 
 
-_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
-
-
-@contextmanager
-def planned_once(spark: SparkSession) -> Iterator[None]:
-    """Queries that begin in this block are not planned again while they run.
-
-    If tables that `keep` keeps were planned before, they are planned again all the same. After each step of a query
-    Spark writes its plan as text, whether a page shows it or not. This plan has the plans of all kept tables that the
-    query reads. Our tables read each other, so these texts took two thirds of the time for all plans.
-    """
-    before = spark.conf.get(_ADAPTIVE)
-    spark.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ADAPTIVE, before or "true")
-
-
 def keep(rows: DataFrame) -> DataFrame:
-    """The same rows as `rows`. They are computed when first needed, and kept until `spark.catalog.clearCache`.
+    """The same rows as `rows`. Spark computes them when first needed, and keeps them."""
+    if is_here():
+        return rows
+    from muster.pipeline.frames.spark import keep_in_spark
 
-    Tables made from them do not carry their plan, if Spark's internals allow that. Spark has no public method for it.
-    """
-    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        return _as_leaf(kept)
-    except (
-        Py4JError,
-        AttributeError,
-        TypeError,
-    ):  # another version of Spark, or one without access to the internals (Connect)
-        return kept
-
-
-def _as_leaf(kept: DataFrame) -> DataFrame:
-    """The same rows. Their plan is only Spark's own store of kept rows (InMemoryRelation)."""
-    spark = kept.sparkSession
-    session = spark._jsparkSession
-    place = session.sharedState().cacheManager().lookupCachedData(kept._jdf).get().cachedRepresentation()
-    jvm: Any = spark._jvm
-    return ClassicDataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, place), spark)
+    return keep_in_spark(rows)

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.frames import Column, DataFrame, F, from_arrow_schema
 from muster.pipeline.infer.epoch_image import EPOCH
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
 from muster.pipeline.tables import shaped, table

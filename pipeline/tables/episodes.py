@@ -9,9 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.applications import Subscriptions, together
@@ -21,6 +18,7 @@ from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
 from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.episodes.verdict import claim_about, verdict
+from muster.pipeline.frames import Column, DataFrame, F, from_arrow_type
 from muster.pipeline.schema import columns, structs
 from muster.pipeline.tables import by_group, keep
 from muster.pipeline.tables.commit_activity import HEARD
@@ -55,21 +53,21 @@ _MIXED: Final = pa.struct(
 )
 _SKIP: Final = pa.struct(columns("topic string, partition int, at_ms long, from_offset long, to_offset long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
-_GIVEN: Final[dict[str, Any]] = {
-    "stay": from_arrow_type(_STAY),
-    "rebalance": from_arrow_type(_REBALANCE),
-    "moments": from_arrow_type(structs(MOMENT)),
-    "silences": from_arrow_type(structs(SILENCE)),
-    "stalled": from_arrow_type(_STALLED),
-    "back": from_arrow_type(_BACK),
-    "step": from_arrow_type(_STEP),
-    "mixed": from_arrow_type(_MIXED),
-    "skip": from_arrow_type(_SKIP),
-    "deleted_ms": "long",
-    "score": "double",
-    "first_ms": "long",
-    "last_ms": "long",
-    "end_ms": "long",
+_GIVEN: Final[dict[str, pa.DataType]] = {
+    "stay": _STAY,
+    "rebalance": _REBALANCE,
+    "moments": structs(MOMENT),
+    "silences": structs(SILENCE),
+    "stalled": _STALLED,
+    "back": _BACK,
+    "step": _STEP,
+    "mixed": _MIXED,
+    "skip": _SKIP,
+    "deleted_ms": pa.int64(),
+    "score": pa.float64(),
+    "first_ms": pa.int64(),
+    "last_ms": pa.int64(),
+    "end_ms": pa.int64(),
 }
 _RESULT: Final = pa.schema(
     [
@@ -115,7 +113,9 @@ def episodes_and_verdicts(
 
 def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
     """Rows of three columns: group, at_ms, and `given` with the columns of _GIVEN."""
-    known = {name: given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _GIVEN.items()}
+    known = {
+        name: given.get(name, F.lit(None)).cast(from_arrow_type(kind)).alias(name) for name, kind in _GIVEN.items()
+    }
     return rows.select("group", at_ms.alias("at_ms"), *known.values())
 
 

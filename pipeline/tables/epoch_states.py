@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_type
 
+from muster.pipeline.frames import DataFrame, F, from_arrow_type
 from muster.pipeline.infer.epoch_image import CLASSIC, PARTITION_METADATA, Hold, Record, State
 from muster.pipeline.infer.epochs import fold
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns, structs

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from muster.coordinator.groups.common import events as kinds
+from muster.pipeline.frames import Column, DataFrame, F
 from muster.pipeline.schema import SOURCE_EVENTS, columns
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.schema import TABLES

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_type
 
+from muster.pipeline.frames import DataFrame
+from muster.pipeline.frames.types import name_of
 from muster.pipeline.schema import columns
 
 FINDING: Final = pa.schema(
@@ -64,7 +64,7 @@ def _side_by_side(some: Sequence[pa.Array], rows: int, kind: pa.DataType, tail: 
 def unpacked(walk: DataFrame, found: str, schema: pa.Schema) -> DataFrame:
     """The rows of one kind, with the columns of its schema. `walk`: rows of `commits.walked`."""
     # the expression is a text, because a column object costs eight calls into Java
-    wanted = (f"cast({value} as {from_arrow_type(kind).simpleString()}) as `{name}`"
+    wanted = (f"cast({value} as {name_of(kind)}) as `{name}`"
               for name, kind, value in _places(schema))  # fmt: skip
     return walk.where(f"found = '{found}'").selectExpr("`group`", *wanted)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-
+from muster.pipeline.frames import Column, DataFrame, F
 from muster.pipeline.tables.commit_activity import SEEN
 from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.schema import conform

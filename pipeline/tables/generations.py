@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
-
 from muster.assignors.measures import Owned, skew, stickiness
 from muster.coordinator.groups.common.events import GROUP_DELETED, GROUP_EMPTIED, REBALANCE_COMPLETED
+from muster.pipeline.frames import Column, DataFrame, F, Window, from_arrow_schema
 from muster.pipeline.schema import SOURCE_EVENTS, SOURCE_LOG
 from muster.pipeline.tables import batches_of, rows_of
 from muster.pipeline.tables.epoch_states import holds_of

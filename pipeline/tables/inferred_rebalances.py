@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
+from muster.pipeline.frames import DataFrame, F, Window, from_arrow_type
 from muster.pipeline.infer import epoch_image
 from muster.pipeline.infer.departures import EXPIRED, REPLACED, Gone
 from muster.pipeline.infer.epoch_causes import Epoch, Raised, raised

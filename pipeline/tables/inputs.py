@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.coordinator.groups.common import events as kind_names
+from muster.pipeline.frames import DataFrame, F, Window
+from muster.pipeline.frames.types import name_of
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import shaped, table
 from muster.pipeline.tables.epoch_states import states_of
@@ -95,10 +94,10 @@ def _json_schema(own: str | None) -> str:
     """Spark's schema of the fields that have one type in all kinds, or of one field with its own type."""
     if own is not None:
         kind = dict(EVENT_FIELDS)[own]
-        return f"`{_IN_JSON.get(own, own)}` {from_arrow_type(kind).simpleString()}"
+        return f"`{_IN_JSON.get(own, own)}` {name_of(kind)}"
     fields = [("v", pa.int32()), ("time", pa.int64()), ("group", pa.string())]
     fields += [(name, kind) for name, kind in EVENT_FIELDS if name not in _OWN_TYPES]
-    return ", ".join(f"`{name}` {from_arrow_type(kind).simpleString()}" for name, kind in fields)
+    return ", ".join(f"`{name}` {name_of(kind)}" for name, kind in fields)
 
 
 class Inputs(NamedTuple):

@@ -11,10 +11,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
+from muster.pipeline.frames import Column as SparkColumn
+from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked

@@ -14,10 +14,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.frames import DataFrame, F, from_arrow_schema
 from muster.pipeline.schema import DECODED, columns
 from muster.pipeline.tables import keep
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
 
 from muster.coordinator.groups.common import events as kinds
 from muster.pipeline.defaults import EPOCH_SESSION_MS, HEARTBEAT_MS, MAX_SESSION_TIMEOUT_MS
+from muster.pipeline.frames import DataFrame, F, Window
 from muster.pipeline.infer.departures import EXPIRED, LEFT
 from muster.pipeline.schema import SOURCE_EVENTS, columns
 from muster.pipeline.tables import by_group

@@ -14,11 +14,9 @@ from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.frames import DataFrame, F, from_arrow_schema, from_arrow_type
 from muster.pipeline.schema import structs
 from muster.pipeline.tables import rows_of
 
@@ -41,7 +39,8 @@ def moments(lost: DataFrame) -> DataFrame:
     in_order = lost.repartition(1).sortWithinPartitions("group")
     found = in_order.mapInArrow(_moments, from_arrow_schema(_MOMENTS))
     # without any member, the result has no row
-    return found.agg(F.coalesce(F.first("moments"), F.array().cast(found.schema[0].dataType)).alias("moments"))
+    none = F.array().cast(from_arrow_type(_MOMENTS.field("moments").type))
+    return found.agg(F.coalesce(F.first("moments"), none).alias("moments"))
 
 
 def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
 from muster.pipeline.defaults import INITIAL_DELAY_MS
+from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.schema import SOURCE_INFERRED
 from muster.pipeline.tables import event_rebalances
 from muster.pipeline.tables.event_rebalances import rebalance_rows, with_epoch_events

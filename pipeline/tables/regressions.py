@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-
+from muster.pipeline.frames import Column, DataFrame, F, Window
 from muster.pipeline.tables.backward import BACK
 from muster.pipeline.tables.commits import PLACE, PRODUCER
 from muster.pipeline.tables.findings import unpacked

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.frames import DataFrame
+from muster.pipeline.frames.types import name_of
 from muster.pipeline.schema import KEYED, LOGGED, MALFORMED, RAW_BYTES, UNKNOWN, columns, structs
 
 WHO: Final = "member_id string, instance_id string, client_id string, host string"
@@ -232,6 +232,5 @@ def conform(rows: DataFrame, name: str) -> DataFrame:
 
     Raises KeyError for an unknown table, AnalysisException (Spark's) for a missing column.
     """
-    wanted = from_arrow_schema(TABLES[name])
     # the expression is a text, because a column object costs eight calls into Java
-    return rows.selectExpr(*(f"cast(`{one.name}` as {one.dataType.simpleString()}) as `{one.name}`" for one in wanted))
+    return rows.selectExpr(*(f"cast(`{one.name}` as {name_of(one.type)}) as `{one.name}`" for one in TABLES[name]))

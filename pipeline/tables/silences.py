@@ -10,11 +10,9 @@ from itertools import groupby
 from operator import itemgetter
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.episodes.silence import silences as silences_of
+from muster.pipeline.frames import DataFrame, F, from_arrow_schema
 from muster.pipeline.tables import as_row, batches_of, rows_of
 from muster.pipeline.tables.commit_activity import SEEN
 from muster.pipeline.tables.findings import unpacked

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
+from muster.pipeline.frames import DataFrame
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.ordered_columns import NO_MEMBERS, known, struct

@@ -10,11 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
 from muster.pipeline.episodes.silence import Silence, silent_ms
 from muster.pipeline.episodes.thresholds import BACK_MS
+from muster.pipeline.frames import DataFrame, F
 from muster.pipeline.tables import by_group
 from muster.pipeline.tables.findings import FINDING, read
 from muster.pipeline.tables.ordered_columns import LARGEST

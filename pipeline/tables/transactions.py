@@ -13,10 +13,8 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.frames import Column, DataFrame, F, empty, from_arrow_schema
 from muster.pipeline.infer import transaction_offsets
 from muster.pipeline.infer.transaction_offsets import with_offsets
 from muster.pipeline.infer.transaction_records import (
@@ -77,7 +75,7 @@ def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
     pieces = [one for one in (_of_ids(inputs), _tagged(inputs.parts, _PART), _tagged(inputs.counts, _COUNT))
               if one is not None]  # fmt: skip
     if not inputs.there:
-        return none.sparkSession.createDataFrame([], from_arrow_schema(TABLES["transactions"]))
+        return empty(TABLES["transactions"], none)
     rows = pieces[0]
     for more in pieces[1:]:
         rows = rows.unionByName(more)

@@ -13,11 +13,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.coordinator.groups.common import events
+from muster.pipeline.frames import Column, DataFrame, F, Window, from_arrow_schema, spread
 from muster.pipeline.infer.epoch_image import CURRENT, TARGET_EPOCH
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, SOURCE_INFERRED
 from muster.pipeline.tables import keep, table
@@ -69,16 +67,12 @@ def what_if(
     if memberships is not None and commits is not None:
         histories = histories.unionByName(_heard(memberships, commits))
     rows = _newest(histories).crossJoin(F.broadcast(_end(inputs)))
-    spark = inputs.decoded.sparkSession
-    tasks = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), 4 * spark.sparkContext.defaultParallelism)
     grid = tuple(settings)
 
     def play(history: pa.Table) -> pa.Table:
         return pa.Table.from_pylist(list(played(history, grid)), _RESULT)
 
-    # the number of tasks is given: otherwise Spark would put these few bytes, and all the work, into one task
-    spread = rows.repartition(tasks, "group").groupBy("group")
-    result = keep(spread.applyInArrow(play, from_arrow_schema(_RESULT)))
+    result = keep(spread(rows, "group").groupBy("group").applyInArrow(play, from_arrow_schema(_RESULT)))
     return {name: conform(result.where(F.col("table") == name), name) for name in _MADE}
 
 

@@ -12,9 +12,12 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from muster.pipeline.analyze import Analysis, main, run, summary
+from muster.pipeline.explain.inputs import inputs_of, log_of_path
+from muster.pipeline.frames import in_this_process
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
+from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from muster.simulation.sample.writing import Wanted, write
 from tests.pipeline.sources.logs import batch, marker, write_segment
@@ -54,6 +57,20 @@ def test_an_analysis_finds_the_transactions(analysed: tuple[Path, Analysis], log
     assert Counter((row["transactional_id"], row["outcome"], row["cause"]) for row in rows) == meant
     assert {(row["source"], row["offsets"], *row["groups"]) for row in rows} == {("events", 1, "exactly-once")}
     assert "By transactional id, the most aborted first" in (analysed[0] / "report.html").read_text(encoding="utf-8")
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """The rows of a table in one order. Sums of fractions depend on the order of the rows, so they are rounded."""
+    rounded = (json.dumps(row, sort_keys=True, default=str) for row in table.to_pylist())
+    return sorted(re.sub(r"\d+\.\d{7,}", lambda one: f"{float(one[0]):.6f}", row) for row in rounded)
+
+
+def test_the_tables_are_the_same_without_spark(analysed: tuple[Path, Analysis], log: str) -> None:
+    with in_this_process():
+        here = build(inputs_of(log_of_path(log)))
+    for name, rows in here.items():
+        kept = parquet.read_table(analysed[0] / "tables" / name).select(TABLES[name].names)
+        assert rows_of(rows.toArrow().cast(TABLES[name])) == rows_of(kept.cast(TABLES[name])), name
 
 
 def test_the_notebook_runs(

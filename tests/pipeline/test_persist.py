@@ -9,8 +9,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline import tables as module
-from muster.pipeline.tables import keep, planned_once
+from muster.pipeline.frames import spark as module
+from muster.pipeline.frames.spark import planned_once
+from muster.pipeline.tables import keep
 
 
 def counted(spark: SparkSession, runs: Path) -> DataFrame:

@@ -1,0 +1,95 @@
+"""The inputs of the tables, made in this process. `stage` makes the same inputs with Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from muster.pipeline.clock import now_ms
+from muster.pipeline.decode import decode_all
+from muster.pipeline.frames import DataFrame, F, frame_of
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile
+from muster.pipeline.sources.segments import Reading, read_segments
+from muster.pipeline.sources.topics import ends_of_path, names_of_path
+from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
+from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
+from muster.pipeline.tables.log_times import with_sound_times
+from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
+from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
+from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_wanted, with_last_before
+
+
+class Log(NamedTuple):
+    """A log that can be read without Spark."""
+
+    raw: Callable[[str], Iterable[pa.RecordBatch]]
+    """Gives the rows (schema.RAW) of a topic. A topic that does not exist has none."""
+    ends: pa.Table | None
+    """The ends of the topics (topics.ENDS); None: not known."""
+    names: Callable[[], Mapping[str, str]]
+    """Gives the names of topics by their ids."""
+    parts: Callable[[], Iterable[dict[str, Any]]] | None = None
+    """Gives the transactions in the offsets partitions (rows of transactions.PARTS); None: not known."""
+
+
+def log_of_path(path: str, wanted: Wanted = ALL) -> Log:
+    """The log in a data directory, or in a copy of one. Raises NoSource."""
+
+    def raw(topic: str) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from read_segments(path, Reading(topic))
+        except NoSource:
+            if topic == OFFSETS_TOPIC:
+                raise
+
+    def parts() -> Iterator[dict[str, Any]]:
+        for files in partitions_of(path):
+            yield from parts_of(path, tuple(SegmentFile(*one) for one in files))
+
+    # the ends are read before the log: otherwise groups may have committed for later records
+    return Log(raw, ends_of_path(path, wanted.until_ms), lambda: names_of_path(path), parts)
+
+
+def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
+    """The inputs of the tables, without a filter by group. The caller is in the block `frames.in_this_process`."""
+    staged = pa.Table.from_batches(map(batch_filter(wanted), decode_all(log.raw(OFFSETS_TOPIC))), DECODED)
+    rows = Counter(staged.column("kind").to_pylist())
+    sound, odd_times = with_sound_times(frame_of(staged), now_ms())
+    decoded = with_last_before(sound, wanted)
+    of_groups = events(_raw(log, EVENTS_TOPIC)).where(is_wanted(wanted, F.col("time_ms")))
+    found = None if of_groups.isEmpty() else of_groups
+    return Inputs(
+        decoded,
+        found,
+        None if log.ends is None else frame_of(log.ends),
+        wanted.since_ms,
+        epochs_in(decoded, rows, log.names),
+        odd_times,
+        _transactions(log, decoded, found, wanted),
+    )
+
+
+def _raw(log: Log, topic: str) -> DataFrame:
+    return frame_of(pa.Table.from_batches(log.raw(topic), RAW))
+
+
+def _transactions(log: Log, decoded: DataFrame, of_groups: DataFrame | None, wanted: Wanted) -> TransactionInputs:
+    found: list[DataFrame | None] = []
+    for topic in (STATE_TOPIC, TRANSACTION_EVENTS_TOPIC):
+        rows = _of_time(_raw(log, topic), "timestamp_ms", wanted)
+        found.append(None if rows.isEmpty() else rows)
+    parts = None
+    is_transactional = (F.col("kind") == OFFSET_COMMIT) & F.col("is_transactional")
+    if log.parts is not None and (found[0] is not None or not decoded.where(is_transactional).isEmpty()):
+        parts = _of_time(frame_of(pa.Table.from_pylist(list(log.parts()), PARTS)), "start_ms", wanted)
+    inputs = TransactionInputs(found[0], found[1], parts)
+    return inputs._replace(counts=counts_of(of_groups)) if inputs.there and of_groups is not None else inputs
+
+
+def _of_time(rows: DataFrame, when: str, wanted: Wanted) -> DataFrame:
+    return rows.where(is_wanted(wanted, F.col(when)))
