@@ -14,7 +14,7 @@ RUN python3 -m venv /build \
  && /build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r /src/requirements/build.txt \
  && python3 -m venv --without-pip /opt/muster \
  && /build/bin/pip --python /opt/muster/bin/python install --no-cache-dir --no-compile --disable-pip-version-check \
-        --require-hashes -r /src/requirements/run.txt
+        --require-hashes -r /src/requirements/explain.txt
 COPY . /src
 RUN /build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation -w /wheel /src \
  && /build/bin/pip --python /opt/muster/bin/python install --no-cache-dir --no-compile --disable-pip-version-check \

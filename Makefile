@@ -179,7 +179,7 @@ audit: $(SUPPLY)/.supply ## ask the package registry for known holes in what Mus
 	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
-	@for name in build run test try spark supply; do \
+	@for name in build run test try explain spark supply; do \
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from muster.cli.parser import add_commands, options_of_cluster, options_of_control
@@ -25,6 +26,7 @@ examples:
   muster groups history payments                            its rebalances: when, why, who, what moved
   muster groups history payments --all --last 50            everything that happened, the last 50 events
   muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
+  muster groups explain payments --since 2h                 why it rebalanced: of any Kafka, without Spark
   muster groups wait-stable payments --members 3            of a server under test (serve --control): or fail
   muster groups watch                                       all groups, as it happens, until Ctrl-C
 """
@@ -112,6 +114,12 @@ history  groups.show_groups:run_history  what happened in a group, and why
     --all  every event, not only rebalances and what went wrong
     --episodes  rebalances that belong together, each as one line, and a verdict
     --last N  only the last N events
+explain  groups.explain:run  why a group rebalanced: verdict, each rebalance with its cause and cost, advice
+    | Why a group rebalanced, from the offsets log of any Kafka, by the rules of muster analyze. Nothing is changed, and
+    | no group is joined. The log is read from 30 minutes before --since, so that the members are known.
+    group GROUP
+    --since TIME  the rebalances of this last time: 30m, 2h, 1d (default: %(default)s)
+    --log DIR  read a data directory or copied partitions, not a cluster; the time ends with the last record
 """
 _UNDER_TEST: Final = """
 wait-stable  under_test:run_group  wait until a group under test is stable, or fail
@@ -168,7 +176,8 @@ def add_groups(commands: Any) -> None:
     groups = add_commands(commands, line, description=about, epilog=_GROUPS_EXAMPLES)["groups"]
     shared, number = [options_of_cluster()], {"type": int}
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    add_commands(verbs, _GROUPS, {"last": number}, parents=shared)
+    own = {"last": number, "since": {"default": "1h"}, "log": {"type": Path}}
+    add_commands(verbs, _GROUPS, own, parents=shared)
     waits = {"members": number, "timeout_ms": {"type": int, "default": 30_000}}
     add_commands(verbs, _UNDER_TEST, waits, parents=[options_of_control()])
     add_commands(verbs, _WATCH, parents=shared)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.decode import decode_all
@@ -53,6 +54,12 @@ def log_of_path(path: str, wanted: Wanted = ALL) -> Log:
 
     # the ends are read before the log: otherwise groups may have committed for later records
     return Log(raw, ends_of_path(path, wanted.until_ms), lambda: names_of_path(path), parts)
+
+
+def last_ms(log: Log) -> int:
+    """When the newest record of the offsets log, or of `__group_events`, was logged; 0 without a record."""
+    batches = (batch for topic in (OFFSETS_TOPIC, EVENTS_TOPIC) for batch in log.raw(topic))
+    return max((pc.max(batch.column("timestamp_ms")).as_py() or 0 for batch in batches), default=0)
 
 
 def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:

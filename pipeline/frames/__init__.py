@@ -91,7 +91,7 @@ def empty(schema: pa.Schema, beside: DataFrame) -> DataFrame:
 
 
 def spread(rows: DataFrame, column: str) -> DataFrame:
-    """The same rows, in so many tasks that long work for single values of a column is done side by side.
+    """The same rows in many tasks of Spark. Rows with one value of a column stay together.
 
     Otherwise Spark would put a few bytes, and all the work, into one task.
     """

@@ -129,7 +129,7 @@ def _only_over(running: Callable[[Window, Context], Vector]) -> Column:
 def folded_over(
     fold: Callable[[Sequence[Any]], Any], inputs: Sequence[Column], more: Callable[[Any, Any], Any] | None
 ) -> Callable[[Window, Context], Vector]:
-    """A fold over the rows of a window: all rows of the partition, or with an order those up to the row's peers.
+    """A fold over all rows of a window's partition. With an order, only over the rows up to the row's peers.
 
     `more` joins the fold of the earlier rows and the fold of the peers.
     """

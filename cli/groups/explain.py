@@ -1,0 +1,172 @@
+"""`muster groups explain` says why a group rebalanced, from the offsets log of a cluster or of a data directory."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.cli.groups.offsets import fetch_committed
+from muster.cli.groups.option_values import check_group, duration_ms
+from muster.cli.output import fail, print_json, printing, say_sentence
+from muster.cli.running_server import with_client
+from muster.client.connection import RequestFailed
+from muster.client.fetch import fetch_ranges
+from muster.client.kafka_client import EARLIEST, KafkaClient, Partition, end_offsets, offsets_at
+from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.system.wall_time import wall_now_ms
+from muster.protocol.hashing import group_partition
+
+if TYPE_CHECKING:
+    from muster.pipeline.explain.answer import Answer, Span
+    from muster.pipeline.explain.inputs import Log
+
+COMMAND: Final = "muster groups explain"
+EXTRA: Final = "pip install 'muster-kafka[explain]'"
+OFFSETS: Final = "__consumer_offsets"
+EVENTS: Final = "__group_events"
+MARGIN_MS: Final = 1_800_000
+"""The log is read from this time before the time that is asked about: so members and their commits are known."""
+OWN_RECORDS: Final = 50_000
+"""Of the group's own partition, at least so many of the newest records are read. They have the group's last state."""
+OTHER_RECORDS: Final = 200_000
+"""The other partitions are read if they have at most so many records in the time."""
+ENDS_AGO_MS: Final = (0, 60_000, 300_000, 900_000, 3_600_000)
+"""How long ago the ends of the group's partitions are asked for."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run `muster groups explain`, and return the exit status."""
+    try:
+        from muster.pipeline.explain import answer  # noqa: F401  # numpy and pyarrow are not in every installation
+    except ImportError as error:
+        return fail(COMMAND, f"it needs numpy and pyarrow, and {error.name or error} is not installed: {EXTRA}")
+    if options.log is None:
+        return _of_cluster(options)
+    try:
+        check_group(options)
+        _since_ms(options)
+    except ConfigError as error:
+        return fail(COMMAND, error, 2)
+    return printing(COMMAND, lambda: _of_directory(options))
+
+
+def _since_ms(options: argparse.Namespace) -> int:
+    ms = duration_ms("--since", options.since)
+    if ms <= 0:
+        raise ConfigError(f"--since {options.since}: a duration such as 30m or 2h was expected")
+    return ms
+
+
+def _of_directory(options: argparse.Namespace) -> int:
+    from muster.pipeline.explain.inputs import last_ms, log_of_path
+    from muster.pipeline.sources.segment_files import NoSource
+
+    if not options.log.exists():
+        return fail(COMMAND, f"{options.log} is not there: a data directory or copied partitions were expected")
+    try:
+        log = log_of_path(str(options.log))
+        # a copied log may be old, so the time is counted from its last record
+        until_ms = last_ms(log) + 1
+        return _print(log, _span(options, until_ms), options, [])
+    except (NoSource, OSError) as error:
+        return fail(COMMAND, error)
+
+
+@with_client(check_group, _since_ms)
+def _of_cluster(client: KafkaClient, options: argparse.Namespace) -> int:
+    span = _span(options, wall_now_ms() + 1)
+    log, notes = _log_of_cluster(client, options.group, span)
+    return _print(log, span, options, notes)
+
+
+def _span(options: argparse.Namespace, until_ms: int) -> Span:
+    from muster.pipeline.explain.answer import Span
+
+    return Span(until_ms - _since_ms(options), until_ms, MARGIN_MS)
+
+
+def _print(log: Log, span: Span, options: argparse.Namespace, notes: Sequence[str]) -> int:
+    from muster.pipeline.explain.answer import answer, json_of, text_of
+
+    found: Answer | None = answer(log, options.group, span)
+    if found is None:
+        where = options.bootstrap_server if options.log is None else options.log
+        read = f"{options.since} and the {MARGIN_MS // 60_000} minutes before"
+        return fail(COMMAND, f"{where} has no record of a group {options.group} in the last {read}")
+    found = found._replace(notes=(*found.notes, *notes))
+    if options.json:
+        print_json(json_of(found))
+        return 0
+    for line in text_of(found):
+        say_sentence(line)
+    return 0
+
+
+def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, list[str]]:
+    """The log of the wanted time, and what was not read."""
+    from muster.pipeline.explain.fetched import log_of_bytes
+
+    notes: list[str] = []
+    # the ends are read before the log: otherwise the group may have committed for later records
+    try:
+        ends = _ends(client, list(fetch_committed(client, group)))
+    except RequestFailed as failure:
+        ends = []
+        notes.append(f"the lag: {failure}")
+    topics = client.topics(None)
+    if OFFSETS not in topics:
+        raise RequestFailed(
+            f"{client.address} has no topic {OFFSETS}: no group has committed there, or this user may not see it"
+        )
+    fetched = {OFFSETS: fetch_ranges(client, OFFSETS, _ranges(client, topics, OFFSETS, group, span, notes))}
+    if EVENTS in topics:
+        own = group_partition(group, len(topics[EVENTS].partitions))
+        ranges = _ranges_since(client, EVENTS, [own], span.since_ms - span.margin_ms)
+        fetched[EVENTS] = fetch_ranges(client, EVENTS, ranges)
+    names = {_id_text(one.topic_id): name for name, one in topics.items()}
+    return log_of_bytes(fetched, ends, names), notes
+
+
+def _id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _ends(client: KafkaClient, places: Sequence[Partition]) -> list[tuple[str, int, int, int]]:
+    now_ms = wall_now_ms()
+    latest = end_offsets(client, places)
+    found = []
+    for ago_ms in ENDS_AGO_MS:
+        then = latest if not ago_ms else offsets_at(client, latest, now_ms - ago_ms)
+        for place, offset in then.items():
+            # -1: no record of that time or later exists
+            found.append((*place, latest[place] if offset < 0 else min(offset, latest[place]), now_ms - ago_ms))
+    return found
+
+
+def _ranges(
+    client: KafkaClient, topics: Mapping[str, Any], topic: str, group: str, span: Span, notes: list[str]
+) -> dict[int, tuple[int, int]]:
+    """The offsets to read of each partition: of the group's own, more than of the others."""
+    own = group_partition(group, len(topics[topic].partitions))
+    partitions = [one.partition_index for one in topics[topic].partitions]
+    ranges = _ranges_since(client, topic, partitions, span.since_ms - span.margin_ms)
+    if own not in ranges:
+        raise RequestFailed(f"{topic}-{own}, which has the records of group {group}, cannot be read: no leader answers")
+    first = offsets_at(client, [(topic, own)], EARLIEST).get((topic, own), 0)
+    start, end = ranges[own]
+    others = sum(end - start for partition, (start, end) in ranges.items() if partition != own)
+    if others > OTHER_RECORDS:
+        notes.append("whether other groups had trouble at the same time: their records are too many to read")
+        ranges = {}
+    ranges[own] = max(first, min(start, end - OWN_RECORDS)), end
+    return ranges
+
+
+def _ranges_since(
+    client: KafkaClient, topic: str, partitions: Sequence[int], since_ms: int
+) -> dict[int, tuple[int, int]]:
+    places = [(topic, one) for one in partitions]
+    last, newer = end_offsets(client, places), offsets_at(client, places, max(since_ms, 0))
+    return {place[1]: (end if newer.get(place, -1) < 0 else newer[place], end) for place, end in last.items()}

@@ -1,0 +1,140 @@
+"""Why a group rebalanced: its verdict, each rebalance in a time, and the advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.pipeline.explain.inputs import Log, inputs_of
+from muster.pipeline.frames import DataFrame, F, in_this_process
+from muster.pipeline.report.formatting import percent, why
+from muster.pipeline.report.story import rebalance_cost
+from muster.pipeline.schema import SOURCE_EVENTS
+from muster.pipeline.tables.build import build
+from muster.pipeline.tables.inputs import Inputs
+from muster.pipeline.wanted import Wanted
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.wording import moment, plural
+
+Row = Mapping[str, Any]
+_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits")
+
+
+class Span(NamedTuple):
+    """The time that is asked about, in ms since 1970."""
+
+    since_ms: int
+    until_ms: int
+    margin_ms: int
+    """How long before `since_ms` the log is read. So the members at `since_ms` are known."""
+
+
+class Answer(NamedTuple):
+    """The answer about one group."""
+
+    group: str
+    span: Span
+    verdict: Row
+    """The group's row of the table `verdicts`."""
+    rebalances: tuple[Row, ...]
+    """The group's rows of the table `rebalances` in the time, in their order."""
+    advice: Row | None
+    """The group's row of the table `advice`."""
+    unadvised: str | None
+    """Why nothing is advised."""
+    notes: tuple[str, ...]
+    """What is not known."""
+
+
+def answer(log: Log, group: str, span: Span) -> Answer | None:
+    """Why a group rebalanced in a time; None: the log has nothing of the group in this time."""
+    with in_this_process():
+        inputs = inputs_of(log, Wanted(span.since_ms - span.margin_ms, span.until_ms))
+        of_all = build(inputs, _TABLES)
+        facts = {name: _of_group(rows, group) for name, rows in of_all.items()}
+        verdict = next(_rows(facts["verdicts"]), None)
+        if verdict is None:
+            return None
+        own = _inputs_of_group(inputs, group)
+        advised = what_if(
+            own, memberships=facts["memberships"], rebalances=facts["rebalances"], commits=facts["commits"]
+        )
+        advice = next(_rows(advised["advice"]), None)
+        fidelity = next(_rows(advised["fidelity"]), None)
+    rebalances = sorted(_rows(facts["rebalances"]), key=lambda row: (row["end_ms"] or 0, row["generation"] or 0))
+    in_time = tuple(row for row in rebalances if (row["end_ms"] or 0) >= span.since_ms)
+    unadvised = None if advice is not None or fidelity is None else fidelity["unadvised"]
+    return Answer(group, span, verdict, in_time, advice, unadvised, tuple(_notes(inputs, in_time)))
+
+
+def _of_group(rows: DataFrame, group: str) -> DataFrame:
+    return rows.where(F.col("group") == group)
+
+
+def _rows(rows: DataFrame) -> Iterator[Row]:
+    return iter(rows.toArrow().to_pylist())
+
+
+def _inputs_of_group(inputs: Inputs, group: str) -> Inputs:
+    return inputs._replace(
+        decoded=_of_group(inputs.decoded, group),
+        events=None if inputs.events is None else _of_group(inputs.events, group),
+        epochs=None if inputs.epochs is None else _of_group(inputs.epochs, group),
+        states=None,
+    )
+
+
+def _notes(inputs: Inputs, rebalances: tuple[Row, ...]) -> Iterator[str]:
+    inferred = [row for row in rebalances if row["source"] != SOURCE_EVENTS]
+    if inferred:
+        yield "causes and times are inferred from the offsets log: the server keeps no events"
+    if any(row["before_generation"] is None for row in inferred):
+        yield "the state before the first rebalance is not in the log that was read"
+    if inputs.ends is None:
+        yield "the ends of the topics are not known, so the lag is not known"
+
+
+def text_of(found: Answer) -> Iterator[str]:
+    """The answer as sentences."""
+    verdict, span = found.verdict, found.span
+    yield f"group {found.group}: {verdict['verdict']}"
+    for claim in verdict["claims"] or ():
+        if claim["advice"]:
+            yield f"what to do: {claim['advice']}"
+    count = plural(len(found.rebalances), "rebalance")
+    yield f"{count} from {moment(span.since_ms)} to {moment(span.until_ms)} UTC"
+    for row in found.rebalances:
+        yield f"  {_when(row)}  {'; '.join(part for part in (why(row), _sure(row), rebalance_cost(row)) if part)}"
+    if found.advice is not None:
+        yield f"one change: {found.advice['sentence']}"
+    elif found.unadvised:
+        yield f"nothing is advised: {found.unadvised}"
+    for note in found.notes:
+        yield f"not known: {note}" if not note.startswith("causes") else f"note: {note}"
+
+
+def _when(row: Row) -> str:
+    """The start of a rebalance, or its end if the start is not known."""
+    return moment(row["end_ms"] if row["start_ms"] is None else row["start_ms"])
+
+
+def _sure(row: Row) -> str:
+    sure = row["confidence"]
+    return "" if sure is None or sure >= 1 else f"{percent(round(sure, 2))} sure"
+
+
+def json_of(found: Answer) -> dict[str, Any]:
+    """The answer as a value of JSON."""
+    return {
+        "group": found.group,
+        "since_ms": found.span.since_ms,
+        "until_ms": found.span.until_ms,
+        "read_since_ms": found.span.since_ms - found.span.margin_ms,
+        "level": found.verdict["level"],
+        "verdict": found.verdict["verdict"],
+        "claims": found.verdict["claims"],
+        "rebalances": found.rebalances,
+        "advice": found.advice,
+        "unadvised": found.unadvised,
+        "notes": found.notes,
+    }

@@ -1,0 +1,120 @@
+"""`muster groups explain`, of a data directory and of a running server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.cli import main
+from muster.cli.groups import explain
+from muster.pipeline.explain.answer import Span, answer
+from muster.pipeline.explain.fetched import log_of_bytes
+from muster.pipeline.explain.inputs import Log, last_ms, log_of_path
+from muster.simulation.sample.writing import Wanted, write
+from tests.pipeline.live import Live
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three groups for an hour."""
+    directory = tmp_path_factory.mktemp("log")
+    write(directory, Wanted(groups=3, hours=1))
+    return directory
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """What the command prints, on stdout or (if it fails) on stderr."""
+    assert main(["groups", "explain", *arguments]) == status
+    output = capsys.readouterr()
+    return output.err if status else output.out
+
+
+def test_an_answer_has_the_verdict_each_rebalance_and_the_advice(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(capsys, "flapping-1", "--since", "2h", "--log", str(log)).splitlines()
+    assert lines[0].startswith("group flapping-1: flapping-1-4 crash-loops")
+    count = next(line for line in lines if " rebalances from " in line)
+    rows = [line for line in lines if line.startswith("  ")]
+    assert count.startswith(f"{len(rows)} rebalances from 2025-12-31 21:59:58")
+    assert any("sent no heartbeat for its session timeout" in line for line in rows)
+    assert lines[-1].startswith("one change: ")
+
+
+def test_only_the_rebalances_of_the_time_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("flapping-1", "--log", str(log), "--json")
+    whole, part = (json.loads(said(capsys, *arguments, "--since", since)) for since in ("2h", "20m"))
+    assert 0 < len(part["rebalances"]) < len(whole["rebalances"])
+    assert part["rebalances"] == [row for row in whole["rebalances"] if row["end_ms"] >= part["since_ms"]]
+    assert (part["until_ms"] - part["since_ms"], part["since_ms"] - part["read_since_ms"]) == (1_200_000, 1_800_000)
+    assert part["level"] == whole["level"] == "help"
+    assert part["claims"][0]["rule"] == "crash_loop"
+
+
+def test_what_is_not_known_is_told(log: Path) -> None:
+    whole = log_of_path(str(log))
+    end_ms = last_ms(whole) + 1
+    without_events = Log(lambda topic: () if topic == "__group_events" else whole.raw(topic), None, dict)
+    found = answer(without_events, "flapping-1", Span(end_ms - HOUR_MS, end_ms, HOUR_MS))
+    assert found is not None
+    assert found.notes == (
+        "causes and times are inferred from the offsets log: the server keeps no events",
+        "the ends of the topics are not known, so the lag is not known",
+    )
+    late = answer(without_events, "flapping-1", Span(end_ms - HOUR_MS // 2, end_ms, 0))
+    assert late is not None
+    assert all(row["end_ms"] >= late.span.since_ms for row in late.rebalances)
+
+
+def test_what_cannot_be_answered_is_an_error(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = said(capsys, "nobody", "--log", str(log), status=1)
+    assert (
+        none
+        == f"muster groups explain: {log} has no record of a group nobody in the last 1h and the 30 minutes before\n"
+    )
+    assert "a duration such as 30m or 2h was expected" in said(capsys, "g", "--since", "0m", status=2)
+    assert "a duration such as" in said(capsys, "g", "--since", "soon", "--log", str(log), status=2)
+    assert "is not there" in said(capsys, "g", "--log", str(tmp_path / "nowhere"), status=1)
+    assert "127.0.0.1:1" in said(capsys, "g", "--bootstrap-server", "127.0.0.1:1", status=1)
+    monkeypatch.setitem(sys.modules, "muster.pipeline.explain.answer", None)
+    monkeypatch.delattr("muster.pipeline.explain.answer", raising=False)
+    missing = said(capsys, "g", "--log", str(log), status=1)
+    assert missing.endswith("is not installed: pip install 'muster-kafka[explain]'\n")
+
+
+def of_server(capsys: pytest.CaptureFixture[str], live: Live, group: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(capsys, group, "--json", "--bootstrap-server", live.bootstrap))
+    return found
+
+
+def test_a_cluster_and_its_data_directory_give_the_same_answer(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = of_server(capsys, live, "with-members")
+    directory = json.loads(said(capsys, "with-members", "--json", "--log", live.data_dir))
+    assert cluster["rebalances"]
+    assert cluster["rebalances"] == directory["rebalances"]
+    assert cluster["verdict"] == directory["verdict"]
+    assert cluster["notes"] == []
+
+
+def test_other_groups_are_left_out_if_they_have_too_many_records(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = of_server(capsys, live, "with-members")
+    monkeypatch.setattr(explain, "OTHER_RECORDS", 0)
+    part = of_server(capsys, live, "with-members")
+    assert part["notes"] == ["whether other groups had trouble at the same time: their records are too many to read"]
+    assert part["rebalances"] == whole["rebalances"]
+
+
+def test_damaged_bytes_are_no_records() -> None:
+    log = log_of_bytes({"__consumer_offsets": {3: (7, b"\xff" * 100)}}, [], {})
+    (batch,) = log.raw("__consumer_offsets")
+    assert batch.column("partition").to_pylist() == [3]
+    assert "no batch at 0" in batch.column("damage")[0].as_py()
+    assert list(log.raw("__group_events")) == []
