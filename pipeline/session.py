@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from muster.pipeline.sources.spark_source import MusterSource
@@ -215,12 +217,14 @@ def open_session(
     *,
     knows_format: bool = True,
     keeps_objects: bool = False,
+    is_apart: bool = False,
 ) -> SparkSession:
     """The existing session, or a new session on `master` (None: the master that spark-submit chose). Raises NoJava.
 
     The workers of a new session run on this interpreter, unless PYSPARK_PYTHON is set. A new session logs only errors.
     `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress). `knows_format`: whether format("muster")
-    is needed. To register it, Spark starts a Python process. `keeps_objects`: see `keep_objects`.
+    is needed. To register it, Spark starts a Python process. `keeps_objects`: see `keep_objects`. `is_apart`: whether
+    Java gets a process group of its own. Then a signal to the group of this process does not end Java.
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -230,6 +234,10 @@ def open_session(
         options = {**new_session_settings(local=master.startswith("local")), **options}
     for name, value in options.items():
         builder = builder.config(name, value)
+    if is_apart and SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(options.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]  # lacks annotations
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
     spark = builder.getOrCreate()
     if spark.conf.get(_LEVEL, None) is None:
         spark.sparkContext.setLogLevel("ERROR")

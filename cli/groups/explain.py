@@ -27,7 +27,7 @@ EXTRA: Final = "pip install 'muster-kafka[explain]'"
 OFFSETS: Final = "__consumer_offsets"
 EVENTS: Final = "__group_events"
 MARGIN_MS: Final = 1_800_000
-"""The log is read from this time before the time that is asked about: so members and their commits are known."""
+"""The log is read from this long before `--since` on. So the members at that time and their commits are known."""
 OWN_RECORDS: Final = 50_000
 """Of the group's own partition, at least so many of the newest records are read. They have the group's last state."""
 OTHER_RECORDS: Final = 200_000

@@ -34,7 +34,9 @@ def follow(asked: Arguments, how: Follow) -> int:
         settings = {"spark.ui.showConsoleProgress": "false", **worker_settings(), **traceback_setting(asked.verbose)}
         settings |= UNSEEN_PLANS
         with quiet(asked.verbose):
-            spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
+            spark = open_session(
+                asked.master, settings | (EXTENSION if how.table_format == DELTA else {}), is_apart=True
+            )
         try:
             check_place(spark, asked.out)
             if how.table_format == DELTA:
