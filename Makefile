@@ -137,7 +137,7 @@ bench-%: venv
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 
 # what needs no checkout of another project
-CONFORMANCE := cluster random random-consumers random-transactions clients log assignors connect streams pipeline pyspark
+CONFORMANCE := cluster random random-consumers random-transactions clients log assignors connect streams pipeline pyspark suites
 conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka and its clients; conformance-PART: a mark in tests/conformance/conftest.py
 
 # the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, LIBRDKAFKA=DIR, SARAMA=DIR
