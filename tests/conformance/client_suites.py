@@ -79,8 +79,8 @@ def run(command: list[str], folder: Path, variables: Mapping[str, str]) -> Resul
     return Results({name for state, name in states if state == "PASS"} - failed, failed, done.stdout)
 
 
-def at_port(copy: Path, pattern: str, old: str, new: str) -> None:
-    """Let the tests use another address."""
+def replaced(copy: Path, pattern: str, old: str, new: str) -> None:
+    """Replace a text in the files of a copy, such as the port of the server."""
     for file in copy.rglob(pattern):
         text = file.read_text(encoding="utf-8")
         if old in text:

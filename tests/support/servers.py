@@ -211,14 +211,21 @@ class MusterServer(ServerProcess):
 
 
 class NodesServer(MusterServer):
-    """`muster serve --nodes 3`: three brokers in one process, controlled by `muster nodes`. `bootstrap` has all
+    """`muster serve --nodes 3`: some brokers in one process, controlled by `muster nodes`. `bootstrap` has all
     addresses.
     """
 
     def __init__(
-        self, workdir: Path, properties: Mapping[str, str] | None = None, *, arguments: Sequence[str] = ()
+        self,
+        workdir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        number: int = 3,
+        listen: str = "",
+        arguments: Sequence[str] = (),
     ) -> None:
-        super().__init__(workdir, properties, arguments=["--nodes", "3", *arguments])
+        super().__init__(workdir, properties, arguments=["--nodes", str(number), *arguments])
+        self.bootstrap = listen
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
         """Wait until one broker is ready, then ask for the others."""
