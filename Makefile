@@ -140,7 +140,7 @@ bench-%: venv
 CONFORMANCE := cluster random random-consumers random-transactions clients log assignors connect streams pipeline pyspark suites
 conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka and its clients; conformance-PART: a mark in tests/conformance/conftest.py
 
-# the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, LIBRDKAFKA=DIR, SARAMA=DIR
+# the parts of tests/conformance are pytest's marks; a part that is a client's own suite needs a checkout: KAFKAJS=DIR, AIOKAFKA=DIR, LIBRDKAFKA=DIR, SARAMA=DIR, KAFKA_PYTHON=DIR
 conformance-%: venv
 	$(BIN)/python -m pytest -q -m conformance_$(subst -,_,$*) tests/conformance
 

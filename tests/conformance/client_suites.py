@@ -85,3 +85,13 @@ def replaced(copy: Path, pattern: str, old: str, new: str) -> None:
         text = file.read_text(encoding="utf-8")
         if old in text:
             file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def pytest_results(output: str) -> Results:
+    """What pytest printed with -rA."""
+    states = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", output, re.MULTILINE)
+    return Results(
+        {name for state, name in states if state == "PASSED"},
+        {name for state, name in states if state != "PASSED"},
+        output,
+    )

@@ -8,6 +8,7 @@ PARTS = {
     "clients": "unmodified Java clients and tools, and franz-go with the consumer protocol",
     "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
     "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
+    "kafka_python": "kafka-python's own tests of groups, transactions and its admin client",
     "kafkajs": "the ACL and SASL specs of kafkajs's own suite",
     "languages": "the clients of the test control in Java, Go and TypeScript (examples/)",
     "librdkafka": "what librdkafka's own suite has on ACLs and SASL",
@@ -15,7 +16,7 @@ PARTS = {
     "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
     "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
     "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
-    "suites": "the own tests of clients whose registry has them: franz-go, kafka-go",
+    "suites": "the own tests of franz-go, kafka-go and sarama, from their registry",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
 }
 """Marks, each with what its tests compare. `make conformance-PART` runs a part."""
@@ -24,6 +25,6 @@ FILES = {
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
     "test_sarama": "sarama", "test_sticky_with_java": "assignors", "test_streams": "streams",
-    "test_suites": "suites", "test_transaction": "transactions",
+    "test_kafka_python": "kafka_python", "test_suites": "suites", "test_transaction": "transactions",
 }  # fmt: skip
 """The part of each file, by the beginning of its name. Any other file belongs to the part `clients`."""

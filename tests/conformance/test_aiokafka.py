@@ -48,7 +48,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def muster_properties():
-    return {"num.partitions": 2, "node.id": 0}
+    return {"num.partitions": 2, "node.id": 0, "group.min.session.timeout.ms": "6000"}
 
 
 class Server:
