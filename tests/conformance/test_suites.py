@@ -115,7 +115,8 @@ exec {muster} nodes $verb ${{3#kafka-}} --data-dir {data}
 @pytest.mark.skipif(ON_KAFKA, reason="a Kafka of five brokers has no script here")
 def test_the_functional_tests_of_sarama_pass(tmp_path: Path, toxiproxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five brokers, which some tests stop and start again. Four tests need a real proxy or container. A proxy
-    would also add 10 ms to each request."""
+    would also add 10 ms to each request.
+    """
     copy, base = go_copy(SARAMA, tmp_path / "sarama"), free_port_pair()
     replaced(copy, "functional_test.go", "29090+i", f"{base}+i")
     replaced(copy, "functional_producer_test.go", "minRequestLatencyInMs := 10", "minRequestLatencyInMs := 0")
