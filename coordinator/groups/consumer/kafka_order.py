@@ -2,8 +2,9 @@
 this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
-on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. Two differences
-from Kafka: topics in one bucket keep the order of insertion, and thousands of topics ascend by id.
+on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. There
+are three differences from Kafka. Topics in one bucket are in the order of their ids; Kafka's assignor inserts topics in
+another order. Thousands of topics ascend by id. If members subscribe to different topics, Kafka's tables may be larger.
 """
 
 from __future__ import annotations
