@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from muster.cli.options import QUICK, build_parser
 from muster.coordinator.system.lazy_import import lazy
 from muster.pipeline.safe_path import leave_current_folder
-from muster.version import VERSION
+from muster.version import description
 
 if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
     from muster.cli import analyze, clients, cluster, completion, health, nodes, serve, under_test  # noqa: F401
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _print_version() -> int:
     try:
-        print(f"muster {VERSION}", flush=True)
+        print(description(), flush=True)
     except BrokenPipeError:
         # otherwise the interpreter would try to write the line again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
+from muster.version import description
+
 DEFAULT_CONTROL = "127.0.0.1:9094"
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
 """Commands whose last two words `argparse` gets as one word, since `muster groups offsets GROUP` is a command, too."""
@@ -23,6 +25,11 @@ _NUMBERS = {"int": "whole number", "float": "number"}
 
 class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that reports an error in one sentence, without the usage text."""
+
+    @property
+    def version(self) -> str:
+        """What `--version` prints; `argparse` asks for it only then."""
+        return description()
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong, and exit with status 2."""

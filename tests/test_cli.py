@@ -22,8 +22,9 @@ from muster.cli import main
 from muster.cli.serve_messages import start_failure
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.system.host_names import CannotListen
-from muster.version import VERSION
+from muster.version import VERSION, description
 from tests.support.certificates import Authority
+from tests.support.compiled import COMPILED
 from tests.support.servers import free_port_pair
 
 COMMAND = [sys.executable, "-m", "muster.cli"]
@@ -119,7 +120,8 @@ def serving(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
 
 
 def test_version_is_printed_by_command_and_option() -> None:
-    assert run("version").stdout == run("--version").stdout == f"muster {VERSION}\n"
+    assert run("version").stdout == run("--version").stdout == f"{description()}\n"
+    assert description() == f"muster {VERSION}{' (compiled)' if COMPILED else ''}"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])

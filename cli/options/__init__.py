@@ -6,7 +6,6 @@ import argparse
 from typing import Final
 
 from muster.cli.parser import Parser, add_commands, folder
-from muster.version import VERSION
 
 EXAMPLES = """\
 examples:
@@ -76,7 +75,7 @@ def build_parser(command: str | None = None) -> Parser:
     form = argparse.RawDescriptionHelpFormatter
     about = "A Kafka group coordinator that runs on its own: Kafka clients connect to it."
     parser = Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)
-    parser.add_argument("--version", action="version", version=f"muster {VERSION}")
+    parser.add_argument("--version", action="version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     how = {"data_dir": {"type": folder}, "cluster_name": {"default": "muster"}, "log_level": LOG_LEVEL}
     add_commands(commands, _SERVE, how, epilog=EXAMPLES)

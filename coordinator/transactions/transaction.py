@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 from muster.coordinator.state_machine.interface import IllegalTransition
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
@@ -107,7 +107,7 @@ class Transaction:
     a load, as on Kafka.
     """
 
-    __slots__ = (
+    __slots__: ClassVar[tuple[str, ...]] = (
         "last_producer_epoch", "next_producer_id", "partitions", "previous_producer_id", "producer_epoch",
         "producer_id", "start_ms", "state", "timeout_ms", "transactional_id", "updated_ms", "version",
     )  # fmt: skip

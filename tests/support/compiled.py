@@ -1,0 +1,53 @@
+"""Tests on compiled modules (`make test-compiled`). What only pure Python allows is skipped there.
+
+Compiled code has no instructions of Python to count. Its constants, functions and classes cannot be replaced, and its
+classes cannot be extended.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from muster.protocol import wire
+
+COMPILED = not wire.__file__.endswith(".py")
+_REFUSALS = ("interpreted classes cannot inherit from compiled", "' is read-only")
+
+
+def needs_pure_python(reason: str) -> None:
+    """Skip the running test on compiled modules."""
+    if COMPILED:
+        pytest.skip(f"{reason} of compiled code")
+
+
+def _is_compiled(target: object) -> bool:
+    module = target if isinstance(target, ModuleType) else sys.modules.get(getattr(target, "__module__", ""))
+    path = getattr(module, "__file__", None) or ""
+    return path.endswith(".so") and getattr(module, "__name__", "").startswith("muster.")
+
+
+def skip_replacements() -> None:
+    """Let `monkeypatch.setattr` skip the test that replaces a part of a compiled module or class."""
+    replace = pytest.MonkeyPatch.setattr
+
+    def setattr_or_skip(self: pytest.MonkeyPatch, target: Any, *values: Any, **options: Any) -> None:
+        if isinstance(target, ModuleType | type) and _is_compiled(target):
+            pytest.skip(f"replaces a part of {target.__name__}, which is compiled")
+        replace(self, target, *values, **options)
+
+    pytest.MonkeyPatch.setattr = setattr_or_skip  # type: ignore[method-assign]
+
+
+def skipping_refusals() -> Iterator[None]:
+    """The wrapper of one test: it skips the test if Python refuses to change or to extend a compiled class."""
+    try:
+        yield
+    except (TypeError, AttributeError) as error:
+        if COMPILED and any(text in str(error) for text in _REFUSALS):
+            pytest.skip(f"changes compiled code: {error}")
+        raise
