@@ -153,6 +153,18 @@ class Skip(NamedTuple):
     to_offset: int
 
 
+class Last(NamedTuple):
+    """The last commit of a partition: a row of the table `lag`."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    """When the partition was committed for the last time."""
+    lag: int | None
+    owner: str | None
+    """The client id of the member that committed it."""
+
+
 class Fall(NamedTuple):
     """The largest step with which the clock of the brokers went back."""
 
@@ -178,6 +190,7 @@ class Facts(NamedTuple):
     back: Sequence[Back] = ()
     progress: Sequence[Step] = ()
     """The group's rows of `progress`, in the order of time."""
+    lags: Sequence[Last] = ()
     silences: Sequence[Span] = ()
     """Times in which no group committed, though several did before and after."""
     score: float | None = None

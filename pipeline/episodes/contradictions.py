@@ -74,6 +74,29 @@ def _reads_in_turn(claim: Claim, facts: Facts) -> bool:
 _IN_TURN_SHARE: Final = 0.75
 
 
+def _owner_is_behind(claim: Claim, facts: Facts) -> bool:
+    """Is the owner of a partition busy with another partition, and far behind there too?
+
+    Such an owner has too many records to read, and only waits to fetch from this partition. An owner that fails at one
+    record reads all of its other partitions to their ends.
+    """
+    mine = stalls_of(claim, facts)
+    return bool(mine) and all(_waits(one, facts) for one in mine)
+
+
+def _waits(stall: Stall, facts: Facts) -> bool:
+    if facts.end_ms - stall.end_ms(facts.end_ms) > limits.RETURN_MS:
+        return False  # the lag at the end of the log says nothing about it
+    recent_ms = facts.end_ms - limits.MINUTE
+    others = [one for one in facts.lags if one.owner == stall.owner and (one.topic, one.partition) != stall.place]
+    busy = [one.lag or 0 for one in others if one.at_ms > recent_ms]
+    return bool(stall.owner and stall.lag and busy) and _FAR_SHARE * max(busy) >= (stall.lag or 0)
+
+
+_FAR_SHARE: Final = 10
+"""An owner is far behind in another partition if its lag there is at least a tenth as large."""
+
+
 def _is_in_silence(claim: Claim, facts: Facts) -> bool:
     """Does the claim only describe a time in which no group of the cluster committed?"""
     if claim.from_ms is None or claim.until_ms is None:
@@ -131,6 +154,9 @@ _LOST: Final = frozenset({model.DIED, model.STOP})
 CONTRADICTIONS: Final = (
     Contradiction(
         "reads_in_turn", frozenset({STALLED}), _reads_in_turn, "the group reads on, from its partitions in turn"
+    ),
+    Contradiction(
+        "owner_is_behind", frozenset({STALLED}), _owner_is_behind, "the owner is as far behind in other partitions"
     ),
     Contradiction(
         "silent_cluster", frozenset({STALLED, model.DIED, model.STOP, model.CRASH_LOOP, model.SLOW, model.FLAPPING}),

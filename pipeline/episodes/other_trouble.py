@@ -157,8 +157,9 @@ def _stall_row(one: Stall, when: When) -> Evidence:
 
 
 def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
-    changed_ms = max((one.end_ms for one in facts.rebalances), default=None)
-    found = trend(facts.progress, changed_ms)
+    changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
+    changed += [until_ms for _, until_ms in facts.silences]
+    found = trend(facts.progress, max(changed, default=None))
     if found is None or found.rate <= 0 or found.lag < found.written * limits.BEHIND_MS / SECOND:
         return
     since = when.since(found.from_ms)

@@ -61,7 +61,7 @@ AGAIN_MS: Final = 60 * MINUTE
 
 TREND_STEPS: Final = 8
 """A trend of the lag needs at least this many steps of the table `progress`."""
-TREND_MS: Final = 2 * MINUTE
+TREND_MS: Final = 90 * SECOND
 """A trend of the lag needs at least this long a window."""
 TREND_CLEAR: Final = 6
 """The lag must change by this many times its usual distance from the straight line of the trend."""

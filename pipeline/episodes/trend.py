@@ -8,7 +8,7 @@ smallest and the largest lags of the parts of the window show no trend.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 from math import ceil, sqrt
 from statistics import median
 from typing import Final, NamedTuple
@@ -82,8 +82,7 @@ def _of(window: Sequence[Step]) -> Trend | None:
     lags = [float(one.lag or 0) for one in window]
     if times[-1] - times[0] < limits.TREND_MS / limits.SECOND:
         return None
-    slopes = sorted((lags[b] - lags[a]) / (times[b] - times[a])
-                    for a, b in combinations(range(len(window)), 2) if times[b] > times[a])  # fmt: skip
+    slopes = _slopes(times, lags)
     rate, (least, most) = median(slopes), _bounds(slopes, len(window))
     if least <= 0 <= most or not _is_steady(lags, 1 if rate > 0 else -1):
         return None
@@ -92,8 +91,15 @@ def _of(window: Sequence[Step]) -> Trend | None:
     strays = median(abs(lag - rate * time - level) for lag, time in zip(lags, times, strict=True))
     if abs(rate) * seconds < limits.TREND_CLEAR * strays:
         return None
-    read = sum(one.records or 0 for one in window[1:]) / seconds
+    whole = list(accumulate(one.records or 0 for one in window))
+    read = max(median(_slopes(times, whole)), 0.0)
     return Trend(first.until_ms, last.until_ms, rate, least, most, read, max(read + rate, 0.0), round(lags[-1]))
+
+
+def _slopes(times: Sequence[float], values: Sequence[float]) -> list[float]:
+    """The slopes between all pairs of values, the smallest first."""
+    pairs = combinations(range(len(times)), 2)
+    return sorted((values[b] - values[a]) / (times[b] - times[a]) for a, b in pairs if times[b] > times[a])
 
 
 def _bounds(slopes: Sequence[float], count: int) -> tuple[float, float]:

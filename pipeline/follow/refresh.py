@@ -143,12 +143,13 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             walk = keep(walked(commits, ends, wanted=(OF_ENDS,)))
             made |= {"stalls": stalls(walk, tables["ownership"], quiet), "lag": lag(walk), "progress": progress(walk)}
             has_ends = ends is not None
-        of_commits = {name: keep(made[name]) if name in made else tables[name] for name in ("stalls", "progress")}
+        names = ("stalls", "progress", "lag")
+        of_commits = {name: keep(made[name]) if name in made else tables[name] for name in names}
         made |= {name: rows for name, rows in of_commits.items() if name in made}
         made |= episodes_and_verdicts(
             tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
-            quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"],
-            tables["skips"],
+            quiet, of_commits["stalls"], tables["regressions"], of_commits["progress"], tables["skips"],
+            of_commits["lag"],
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")

@@ -103,7 +103,7 @@ def _changed(of: _Facts) -> DataFrame:
 
 _OF_EPISODES: Final = (
     "rebalances", "memberships", "generations", "walk", "flapping", "silences", "stalls", "regressions", "progress",
-    "skips",
+    "skips", "lag",
 )  # fmt: skip
 """The tables that episodes and verdicts are made from."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]

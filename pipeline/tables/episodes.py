@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.applications import Subscriptions, together
-from muster.pipeline.episodes.claims import Back, Claim, Facts, Skip, Stall, Step
+from muster.pipeline.episodes.claims import Back, Claim, Facts, Last, Skip, Stall, Step
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
@@ -52,6 +52,7 @@ _MIXED: Final = pa.struct(
     columns("start_ms long, end_ms long, members members", members=structs("client_id string, topics strings"))
 )
 _SKIP: Final = pa.struct(columns("topic string, partition int, at_ms long, from_offset long, to_offset long"))
+_LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, pa.DataType]] = {
     "stay": _STAY,
@@ -63,6 +64,7 @@ _GIVEN: Final[dict[str, pa.DataType]] = {
     "step": _STEP,
     "mixed": _MIXED,
     "skip": _SKIP,
+    "last": _LAST,
     "deleted_ms": pa.int64(),
     "score": pa.float64(),
     "first_ms": pa.int64(),
@@ -82,11 +84,11 @@ _RESULT: Final = pa.schema(
 def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
-    progress: DataFrame | None = None, skips: DataFrame | None = None,
+    progress: DataFrame | None = None, skips: DataFrame | None = None, lag: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
-    Without the last four tables, the verdicts do not mention commits.
+    Without the last five tables, the verdicts do not mention commits.
     """
     stays = keep(_stays(memberships, generations, walk))
     rows = stays.unionByName(_rebalances(rebalances))
@@ -101,6 +103,9 @@ def episodes_and_verdicts(
         rows = rows.unionByName(_row(progress, F.col("start_ms"), step=_struct(_STEP)))
     if skips is not None:
         rows = rows.unionByName(_row(skips, F.col("time_ms"), skip=_struct(_SKIP, at_ms=F.col("time_ms"))))
+    if lag is not None:
+        last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"))
+        rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))
     result = keep(by_group(rows, "at_ms", _judge_group, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -219,6 +224,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
     steps: list[Step] = []
     skips: list[Skip] = []
     mixed: list[dict[str, Any]] = []
+    lags: list[Last] = []
     about: dict[str, Any] = {}
     for row in rows:
         if row["stay"] is not None:
@@ -235,6 +241,8 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
             mixed.append(row["mixed"])
         elif row["skip"] is not None:
             skips.append(Skip(**row["skip"]))
+        elif row["last"] is not None:
+            lags.append(Last(**row["last"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
@@ -243,7 +251,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
     found = found_in(stays, rebalances, moments, silences)
     facts = Facts(
         end_ms, about.get("first_ms"), stays, rebalances, stalled, back, steps, score=about.get("score"),
-        silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
+        lags=lags, silences=[(one.from_ms, one.until_ms) for one in silences], fall=went_back(rebalances),
         deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms)), skips=skips,
     )  # fmt: skip
     for one in found:

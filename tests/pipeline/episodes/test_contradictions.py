@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import claims, model
-from muster.pipeline.episodes.claims import Claim, Facts, Stall
+from muster.pipeline.episodes.claims import Claim, Facts, Last, Stall
 from muster.pipeline.episodes.contradictions import CONTRADICTIONS, contradicted_by, made
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from tests.pipeline.episodes.test_trend import steps
@@ -18,6 +18,12 @@ def in_turn() -> Facts:
     """Each of four partitions is read again after 30 s, while the group reads on."""
     stalled = [stall(at % 4, 35 * at, 35 * at + 30) for at in range(16)] + [stall(0, 560, None)]
     return Facts(ms(600), ms(0), stalled=stalled, progress=steps(44, 60))
+
+
+def busy(lag: int = 540) -> Facts:
+    """The owner of a partition only reads another one, and has `lag` unread records there."""
+    last = [Last("orders", 0, ms(200), 1_250, "a"), Last("orders", 1, ms(590), lag, "a")]
+    return Facts(ms(600), ms(0), stalled=[stall(0, 205, None)._replace(lag=1_250)], lags=last)
 
 
 def lost_and_back() -> tuple[Group, Facts]:
@@ -35,6 +41,7 @@ TOO_SLOW = Claim(claims.TOO_SLOW, "falls behind", (), ms(15), ms(600))
 EXAMPLES = {
     "reads_in_turn": (Claim(claims.STALLED, "", ("orders-0", "orders-1", "orders-2", "orders-3"), ms(0), ms(600)),
                       in_turn()),
+    "owner_is_behind": (Claim(claims.STALLED, "", ("orders-0",), ms(0), ms(600)), busy()),
     "silent_cluster": (Claim(model.DIED, "", ("a",), ms(100), ms(200)), Facts(ms(600), silences=[(ms(95), ms(205))])),
     "came_back": (Claim(model.DIED, "", ("a",), ms(1_000), ms(1_002), missing=1), lost_and_back()[1]),
     "commits_go_on": (STOPPED, stopped(progress=steps(44, 60))),
@@ -61,7 +68,7 @@ def test_without_the_fact_each_claim_is_made() -> None:
     usual = steps(44, 60)
     for name, (claim, known) in EXAMPLES.items():
         without = known._replace(
-            stalled=[stall(3, 100, 500)], silences=(), stays=(), deleted_ms=None,
+            stalled=[stall(3, 100, 500)], silences=(), stays=(), deleted_ms=None, lags=(),
             progress=usual if claim.rule == claims.TOO_SLOW else (),
         )  # fmt: skip
         assert made([claim], without) == [claim], name
@@ -78,6 +85,11 @@ def test_a_group_that_is_only_too_slow_does_not_stand_still() -> None:
 def test_one_partition_that_stands_still_is_reported_though_the_others_are_read() -> None:
     known = in_turn()._replace(stalled=[stall(1, 60, 590), stall(0, 20, 45), stall(0, 200, 225)])
     assert verdict(Group("a").episodes(), known).claims[-1].rule == claims.STALLED
+
+
+def test_an_owner_that_has_read_all_of_its_other_partitions_fails_at_one() -> None:
+    assert verdict(Group("a").episodes(), busy(3)).kind == claims.STALLED
+    assert verdict(Group("a").episodes(), busy()).level == "fine"
 
 
 def test_a_member_that_came_back_much_later_is_not_missing() -> None:
