@@ -29,6 +29,7 @@ SKIP: Final = "skip"
 OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE, TOO_SLOW, TWO_TOPICS, SKIP)
 UNSTABLE: Final = "unstable"
 CLOCK: Final = "clock_went_back"
+SILENCE: Final = "silence"
 STOPPED: Final = "stopped"
 FINE: Final = "fine"
 """The rules of claims that are no kind of episode, and that no commits show."""

@@ -37,16 +37,16 @@ class When(NamedTuple):
         """The start of something that lasts, in words: ` since 09:14`."""
         return f" since {self.clock(ms)}"
 
-    def from_to(self, from_ms: int, until_ms: int) -> str:
+    def from_to(self, from_ms: int, until_ms: int, *, seconds: bool = False) -> str:
         """A time that is over, in words: ` from 09:14 to 09:20`, or ` at 09:14` if it was short."""
-        begin, end = self.clock(from_ms), self.clock(until_ms, from_ms)
+        begin, end = self.clock(from_ms, seconds=seconds), self.clock(until_ms, from_ms, seconds=seconds)
         return f" from {begin} to {end}" if begin != end else f" at {begin}"
 
-    def clock(self, ms: int, first_ms: int | None = None) -> str:
-        """A time as hours and minutes. It has seconds if the log is short.
+    def clock(self, ms: int, first_ms: int | None = None, *, seconds: bool = False) -> str:
+        """A time as hours and minutes. It has seconds if the log is short, or if `seconds` is true.
 
         It has the day if it, or `first_ms`, is at least one day before the end of the log.
         """
         is_short = self.first_ms is not None and self.end_ms - self.first_ms < limits.SHORT_MS
         begin_ms = ms if first_ms is None else min(first_ms, ms)
-        return moment(ms, day=self.end_ms - begin_ms >= DAY, seconds=is_short)
+        return moment(ms, day=self.end_ms - begin_ms >= DAY, seconds=is_short or seconds)

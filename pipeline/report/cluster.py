@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from muster.pipeline.episodes.other_trouble import silence_claim
+from muster.pipeline.episodes.when import When
 from muster.pipeline.report import curves, markup
 from muster.pipeline.report.columns import over_time
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.groups import Pages
 from muster.pipeline.report.markup import Html, section, tag
-from muster.pipeline.wording import moment
+from muster.pipeline.wording import moment, plural
+
+
+def silences(chosen: Chosen) -> list[str]:
+    """Sentences about the times without a sign of life of any group, the longest first."""
+    when = When(chosen.last_ms or 0, chosen.first_ms)
+    rows = chosen.silences.rows
+    found = [silence_claim(row["from_ms"], row["until_ms"], row["groups"], when).text for row in rows]
+    left = chosen.silences.left
+    return [*found, f"{plural(left, 'more such time')}: see the table silences"] if left else found
 
 
 def timeline(chosen: Chosen, pages: Pages) -> Html | None:
@@ -22,6 +33,7 @@ def timeline(chosen: Chosen, pages: Pages) -> Html | None:
 
     return section(
         "The cluster over time",
+        [tag("p", f"{one}.", class_="warn") for one in silences(chosen)],
         curves.pictures(chosen.progress, chosen.first_ms, chosen.last_ms, with_figures=True, drawn=drawn),
         tag("h3", "Rebalances over time"),
         over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms, target),

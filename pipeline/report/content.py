@@ -136,6 +136,8 @@ class Chosen:
 
     The lag has only groups whose lag is known at all times.
     """
+    silences: Some = field(default_factory=Some)
+    """Rows of the table `silences`: the times without a sign of life of any group, the longest first."""
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """The number of rows in the log that were malformed, and that were unknown."""
     odd_reasons: Sequence[Row] = ()

@@ -117,6 +117,8 @@ MAX_COMPARED: Final = 200
 """The largest number of groups in a comparison."""
 MAX_TRANSACTIONS: Final = 10
 """The largest number of transactions in the list of the longest ones."""
+MAX_SILENCES: Final = 3
+"""The largest number of times without a sign of life that the page names."""
 MAX_BUCKETS: Final = 60
 """The largest number of columns in the picture of rebalances over time."""
 _BUCKET_SIZES: Final = (
@@ -150,6 +152,7 @@ def select(tables: Tables, about: About) -> Chosen:
         some_of(_all(tables, "static_candidates"), down("returns"), up("group"), up("client_id")),
         **what_if(tables, len(about.what_if)),
         progress=progress(tables),
+        silences=_silences(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(commits),
@@ -254,6 +257,15 @@ def _stalls(tables: Tables) -> Some:
         is_slow=lambda batch: pc.equal(batch["status"], "WARN"),
     )
     return some_of(rows, up("is_slow"), up("end_ms"), down("lag"), down("start_ms"), *_PLACE)
+
+
+def _silences(tables: Tables) -> Some:
+    if "silences" not in tables:
+        return Some()
+    rows = with_columns(
+        _all(tables, "silences"), lasted_ms=lambda batch: pc.subtract(batch["until_ms"], batch["from_ms"])
+    )
+    return some_of(rows, down("lasted_ms"), up("from_ms"), limit=MAX_SILENCES)
 
 
 def _comparison(tables: Tables) -> dict[str, Any]:

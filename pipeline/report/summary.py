@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
-from muster.pipeline.report import comparison, offsets, settings
+from muster.pipeline.report import cluster, comparison, offsets, settings
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain, took_words
 from muster.pipeline.report.groups import advised, cost
@@ -56,6 +56,7 @@ class _Lines:
         return [
             *self._wrapped(head, 0),
             f"{span} ({duration(last_ms - first_ms)})" if last_ms > first_ms else f"{moment(first_ms)} UTC",
+            *(line for one in cluster.silences(chosen) for line in self._wrapped(one, 0)),
             *self._verdicts(),
             *self._compared(),
             *self._block("why groups rebalanced", chosen.causes, _cause),

@@ -274,6 +274,14 @@ def test_a_timeline_of_all_groups_is_at_the_top_with_links() -> None:
     assert len(re.findall(bar, page)) == 1
 
 
+def test_a_time_without_a_sign_of_life_is_named_at_the_top() -> None:
+    rows = [{"from_ms": START_MS, "until_ms": START_MS + 127_000, "groups": 9}]
+    words = Reader(first(chosen(silences=Some(rows, 1), last_ms=START_MS + HOUR))).words
+    assert (
+        "The cluster over time no group committed from 15:06:40 to 15:08:47: coordinator or network were away." in words
+    )
+
+
 def test_rows_have_their_times_for_the_filter() -> None:
     page = first(chosen())
     rebalance_ms = rebalance(2, 8, None)["end_ms"]

@@ -242,6 +242,7 @@ def test_all_groups_together_are_counted_over_time(tmp_path: Path) -> None:
     assert [(row["commits"], row["records"], row["lag"]) for row in found.progress] == [(5, 10, 7), (4, 10, 9)]
     (bar,) = found.buckets
     assert (bar["group"], bar["rebalances"]) == ("b", 3)
+    assert found.silences.total == 0
 
 
 def test_causes_are_counted(chosen: Chosen) -> None:

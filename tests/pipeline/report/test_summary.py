@@ -6,7 +6,7 @@ import pytest
 
 from muster.pipeline.report.content import About, Some
 from muster.pipeline.report.summary import text
-from tests.pipeline.report.made import chosen, group, setting
+from tests.pipeline.report.made import START_MS, chosen, group, setting
 
 
 def test_the_summary_has_its_lines() -> None:
@@ -38,6 +38,15 @@ def test_the_summary_has_its_lines() -> None:
 def test_the_summary_says_why_a_troubled_group_gets_no_advice() -> None:
     lines = text(chosen(groups=Some([group("odd", level="help", unadvised="mostly members differ")], 1))).splitlines()
     assert "    nothing is advised: mostly members differ" in lines
+
+
+def test_a_time_without_a_sign_of_life_is_named_first() -> None:
+    rows = [{"from_ms": START_MS + 60_000, "until_ms": START_MS + 187_000, "groups": 9}]
+    lines = text(chosen(silences=Some(rows, 3))).splitlines()
+    assert lines[2:4] == [
+        "no group committed from 2025-06-15 15:07:40 to 2025-06-15 15:09:47: coordinator or network were away",
+        "2 more such times: see the table silences",
+    ]
 
 
 def test_unknown_values_are_shown_as_unknown() -> None:
