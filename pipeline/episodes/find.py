@@ -38,6 +38,20 @@ def episodes(
     return sorted(found, key=lambda one: (one.from_ms, one.until_ms, one.kind, one.members))
 
 
+def within(one: Episode, rebalances: Sequence[Rebalance], from_ms: int | None, until_ms: int | None) -> Episode:
+    """An episode with only those of its rebalances that ended from `from_ms` on and before `until_ms`.
+
+    So an episode that lasts over a time has the same kind before and after this time.
+    """
+    kept = [
+        number for number in one.numbers
+        if (from_ms is None or rebalances[number].end_ms >= from_ms)
+        and (until_ms is None or rebalances[number].end_ms < until_ms)
+    ]  # fmt: skip
+    cost_ms = sum(rebalances[number].cost_ms for number in kept)
+    return one._replace(numbers=tuple(kept), rebalances=len(kept), cost_ms=cost_ms)
+
+
 def _place(one: Rebalance) -> tuple[int, int, int, str]:
     return one.end_ms, one.generation, one.start_ms, one.trigger or ""
 

@@ -86,15 +86,15 @@ def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
     sides = []
     made = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
     for number in (0, 1):
-        times = tables["rebalances"]
-        is_there = F.col("end_ms") < at_ms if number == 0 else F.col("end_ms") >= at_ms
+        # the episodes are found in the whole log, so that each has one kind on both sides
         found = episodes_and_verdicts(
-            times.where(is_there),
+            tables["rebalances"],
             tables["memberships"],
             tables["generations"],
             made,
             tables["flapping"],
             tables["silences"],
+            part=(at_ms, None) if number else (None, at_ms),
         )["episodes"]
         # a static restart without a rebalance at this time is on both sides
         started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms

@@ -6,6 +6,7 @@ Spark makes small rows of members and rebalances. Then `muster.pipeline.episodes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.applications import Subscriptions, together
 from muster.pipeline.episodes.claims import Back, Claim, Facts, Last, Skip, Stall, Step
 from muster.pipeline.episodes.find import episodes as found_in
+from muster.pipeline.episodes.find import within
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.other_trouble import went_back
 from muster.pipeline.episodes.silence import Silence
@@ -71,6 +73,9 @@ _GIVEN: Final[dict[str, pa.DataType]] = {
     "last_ms": pa.int64(),
     "end_ms": pa.int64(),
 }
+Part = tuple[int | None, int | None]
+"""A part of the log, from its start (ms) to its end. Episodes have only the rebalances that ended in this part."""
+WHOLE: Final[Part] = (None, None)
 _RESULT: Final = pa.schema(
     [
         ("is_verdict", pa.bool_()),
@@ -85,6 +90,7 @@ def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     silences: DataFrame, stalls: DataFrame | None = None, regressions: DataFrame | None = None,
     progress: DataFrame | None = None, skips: DataFrame | None = None, lag: DataFrame | None = None,
+    *, part: Part = WHOLE,
 ) -> dict[str, DataFrame]:  # fmt: skip
     """Both tables, made from the tables with these names and from rows of `commits.walked`.
 
@@ -106,7 +112,7 @@ def episodes_and_verdicts(
     if lag is not None:
         last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"))
         rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))
-    result = keep(by_group(rows, "at_ms", _judge_group, _RESULT))
+    result = keep(by_group(rows, "at_ms", partial(_judge_group, part=part), _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
         "verdicts": conform(result.where(F.col("is_verdict")), "verdicts"),
@@ -216,7 +222,7 @@ def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, troubl
 # ---- rows that Python makes
 
 
-def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _judge_group(group: str, rows: Iterable[dict[str, Any]], part: Part) -> Iterator[dict[str, Any]]:
     stays: list[Stay] = []
     rebalances: list[Rebalance] = []
     stalled: list[Stall] = []
@@ -255,7 +261,7 @@ def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[st
         deleted_ms=about.get("deleted_ms"), together=together(_generations(mixed, end_ms)), skips=skips,
     )  # fmt: skip
     for one in found:
-        yield {"is_verdict": False, **row_of(group, one, facts)}
+        yield {"is_verdict": False, **row_of(group, within(one, rebalances, *part), facts)}
     judged = verdict(found, facts)
     yield {
         "is_verdict": True,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.pipeline.episodes.find import episodes
+from muster.pipeline.episodes.find import episodes, within
 from muster.pipeline.episodes.model import EXPIRED, KINDS
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
@@ -397,3 +397,14 @@ def test_each_rebalance_is_in_one_episode_in_any_order_of_rows(steps: list[tuple
     random.Random(seed + 1).shuffle(rebalances)
     again = [one._replace(numbers=()) for one in episodes(stays, rebalances)]
     assert again == [one._replace(numbers=()) for one in found]
+
+
+def test_an_episode_that_lasts_over_a_time_has_one_kind_before_and_after() -> None:
+    group = Group("a", "b", "c")
+    for number, name in enumerate("abc"):
+        group.restarts(1_000 + 100 * number, name)
+    (deploy,) = (one for one in group.episodes() if one.kind == "rolling_restart")
+    before, after = (within(deploy, group.rebalances, *part) for part in ((None, ms(1_050)), (ms(1_050), None)))
+    assert (before.kind, after.kind) == ("rolling_restart", "rolling_restart")
+    assert (before.rebalances, after.rebalances) == (2, 4)
+    assert before.cost_ms + after.cost_ms == deploy.cost_ms

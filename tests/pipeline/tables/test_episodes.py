@@ -77,7 +77,13 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
     ]  # fmt: skip
     regressions = [{"group": "alone", "cause": "second_application", "time_ms": ms(100), "until_ms": ms(200),
                     "commits": 12}]  # fmt: skip
-    commits = [*Commits("only commits").by("x", (4_000, 1)).rows]
+    stalls.append(stalls[0] | {"group": "busy", "client_id": "o", "lag": 900})
+    lags = [
+        {"group": "busy", "topic": "t", "partition": number, "committed_offset": 1, "committed_ms": ms(at_s),
+         "lag": 900 - number, "client_id": "o"}
+        for number, at_s in enumerate((3_000, 7_000))
+    ]  # fmt: skip
+    commits = [*Commits("only commits").by("x", (4_000, 1)).rows, *Commits("busy").by("o", (7_000, 1)).rows]
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
     given = {
@@ -85,6 +91,7 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
         for name, rows in {
             "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
             "flapping": [], "silences": [], "stalls": stalls, "regressions": regressions,
+            "progress": [], "skips": [], "lag": lags,
         }.items()
     }  # fmt: skip
     given["commits"] = walked(given["commits"], None)
@@ -112,7 +119,8 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     reported = {row["group"]: row for row in found["verdicts"]}
     assert reported["alone"]["verdict"].startswith("b was lost and nobody took its place: 1 rebalance, 4 s unread")
     assert {group: row["level"] for group, row in reported.items()} == {
-        **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
+        **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help",
+        "only commits": "help", "busy": "fine",
     }  # fmt: skip
     # no member took its partitions: they count all the same
     assert ": 1 rebalance, 4 s unread in all" in reported["gone"]["verdict"]
