@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.episodes import claims, model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.claims import CERTAIN, LIKELY, PERHAPS, Claim, Evidence, Facts
@@ -52,7 +53,10 @@ class Verdict(NamedTuple):
 def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
     """The verdict of one group. `Episode.numbers` are indexes in `facts.rebalances`."""
     when = When(facts.end_ms, facts.first_ms)
-    bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, facts.end_ms), -one.cost_ms, one.from_ms))
+    every = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, facts.end_ms), -one.cost_ms, one.from_ms))
+    # a time without a sign of life of any group is named once for all groups
+    bad = [one for one in every if not _is_by_silence(one, facts)]
+    by_silence = [_claim([one], when, facts)._replace(is_on=False, advice=None) for one in every if one not in bad]
     of_commits = made(troubles(facts, when), facts)
     of_episodes = made((_claim(some, when, facts) for some in _merged(bad)), facts)
     trouble_ms = sum(one.cost_ms for one in bad) + _stalled_ms(of_commits, facts)
@@ -72,7 +76,20 @@ def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
         worst.append(clock_claim(facts.fall, when))
         shown.append(worst[-1].text)
         level = LOOK if level == FINE else level
-    return Verdict(level, "; ".join(shown), kind, trouble_ms, tuple(worst))
+    return Verdict(level, "; ".join(shown), kind, trouble_ms, (*worst, *by_silence))
+
+
+def _is_by_silence(one: Episode, facts: Facts) -> bool:
+    """Were members only lost because no client reached the coordinator, and are they back?"""
+    if one.kind != model.TROUBLE or not facts.silences:
+        return False
+    session_ms = max((stay.session_ms or 0 for stay in facts.stays), default=0) or EPOCH_SESSION_MS
+    late_ms = limits.BACK_MS + session_ms
+    if not any(from_ms <= one.until_ms and one.from_ms <= until_ms + late_ms for from_ms, until_ms in facts.silences):
+        return False
+    lost = [stay for stay in facts.stays if stay.end_ms is not None and one.from_ms <= stay.end_ms <= one.until_ms]
+    there = {stay.who.slot for stay in facts.stays if stay.end_ms is None or stay.end_ms > one.until_ms}
+    return one.back_ms is not None or all(stay.who.slot in there for stay in lost)
 
 
 def _stalled_ms(of_commits: Sequence[Claim], facts: Facts) -> int:

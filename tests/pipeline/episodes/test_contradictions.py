@@ -105,3 +105,15 @@ def test_what_happened_while_nobody_committed_is_no_loss_of_a_member() -> None:
     found = verdict(group.episodes(), known)
     assert found.text.startswith("a rebalanced while no group committed (perhaps coordinator or network)")
     assert found.kind == model.TROUBLE
+
+
+def test_members_that_a_silence_removed_and_that_are_back_are_no_trouble_of_the_group() -> None:
+    group = Group("a", "b").dies(1_000, "a").comes(1_020, "a").is_lost_with_others(980)
+    known = Facts(ms(HOUR_S), ms(0), group.stays, group.rebalances, silences=[(ms(860), ms(990))])
+    found = verdict(group.episodes(), known)
+    assert (found.level, found.text, found.trouble_ms) == ("fine", "fine", 0)
+    assert found.claims[-1].rule == model.TROUBLE
+    gone = Group("a", "b").dies(1_000, "a").is_lost_with_others(980)
+    missing = known._replace(stays=gone.stays, rebalances=gone.rebalances)
+    assert verdict(gone.episodes(), missing).level == "help"
+    assert verdict(group.episodes(), known._replace(silences=())).level == "look"
