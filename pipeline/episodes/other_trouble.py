@@ -28,6 +28,7 @@ from muster.pipeline.episodes.claims import (
     Evidence,
     Facts,
     Fall,
+    Last,
     Skip,
     Stall,
     Step,
@@ -165,10 +166,25 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
         return
     since = when.since(found.from_ms)
     of = f"{number(round(found.read))} of {number(round(found.written))} records/s"
-    text = f"the group falls behind at {found.rate_words()}{since}: it reads {of}"
+    slow = _slow_member(facts.lags)
+    what = f"{slow or 'the group'} falls behind at {found.rate_words()}{since}"
+    text = f"{what}: {'the group' if slow else 'it'} reads {of}"
+    advice = f"look why {slow} reads more slowly than the other members" if slow else _more(facts, found)
     steps = [one for one in facts.progress if one.until_ms > found.from_ms]
-    claim = Claim(TOO_SLOW, text, (), found.from_ms, found.until_ms, LIKELY, is_on=True, advice=_more(facts, found))
+    who = (slow,) if slow else ()
+    claim = Claim(TOO_SLOW, text, who, found.from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
     yield claim.proved_by([_step_row(one) for one in steps])
+
+
+def _slow_member(lags: Sequence[Last]) -> str | None:
+    """The client id of the only member that is behind; None: others are behind too."""
+    behind: dict[str, int] = defaultdict(int)
+    for one in lags:
+        if one.owner is not None:
+            behind[one.owner] += one.lag or 0
+    slowest = max(behind, key=lambda name: behind[name], default="")
+    is_alone = len(behind) > 1 and behind[slowest] >= limits.SLOW_ALONE * sum(behind.values())
+    return slowest if is_alone else None
 
 
 def _more(facts: Facts, found: Trend) -> str | None:

@@ -67,6 +67,8 @@ TREND_CLEAR: Final = 6
 """The lag must change by this many times its usual distance from the straight line of the trend."""
 BEHIND_MS: Final = MINUTE
 """A group is too slow if it is behind by as many records as producers write in this time."""
+SLOW_ALONE: Final = 0.8
+"""If a member has at least this share of the lag of its group, only this member is too slow."""
 IN_TURN_MS: Final = MINUTE
 """A consumer that is too slow reads each of its partitions again within this time."""
 SHORT_MS: Final = 60 * MINUTE

@@ -17,6 +17,7 @@ from muster.pipeline.episodes.claims import (
     Claim,
     Facts,
     Fall,
+    Last,
     Skip,
     Stall,
 )  # fmt: skip
@@ -150,3 +151,11 @@ def test_a_deleted_group_has_not_only_stopped() -> None:
     group = Group("a", "b").leaves(1_000, "a", "b")
     found = verdict(group.episodes(), facts(group, deleted_ms=ms(2_000)))
     assert found.text == "deleted or expired at 15:40:00: both members left at 15:23:22"
+
+
+def test_the_only_member_that_is_too_slow_is_named() -> None:
+    group, more = EXAMPLES["too slow"]
+    lags = [Last("t", at, ms(590), lag, owner) for at, (lag, owner) in enumerate(((9_000, "b"), (3, "a"), (5, "c")))]
+    (found,) = verdict(group.episodes(), facts(group, **more, lags=lags)).claims
+    assert (found.who, found.advice) == (("b",), "look why b reads more slowly than the other members")
+    assert found.text == "b falls behind at 16 records/s since 15:06:55: the group reads 44 of 60 records/s"
