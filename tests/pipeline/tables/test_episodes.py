@@ -81,9 +81,9 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
     lags = [
         {"group": "busy", "topic": "t", "partition": number, "committed_offset": 1, "committed_ms": ms(at_s),
          "lag": 900 - number, "client_id": "o"}
-        for number, at_s in enumerate((3_000, 7_000))
+        for number, at_s in enumerate((3_000, 3_990))
     ]  # fmt: skip
-    commits = [*Commits("only commits").by("x", (4_000, 1)).rows, *Commits("busy").by("o", (7_000, 1)).rows]
+    commits = [*Commits("only commits").by("x", (4_000, 1)).rows, *Commits("busy").by("o", (3_990, 1)).rows]
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
     given = {
