@@ -30,13 +30,15 @@ from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID
 from tests.pipeline.mutations import Log, all_at_once, log_in
 from tests.pipeline.scores_claims import acts
-from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables
+from tests.pipeline.scores_parts import FALSE, JUDGED, PARTS, Figure, Row, Tables
 
 Made = TypeVar("Made")
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
 """Logs of this name are for figures only: nobody looks at their wrong reports."""
+BESIDE: Final = 6
+"""A table has the figures of at most this many logs."""
 _ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits")
 
 
@@ -110,7 +112,27 @@ def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
 
 
 def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
-    """The figures as a table: a line for each figure, a column for each log. Missed goals are marked."""
+    """The figures as tables: a line for each figure, a column for each log. Missed goals are marked."""
+    names = list(all_figures)
+    lines = [
+        line
+        for first in range(0, len(names), BESIDE)
+        for line in _table({name: all_figures[name] for name in names[first : first + BESIDE]})
+    ]
+    every = [figure for name in names for figure in all_figures[name]]
+    false = sum(len(one.misses) for one in every if one.title == FALSE)
+    judged = round(sum(one.value or 0 for one in every if one.title == JUDGED))
+    if judged:
+        lines.append(f"all logs: {100 * false / judged:.1f} {FALSE} ({false} of {judged})")
+    reached = [one.reached for name in names for one in all_figures[name] if one.reached is not None]
+    lines.append(f"{sum(reached)} of {len(reached)} goals reached; ! marks what misses its goal")
+    for name in names if misses else ():
+        if HOLD_OUT not in name:
+            lines += [f"{name}: {figure.title}: {miss}" for figure in all_figures[name] for miss in figure.misses]
+    return "\n".join(lines)
+
+
+def _table(all_figures: Mapping[str, Sequence[Figure]]) -> list[str]:
     names = list(all_figures)
     titles = list(dict.fromkeys(figure.title for one in all_figures.values() for figure in one))
     width = max(map(len, titles), default=0)
@@ -120,12 +142,7 @@ def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
         reported = [f"{'' if one is None else _marked(one):>18}" for one in some]
         wanted = next((one.wanted for one in some if one is not None), "")
         lines.append("  ".join([f"{title:<{width}}", *reported, wanted]).rstrip())
-    reached = [one.reached for name in names for one in all_figures[name] if one.reached is not None]
-    lines.append(f"{sum(reached)} of {len(reached)} goals reached; ! marks what misses its goal")
-    for name in names if misses else ():
-        if HOLD_OUT not in name:
-            lines += [f"{name}: {figure.title}: {miss}" for figure in all_figures[name] for miss in figure.misses]
-    return "\n".join(lines)
+    return lines
 
 
 def _marked(figure: Figure) -> str:

@@ -93,6 +93,14 @@ class Known:
             for line in self.rebalances
         )  # fmt: skip
 
+    def came(self, said: Said, who: str) -> bool:
+        """Whether the broker saw the member join then."""
+        return any(
+            line["group"] == said.group and self.near(said, [{"from": line["acted"], "until": line["settled"]}])
+            and (who in line.get("came", ()) or who == (line.get("trigger") or {}).get("client_id"))
+            for line in self.rebalances
+        )  # fmt: skip
+
     def near(self, said: Said, lines: Iterable[Mapping[str, Any]], after_ms: int = SLACK_MS) -> bool:
         """Whether one of the lines touches the time of the claim."""
         return any(
@@ -118,9 +126,13 @@ class Known:
             for line in self.lines.get("act", ()) if line["group"] == stall["group"]
         )  # fmt: skip
 
-    def has_open_stall(self, group: str) -> bool:
-        """Whether a partition of the group stands still at the end."""
-        return any(self._is_open(line) for line in self.of("stall", group))
+    def has_open_stall(self, group: str) -> bool | None:
+        """Whether a partition of the group stands still at the end. None: its next owner may read it."""
+        open_ = [line for line in self.of("stall", group) if self._is_open(line)]
+        since = max((line["until"] for line in open_), default=0)
+        if open_ and any(line["group"] == group and line["settled"] > since for line in self.rebalances):
+            return None
+        return bool(open_)
 
     def unread(self, group: str) -> list[tuple[int, int]]:
         """When partitions had no reader because a member was dead and nobody had noticed it."""
@@ -148,7 +160,7 @@ def _level(known: Known, group: str) -> frozenset[str]:
     second = any(line["cause"] == "second_application" for line in known.of("regression", group))
     if whats & _IN_NEED or second or known.has_open_stall(group) or "too_slow" in incidents:
         return frozenset({HELP})
-    if incidents & {"skip", "two_topics"}:
+    if incidents & {"skip", "two_topics"} or known.has_open_stall(group) is None:
         return frozenset({HELP, LOOK})
     if "deaths" in whats or "frozen" in incidents or known.of("stall", group):
         return frozenset({LOOK})
@@ -185,7 +197,8 @@ Judge = Callable[[Said, Known], str | None]
 
 
 def _loops(said: Said, known: Known) -> str | None:
-    short = [who for who in said.who if len(known.acts(said, who, "killed")) < _TWICE]
+    whats = ("killed", "stop", "sleep", "frozen") if "coming back" in said.text else ("killed",)
+    short = [who for who in said.who if len(known.acts(said, who, *whats)) < _TWICE]
     return f"{short} were not killed twice" if short or not said.who else None
 
 
@@ -216,6 +229,8 @@ def _trouble(said: Said, known: Known) -> str | None:
 
 
 def _stop(said: Said, known: Known) -> str | None:
+    if "coordinator or network" in said.text:
+        return _trouble(said, known)
     if not known.acts(said, None, "stop", "killed"):
         return "nobody stopped it"
     if known.of("incident", said.group, "deleted") and said.text.startswith("stopped"):
@@ -263,14 +278,22 @@ def _fine(said: Said, known: Known) -> str | None:
 
 def _done(said: Said, known: Known) -> str | None:
     """Episodes that somebody wanted: the script must have done that."""
-    whats = {"scale_out": "starts", "scale_in": "stop"}.get(said.rule)
-    if whats is not None and said.who:
-        idle = [who for who in said.who if not known.acts(said, who, whats) or known.acts(said, who, "killed")]
-        return f"{idle} did not do so" if idle else None
+    if said.who and all(_did(said, who, known) for who in said.who):
+        return None
     row = {"kind": said.rule, "group": said.group, "from_ms": said.from_ms or 0, "until_ms": said.until_ms or 0}
     if said.from_ms is not None and is_false(row, known.happenings, known.rebalances):
         return "there was no such episode"
     return None if known.acts(said, None, "starts", "stop", "killed", "frozen", "thawed") else "nobody did anything"
+
+
+def _did(said: Said, who: str, known: Known) -> bool:
+    """Whether the member truly did what an episode says of it, whatever the script meant by that."""
+    gone = [line["at"] for line in known.acts(said, who, "stop", "killed")]
+    if said.rule == "scale_out":
+        return known.came(said, who) and not gone
+    if said.rule == "scale_in":
+        return bool(known.acts(said, who, "stop")) and not known.acts(said, who, "killed")
+    return any(line["at"] > min(gone) for line in known.acts(said, who, "starts")) if gone else False
 
 
 def _unstable(said: Said, known: Known) -> str | None:

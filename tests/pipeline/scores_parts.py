@@ -72,6 +72,10 @@ def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: 
 
 # ---- sentences
 
+FALSE: Final = "false sentences per 100"
+JUDGED: Final = "  sentences"
+"""The titles of two figures."""
+
 
 def sentences(tables: Tables, truth: Truth) -> list[Figure]:
     """False sentences of verdict, summary and page, and the levels of all groups."""
@@ -87,8 +91,8 @@ def sentences(tables: Tables, truth: Truth) -> list[Figure]:
     ]
     per_100 = 100 * len(found.false) / found.count if found.count else None
     return [
-        Figure("false sentences per 100", per_100, misses=tuple(found.false), goal=1),
-        Figure("  sentences", found.count),
+        Figure(FALSE, per_100, misses=tuple(found.false), goal=1),
+        Figure(JUDGED, found.count),
         _share("level right", [reported.get(group) in levels for group, levels in right.items()], wrong),
     ]
 
