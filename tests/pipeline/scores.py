@@ -1,10 +1,10 @@
 """How much of what the pipeline reports is true: its tables of kept logs of real Kafkas, compared with the truth of
 each.
 
-`python -m tests.pipeline.scores [NAME...] [--misses] [--rows DIR]` (`make score`): works from tests/data/recorded, or
-from those of its archives that are named; docs/dev/pipeline-scores.md explains the figures. It needs neither Kafka nor
-network. `--misses` prints each wrong report (but not of the logs that are held out), `--rows` keeps the tables as lines
-of JSON.
+`python -m tests.pipeline.scores [NAME...] [--misses] [--rows DIR] [--mutated]` (`make score`): works from
+tests/data/recorded, or from those of its archives that are named; docs/dev/pipeline-scores.md explains the figures. It
+needs neither Spark nor Kafka nor network. `--misses` prints each wrong report (but not of the logs that are held out).
+`--rows` keeps the tables as lines of JSON.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import argparse
 import json
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-
-from muster.pipeline.session import open_session
-from muster.pipeline.sources.topics import ends_of_path
+from muster.pipeline.explain.inputs import inputs_of, log_of_path
+from muster.pipeline.frames import DataFrame, frame_of, in_this_process, rows_of_frame
 from muster.pipeline.tables.build import MADE, build
 from muster.pipeline.tables.epoch_states import epochs_in
 from muster.pipeline.tables.inputs import Inputs
@@ -32,8 +29,6 @@ from tests.pipeline.mutations import Log, all_at_once, log_in
 from tests.pipeline.scores_claims import acts
 from tests.pipeline.scores_parts import FALSE, JUDGED, PARTS, Figure, Row, Tables
 
-Made = TypeVar("Made")
-
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
 """Logs of this name are for figures only: nobody looks at their wrong reports."""
@@ -42,25 +37,16 @@ BESIDE: Final = 6
 _ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits")
 
 
-def inputs_of(spark: SparkSession, log: Path) -> Inputs:
-    """The folders of a broker."""
-    rows = spark.read.format("muster").option("path", str(log)).option("rows", "decoded").load()
-    ends = ends_of_path(str(log))
-    kinds = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
-    epochs = epochs_in(rows, kinds, dict)
-    return Inputs(rows, ends=None if ends is None else spark.createDataFrame(ends), epochs=epochs)
-
-
 def rows_of(rows: DataFrame) -> list[Row]:
     """All rows as plain values."""
-    return [row.asDict(recursive=True) for row in rows.collect()]
+    return [dict(row) for row in rows_of_frame(rows)]
 
 
-def inputs_of_rows(spark: SparkSession, log: Log) -> Inputs:
-    """The rows of a log that no broker has written (`mutations`)."""
-    rows = spark.createDataFrame(log.rows)
-    kinds = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
-    return Inputs(rows, ends=spark.createDataFrame(log.ends), epochs=epochs_in(rows, kinds, lambda: log.names))
+def inputs_of_rows(log: Log) -> Inputs:
+    """The rows of a log that no broker has written (`mutations`). The caller is in the block `in_this_process`."""
+    rows = frame_of(log.rows)
+    kinds = Counter(log.rows["kind"].to_pylist())
+    return Inputs(rows, ends=frame_of(log.ends), epochs=epochs_in(rows, kinds, lambda: log.names))
 
 
 def tables_of(inputs: Inputs) -> Tables:
@@ -85,25 +71,19 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
-    """The scored tables of an archive, and its truth; in a Spark session of this process."""
+    """The scored tables of an archive, and its truth."""
     with tempfile.TemporaryDirectory() as directory:
         log, truth = unpacked(archive, Path(directory))
-        return tables_of(inputs_of(open_session("local[2]"), log)), truth
+        with in_this_process():
+            return tables_of(inputs_of(log_of_path(str(log)))), truth
 
 
 def read_mutated(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
     """The scored tables of an archive as `all_at_once` changes it, and its truth."""
     with tempfile.TemporaryDirectory() as directory:
         log = all_at_once(log_in(*unpacked(archive, Path(directory))))
-        return tables_of(inputs_of_rows(open_session("local[2]"), log)), log.truth
-
-
-def each_alone(make: Callable[[Path], Made], paths: Iterable[Path]) -> Iterator[Made]:
-    """Make each result in a process of its own, one after the other. Java keeps a part of every plan, and one heap is
-    too small for the plans of all logs.
-    """
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
-        yield from processes.map(make, paths)
+        with in_this_process():
+            return tables_of(inputs_of_rows(log)), log.truth
 
 
 def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
@@ -161,7 +141,7 @@ def main() -> None:
     paths = [known.get(name) or Path(name) for name in options.names or known]
     found = {}
     for suffix, make in (("", read), *([("~", read_mutated)] if options.mutated else [])):
-        for path, (tables, truth) in zip(paths, each_alone(make, paths), strict=True):
+        for path, (tables, truth) in zip(paths, map(make, paths), strict=True):
             name = path.name.removesuffix(".tar.xz") + suffix
             found[name] = figures(tables, truth)
             if options.rows is not None:

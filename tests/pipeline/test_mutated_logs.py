@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
+from muster.pipeline.frames import in_this_process
 from muster.pipeline.schema import DECODED
 from muster.pipeline.sources.topics import ENDS
 from muster.pipeline.tables.build import build
@@ -120,21 +120,23 @@ CHANGES: dict[str, Callable[[Log], Log]] = {
 }
 
 
-def said_of(spark: SparkSession, one: Log) -> dict[str, tuple[str, list[str]]]:
+def said_of(one: Log) -> dict[str, tuple[str, list[str]]]:
     """The level of each group, and the rules of the claims about it."""
-    (rows,) = build(inputs_of_rows(spark, one), ["verdicts"]).values()
+    with in_this_process():
+        (table,) = build(inputs_of_rows(one), ["verdicts"]).values()
+        rows = rows_of(table)
     return {
         row["group"].partition("-again")[0].partition("-2")[0]: (
             row["level"],
             [claim["rule"] for claim in row["claims"]],
         )
-        for row in rows_of(rows)
+        for row in rows
     }
 
 
 @pytest.fixture(scope="module")
-def original(spark: SparkSession) -> dict[str, tuple[str, list[str]]]:
-    return said_of(spark, log())
+def original() -> dict[str, tuple[str, list[str]]]:
+    return said_of(log())
 
 
 def test_levels_of_the_original_are_right(original: dict[str, tuple[str, list[str]]]) -> None:
@@ -143,7 +145,5 @@ def test_levels_of_the_original_are_right(original: dict[str, tuple[str, list[st
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_same_is_said_of_a_log_that_is_changed(
-    spark: SparkSession, original: dict[str, tuple[str, list[str]]], change: str
-) -> None:
-    assert said_of(spark, CHANGES[change](log())) == original
+def test_the_same_is_said_of_a_log_that_is_changed(original: dict[str, tuple[str, list[str]]], change: str) -> None:
+    assert said_of(CHANGES[change](log())) == original

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.recording.truths import Drop, _regressions
-from tests.pipeline.scores import HOLD_OUT, KEPT, each_alone, shown
+from tests.pipeline.scores import HOLD_OUT, KEPT, shown
 from tests.pipeline.scores_episodes import happenings
 from tests.pipeline.scores_parts import Figure, Row, Tables, advice, episodes, rebalances, regressions, stalls
 
@@ -198,18 +197,6 @@ def test_commits_that_go_back_belong_to_what_a_script_did() -> None:
         ("own", "rewind", None, 2),
         ("g", None, None, 1),
     ]
-
-
-def process_of(path: Path) -> tuple[Path, int]:
-    return path, os.getpid()
-
-
-def test_each_log_is_read_by_a_process_of_its_own() -> None:
-    """Otherwise the heap of one Java would need space for the plans of all logs."""
-    paths = [Path("one"), Path("two")]
-    found = dict(each_alone(process_of, paths))
-    assert list(found) == paths
-    assert len({os.getpid(), *found.values()}) == 3
 
 
 DRAWN = sorted(KEPT.glob("*drawn*.tar.xz"))
