@@ -50,6 +50,7 @@ def test_the_tests_of_franz_go_pass(tmp_path: Path) -> None:
 def test_the_tests_of_kafka_go_pass(tmp_path: Path) -> None:
     copy, port = go_copy(KAFKA_GO, tmp_path / "kafka-go"), free_port_pair()
     replaced(copy, "*_test.go", "9092", str(port))
+    replaced(copy, "*_test.go", 'TCP("localhost")', f'TCP("localhost:{port}")')
     server = one_broker(
         tmp_path / "server",
         port,
