@@ -77,7 +77,7 @@ class Stage:
         if words[0] in SHORTER:
             text = SHORTER[words[0]](text)
         lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith(NOISE)]
-        return "\n".join(lines)
+        return "\n".join(line for line in lines if not line.endswith(" for partitions"))  # of the server's own topics
 
     def until(self, what: str, is_so: Callable[[], bool]) -> None:
         """Ask again and again. A question that fails counts as not yet true."""
