@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from google_crc32c import value as crc32c
 
@@ -163,7 +163,7 @@ class RecordReader:
     def _decode(self, key: bytes | None, value: bytes | None) -> Decoded | None:
         if key is None:
             return None
-        message = self._keys.get(key)
+        message: Any = self._keys.get(key)
         if message is not None and value is not None and _is_usual(value):
             offset, epoch, timestamp, topic_id = _unpack_usual(value)
             return message, OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
