@@ -98,6 +98,8 @@ SHARE_GROUP: Final = "share"
 STREAMS_GROUP: Final = "streams"
 UNKNOWN: Final = "unknown"
 MALFORMED: Final = "malformed"
+OTHER_COMMIT: Final = "other"
+"""A commit of a group, or of a time, that is not wanted. Only its group and its time are kept, as a sign of life."""
 KINDS: Final = (OFFSET_COMMIT, CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP, UNKNOWN, MALFORMED)
 
 
@@ -110,4 +112,6 @@ def table_columns(kind: str) -> list[str]:
         own = (*CLASSIC, *RECORD)
     elif kind in (UNKNOWN, MALFORMED):
         own = RAW_BYTES
+    elif kind == OTHER_COMMIT:
+        own = ()
     return [name for name, _ in (*LOGGED, *KEYED, *own)]

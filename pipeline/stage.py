@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.clock import now_ms
 from muster.pipeline.output import is_local, plain, prepare
-from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
+from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds, check_reachable
 from muster.pipeline.sources.frame import check_table, raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
@@ -220,6 +220,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     transactions = stage_transactions(
         lambda topic: _raw_of(spark, source, topic), source.path, staged, staged_events, folder, wanted
     )
+    rows = {kind: count for kind, count in rows.items() if kind != OTHER_COMMIT}
     inputs = Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions)
     return Staged(inputs, malformed, rows)
 

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from fnmatch import translate
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muster.pipeline.episodes.silence import STEP_MS
 from muster.pipeline.frames import Column, DataFrame, F, Window
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, OTHER_COMMIT
 
 
 class Wanted(NamedTuple):
@@ -32,6 +34,9 @@ class Wanted(NamedTuple):
 def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
+
+_BEFORE_MS: Final = 3_600_000
+"""Other commits are kept from this long before the wanted time on."""
 
 ALL: Final = Wanted()
 """No filter: everything is wanted."""
@@ -62,7 +67,10 @@ def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: 
 
 
 def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """The filter `is_kept` for batches of decoded rows: a function that returns the rows of a batch that are kept."""
+    """The filter `is_kept` for batches of decoded rows: a function that returns the rows of a batch that are kept.
+
+    It also returns rows OTHER_COMMIT, because the commits of all groups show when nobody could commit.
+    """
     if wanted == ALL:
         return lambda batch: batch
     matches = re.compile("|".join(map(translate, wanted.groups))).match
@@ -79,9 +87,31 @@ def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
             groups = batch.column("group")
             known = [one for one in pc.unique(groups).to_pylist() if one is None or matches(one)]
             mask = pc.and_(mask, pc.is_in(groups, pa.array(known, groups.type)))
-        return batch.filter(mask)
+        others = _others(batch.filter(pc.invert(mask)), wanted)
+        kept = batch.filter(mask)
+        if not others.num_rows:
+            return kept
+        return pa.Table.from_batches([kept, others]).combine_chunks().to_batches()[0]
 
     return keep
+
+
+def _others(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+    """The commits of these rows as OTHER_COMMIT rows: one for each group and step of time."""
+    when = batch.column("log_timestamp_ms")
+    mask = pc.and_(pc.equal(batch.column("kind"), OFFSET_COMMIT), pc.is_valid(when))
+    mask = pc.and_(mask, pc.is_valid(batch.column("group")))
+    if wanted.since_ms is not None:
+        mask = pc.and_(mask, pc.fill_null(pc.greater_equal(when, wanted.since_ms - _BEFORE_MS), False))
+    if wanted.until_ms is not None:
+        mask = pc.and_(mask, pc.fill_null(pc.less(when, wanted.until_ms), False))
+    some = batch.filter(mask)
+    group = some.column("group").dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    step = some.column("log_timestamp_ms").to_numpy(zero_copy_only=False) // STEP_MS
+    _, first = np.unique(np.stack((group, step)), axis=1, return_index=True)
+    found = some.take(pa.array(np.sort(first)))
+    kind = pa.repeat(OTHER_COMMIT, found.num_rows)
+    return found.set_column(found.schema.get_field_index("kind"), found.schema.field("kind"), kind)
 
 
 def pattern_of(groups: Sequence[str]) -> str:

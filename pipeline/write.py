@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.decode import decode_all
 from muster.pipeline.output import is_local, plain
 from muster.pipeline.schema import DECODED, table_columns
-from muster.pipeline.wanted import Wanted, batch_filter, is_kept
+from muster.pipeline.wanted import Wanted, batch_filter
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -71,9 +71,10 @@ def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
     spark = work.rows.sparkSession
     if is_local(spark, folder):
         return _by_workers(work, Path(plain(folder)), wanted)
-    decoded = work.rows.mapInArrow(work.decode, from_arrow_schema(DECODED))
+    decode, keep = work.decode, batch_filter(wanted)
+    decoded = work.rows.mapInArrow(lambda batches: map(keep, decode(batches)), from_arrow_schema(DECODED))
     with many_files(spark):
-        decoded.where(is_kept(wanted)).write.mode("overwrite").partitionBy("kind").parquet(folder)
+        decoded.write.mode("overwrite").partitionBy("kind").parquet(folder)
     written = spark.read.schema(from_arrow_schema(DECODED)).parquet(folder)
     return {row["kind"]: row["count"] for row in written.groupBy("kind").count().collect()}
 

@@ -119,7 +119,7 @@ _TABLES: Final[_Plans] = {
     "balance": lambda of: balance(of["generations"]),
     "regressions": lambda of: keep(regressions(of["walk"])),
     "skips": lambda of: keep(skips(of["walk"])),
-    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"]), "until_ms")),
+    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], of.inputs.decoded), "until_ms")),
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),

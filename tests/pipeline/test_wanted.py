@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, MALFORMED, OFFSET_COMMIT, OTHER_COMMIT
 from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_kept, pattern_of, with_last_before
 from tests.pipeline.infer.epoch_model import Server, decoded_row
 from tests.pipeline.tables.history import START_MS
@@ -65,10 +66,29 @@ def test_spark_and_the_workers_filter_the_same_rows(spark: SparkSession, wanted:
     rows = [{"kind": kind, "group": group, "log_timestamp_ms": when} for kind, group, when in ROWS]
     batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
     names = ["kind", "group", "log_timestamp_ms"]
-    by_workers = batch_filter(wanted)(batch).select(names).to_pylist()
+    found = batch_filter(wanted)(batch).select(names).to_pylist()
+    by_workers = [row for row in found if row["kind"] != OTHER_COMMIT]
     assert [tuple(row.values()) for row in by_workers] == kept
     frame = spark.createDataFrame(batch.to_pylist(), from_arrow_schema(DECODED)).coalesce(1)
     assert [tuple(row) for row in frame.where(is_kept(wanted)).select(*names).collect()] == kept
+
+
+def test_the_commits_of_other_groups_are_kept_as_signs_of_life() -> None:
+    def others(**asked: Any) -> list[tuple[str, int]]:
+        rows = batch_filter(Wanted(**asked))(batch).to_pylist()
+        return [(row["group"], row["log_timestamp_ms"]) for row in rows if row["kind"] == OTHER_COMMIT]
+
+    times = [("a", 10_000), ("b", 10_000), ("b", 10_500), ("b", 3_620_000), ("c", None)]
+    rows = [
+        {"kind": OFFSET_COMMIT, "group": group, "log_timestamp_ms": time_ms, "topic": "t"} for group, time_ms in times
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
+    assert others(groups=("a",)) == [("b", 10_000), ("b", 3_620_000)]  # one for each step of time
+    assert others(groups=("a",), until_ms=20_000) == [("b", 10_000)]
+    assert others(since_ms=3_605_000) == [("a", 10_000), ("b", 10_000)]
+    assert others(since_ms=3_615_000) == []  # more than an hour before
+    assert others(groups=("*",)) == []
+    assert batch_filter(Wanted(groups=("a",)))(batch.slice(0, 0)).num_rows == 0
 
 
 def test_the_last_record_of_each_key_before_the_time_is_kept(spark: SparkSession) -> None:
