@@ -192,7 +192,9 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
     reach = None if source.kafka is None else reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
-    staged = _read(spark, f"{folder}/decoded", DECODED)
+    every = _read(spark, f"{folder}/decoded", DECODED)
+    staged = every if wanted == ALL else every.where(F.col("kind") != OTHER_COMMIT)
+    others = None if wanted == ALL else every.where(F.col("kind") == OTHER_COMMIT)
     raw = _raw_of(spark, source, EVENTS_TOPIC)
     staged_events = malformed = None
     if raw is not None:
@@ -220,8 +222,9 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     transactions = stage_transactions(
         lambda topic: _raw_of(spark, source, topic), source.path, staged, staged_events, folder, wanted
     )
-    rows = {kind: count for kind, count in rows.items() if kind != OTHER_COMMIT}
-    inputs = Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions)
+    inputs = Inputs(
+        decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions, others=others
+    )
     return Staged(inputs, malformed, rows)
 
 

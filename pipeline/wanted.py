@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from muster.pipeline.episodes.silence import STEP_MS
 from muster.pipeline.frames import Column, DataFrame, F, Window
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, OTHER_COMMIT
+from muster.pipeline.gather import batch_of
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, OFFSET_COMMIT, OTHER_COMMIT, table_columns
 
 
 class Wanted(NamedTuple):
@@ -110,8 +111,8 @@ def _others(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
     step = some.column("log_timestamp_ms").to_numpy(zero_copy_only=False) // STEP_MS
     _, first = np.unique(np.stack((group, step)), axis=1, return_index=True)
     found = some.take(pa.array(np.sort(first)))
-    kind = pa.repeat(OTHER_COMMIT, found.num_rows)
-    return found.set_column(found.schema.get_field_index("kind"), found.schema.field("kind"), kind)
+    kept = {name: found.column(name) for name in table_columns(OTHER_COMMIT)}
+    return batch_of(DECODED, found.num_rows, {**kept, "kind": pa.repeat(OTHER_COMMIT, found.num_rows)})
 
 
 def pattern_of(groups: Sequence[str]) -> str:

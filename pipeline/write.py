@@ -17,12 +17,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.output import is_local, plain
-from muster.pipeline.schema import DECODED, table_columns
+from muster.pipeline.schema import DECODED, OTHER_COMMIT, table_columns
 from muster.pipeline.wanted import Wanted, batch_filter
 
 Batches = Iterable[pa.RecordBatch]
@@ -67,7 +68,10 @@ def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
 
 
 def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
-    """Decode, and write the wanted rows into `folder` in place of old ones. Returns the number of rows by kind."""
+    """Decode, and write the wanted rows into `folder` in place of old ones. Returns the number of rows by kind.
+
+    Rows OTHER_COMMIT are written too, but not counted.
+    """
     spark = work.rows.sparkSession
     if is_local(spark, folder):
         return _by_workers(work, Path(plain(folder)), wanted)
@@ -76,7 +80,8 @@ def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
     with many_files(spark):
         decoded.write.mode("overwrite").partitionBy("kind").parquet(folder)
     written = spark.read.schema(from_arrow_schema(DECODED)).parquet(folder)
-    return {row["kind"]: row["count"] for row in written.groupBy("kind").count().collect()}
+    counted = written.where(F.col("kind") != OTHER_COMMIT).groupBy("kind").count()
+    return {row["kind"]: row["count"] for row in counted.collect()}
 
 
 @contextmanager
@@ -107,6 +112,7 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
     rows: Counter[str] = Counter()
     for row in written:
         rows[row["kind"]] += row["rows"]
+    rows.pop(OTHER_COMMIT, None)
     return dict(rows)
 
 

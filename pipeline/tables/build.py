@@ -119,7 +119,7 @@ _TABLES: Final[_Plans] = {
     "balance": lambda of: balance(of["generations"]),
     "regressions": lambda of: keep(regressions(of["walk"])),
     "skips": lambda of: keep(skips(of["walk"])),
-    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], of.inputs.decoded), "until_ms")),
+    "silences": lambda of: keep(of.since(silences(of["walk"], of["memberships"], of.inputs.others), "until_ms")),
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"], of["silences"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),
@@ -127,7 +127,7 @@ _TABLES: Final[_Plans] = {
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.episodes_or_verdicts("episodes"),
     "verdicts": lambda of: of.episodes_or_verdicts("verdicts"),
-    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
+    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.others)),
 }
 _STARTS: Final[_Plans] = {
     "placed": lambda of: placed(of["walk"]),

@@ -110,6 +110,7 @@ class Inputs(NamedTuple):
     * `epochs`: rows of epoch_states.EPOCHS; None without KIP-848 groups
     * `odd_times`: rows of log_times.ODD; None: every time in the log is possible
     * `transactions`: see TransactionInputs
+    * `others`: decoded rows of the kind OTHER_COMMIT; None: all groups and all times are wanted
     * `states`: kept rows of the function `states`; None: they are made from the other inputs
     """
 
@@ -121,6 +122,7 @@ class Inputs(NamedTuple):
     odd_times: DataFrame | None = None
     transactions: TransactionInputs = NOTHING
     states: DataFrame | None = None
+    others: DataFrame | None = None
 
 
 MEMBER_FIELDS: Final = {

@@ -13,22 +13,20 @@ import pyarrow as pa
 
 from muster.pipeline.episodes.silence import silences as silences_of
 from muster.pipeline.frames import DataFrame, F, from_arrow_schema
-from muster.pipeline.schema import OTHER_COMMIT
 from muster.pipeline.tables import as_row, batches_of, rows_of
 from muster.pipeline.tables.commit_activity import SEEN
 from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.schema import TABLES
 
 
-def silences(walk: DataFrame, memberships: DataFrame, decoded: DataFrame | None = None) -> DataFrame:
+def silences(walk: DataFrame, memberships: DataFrame, others: DataFrame | None = None) -> DataFrame:
     """Rows of the table `silences`. `walk`: rows of `commits.walked`.
 
-    `decoded`: decoded rows, with the commits of groups that are not wanted.
+    `others`: rows OTHER_COMMIT; None: all groups are wanted.
     """
     joins = memberships.where("start_ms is not null").select("group", F.array("start_ms").alias("times_ms"))
     rows = unpacked(walk, "seen", SEEN).select("group", "times_ms").unionByName(joins)
-    if decoded is not None:
-        others = decoded.where(F.col("kind") == OTHER_COMMIT)
+    if others is not None:
         rows = rows.unionByName(others.select("group", F.array("log_timestamp_ms").alias("times_ms")))
     # now all rows of a group are together, and the groups are read one after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")

@@ -116,7 +116,9 @@ def test_a_group_that_commits_to_the_end_is_never_late(
 
     # the tables of this test, and the tables from which they are made
     monkeypatch.setattr(
-        refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
+        refresh,
+        "MADE",
+        ("commits", "generations", "memberships", "ownership", "rebalances", "regressions", "skips", *refresh.OF_NOW),
     )
     after(run, "request_state")
     after(refresh, "staged")
@@ -150,7 +152,9 @@ def test_a_group_without_commits_falls_behind(
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setattr(
-        refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
+        refresh,
+        "MADE",
+        ("commits", "generations", "memberships", "ownership", "rebalances", "regressions", "skips", *refresh.OF_NOW),
     )
     group = Healthy(live)
     following = Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)

@@ -147,3 +147,10 @@ def test_a_time_without_any_commits_is_a_silence(spark: SparkSession) -> None:
     nobody = table_of(spark, "memberships", [])
     found = silences(walked(table_of(spark, "commits", rows), None), nobody).collect()
     assert [(row.from_ms, row.until_ms, row.groups) for row in found] == [(ms(99.2), ms(120), 3)]
+    # --group a: of the other groups, only the times of commits are known
+    of_a, of_others = ([row for row in rows if (row["group"] == "a") is is_a] for is_a in (True, False))
+    others = spark.createDataFrame(
+        [(row["group"], row["time_ms"]) for row in of_others], "group string, log_timestamp_ms long"
+    )
+    again = silences(walked(table_of(spark, "commits", of_a), None), nobody, others).collect()
+    assert [(row.from_ms, row.until_ms, row.groups) for row in again] == [(ms(99.2), ms(120), 3)]
