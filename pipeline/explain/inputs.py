@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from muster.pipeline.clock import now_ms
 from muster.pipeline.decode import decode_all
 from muster.pipeline.frames import DataFrame, F, frame_of
-from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.segments import Reading, read_segments
 from muster.pipeline.sources.topics import ends_of_path, names_of_path
@@ -64,7 +64,9 @@ def last_ms(log: Log) -> int:
 
 def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
     """The inputs of the tables, without a filter by group. The caller is in the block `frames.in_this_process`."""
-    staged = pa.Table.from_batches(map(batch_filter(wanted), decode_all(log.raw(OFFSETS_TOPIC))), DECODED)
+    every = pa.Table.from_batches(map(batch_filter(wanted), decode_all(log.raw(OFFSETS_TOPIC))), DECODED)
+    is_other = pc.equal(every.column("kind"), OTHER_COMMIT)
+    staged = every.filter(pc.invert(is_other))
     rows = Counter(staged.column("kind").to_pylist())
     sound, odd_times = with_sound_times(frame_of(staged), now_ms())
     decoded = with_last_before(sound, wanted)
@@ -78,6 +80,7 @@ def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
         epochs_in(decoded, rows, log.names),
         odd_times,
         _transactions(log, decoded, found, wanted),
+        others=frame_of(every.filter(is_other)),
     )
 
 
