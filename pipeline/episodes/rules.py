@@ -36,7 +36,7 @@ def _trouble(of: History) -> Found:
     """Find members that were lost at the same moment as members of other groups. A loop across it stays a loop."""
     every = {one for one in of.left if of.is_common(one)}
     for run in (run for runs in of.runs().values() for run in runs):
-        if sum(one not in every for one in run) >= limits.LOOPS:
+        if len(run) >= limits.LOOPS and sum(one not in every for one in run) >= limits.LOOPS - 1:
             every.difference_update(run)
     common = [one for one in of.left if one in every]
     for silence in of.silences:

@@ -121,6 +121,6 @@ def ended_by(
             continue
         if start_ms <= one.from_ms and (heard_ms is None or heard_ms <= one.from_ms):
             return one
-        if one.from_ms < start_ms <= back_ms and heard_ms is None:
+        if one.from_ms < start_ms <= one.until_ms + limits.MOMENT_MS and heard_ms is None:
             return one  # the member joined when groups were not yet whole again
     return None
