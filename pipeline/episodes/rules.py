@@ -36,8 +36,9 @@ def _trouble(of: History) -> Found:
     """Find members that were lost at the same moment as members of other groups. A loop across it stays a loop."""
     every = {one for one in of.left if of.is_common(one)}
     for run in (run for runs in of.runs().values() for run in runs):
-        if len(run) >= limits.LOOPS and sum(one not in every for one in run) >= limits.LOOPS - 1:
-            every.difference_update(run)
+        deaths = [at for at, one in enumerate(run) if one.died and one not in every]
+        if deaths and deaths[-1] - deaths[0] + 1 >= limits.LOOPS:
+            every.difference_update(run[deaths[0] : deaths[-1]])
     common = [one for one in of.left if one in every]
     for silence in of.silences:
         if ended := [one for one in common if of.silence_of(one) == silence]:

@@ -222,9 +222,7 @@ def test_sessions_that_end_because_of_a_silence_are_no_deaths_and_no_rolling_res
     assert (found.members, found.back_ms) == (ABC, 5_000)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [((700, 800, 900, 990), (1_240, 1_330)), ((900,), (1_240,)), ((), (1_240, 1_330))]
-)
+@pytest.mark.parametrize(("before", "after"), [((700, 800, 900, 990), (1_240, 1_330)), ((900,), (1_240,))])
 def test_a_crash_loop_across_a_silence_is_still_found(before: tuple[int, ...], after: tuple[int, ...]) -> None:
     group = Group(*ABC).is_silent_with_others(1_000, 1_120)
     dead = {"session_ms": 10_000, "silent_ms": 10_000}
