@@ -66,8 +66,8 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
         found.append(_without_short_ones(_stalled_before, over, when))
     if facts.together is not None:
         found.append(_two_topics(facts.together, when))
-    if facts.skips:
-        found.append(_skipped(facts.skips, when))
+    if skips := [one for one in facts.skips if _is_by_tool(one, facts)]:
+        found.append(_skipped(skips, when))
     return sorted(found, key=lambda one: not one.is_on)
 
 
@@ -239,6 +239,12 @@ def _two_topics(found: Together, when: When) -> Claim:
                   advice="give the applications different group ids: now each rebalance stops both")  # fmt: skip
     shown = f"members with {', '.join(first.topics)}, others with {', '.join(second.topics)}"
     return claim.proved_by([Evidence("generations", found.from_ms, shown)])
+
+
+def _is_by_tool(one: Skip, facts: Facts) -> bool:
+    """Had the group been empty for some time? A late commit of a member may come just after the end of its session."""
+    ends = [stay.end_ms for stay in facts.stays if stay.end_ms is not None]
+    return not any(abs(one.at_ms - end_ms) <= limits.LATE_MS for end_ms in ends)
 
 
 def _skipped(some: Sequence[Skip], when: When) -> Claim:

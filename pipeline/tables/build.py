@@ -127,7 +127,7 @@ _TABLES: Final[_Plans] = {
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.episodes_or_verdicts("episodes"),
     "verdicts": lambda of: of.episodes_or_verdicts("verdicts"),
-    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.others)),
+    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {
     "placed": lambda of: placed(of["walk"]),
