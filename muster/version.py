@@ -1,10 +1,12 @@
 """The version of this distribution; the only place that says it."""
 
+import os
+
 VERSION = "0.3.0"
 
 
 def description() -> str:
     """What `muster version` prints: the version, and whether modules of this Muster are compiled."""
-    from muster.protocol import wire  # only these commands need this import
-
-    return f"muster {VERSION}" if wire.__file__.endswith(".py") else f"muster {VERSION} (compiled)"
+    files = os.listdir(os.path.join(os.path.dirname(__file__), "protocol"))  # an import would load the protocol
+    is_compiled = any(name.startswith("wire.") and name.endswith((".so", ".pyd")) for name in files)
+    return f"muster {VERSION} (compiled)" if is_compiled else f"muster {VERSION}"
