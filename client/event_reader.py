@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.client.connection import RequestFailed, sentence
+from muster.client.fetch import fetched
 from muster.client.kafka_client import NO_TOPIC, KafkaClient, end_offsets
 from muster.coordinator.log import batches
-from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
-from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-FETCH_BYTES: Final = 4 * 1024 * 1024
 WAIT_MS: Final = 500
 
 Value = dict[str, Any]
@@ -91,19 +89,8 @@ class Events:
     def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
         """The next events from `position` on, which moves behind them. Leaders wait up to `wait_ms` for an event."""
         found: list[Value] = []
-        by_leader: dict[int, list[int]] = {}
-        for partition in position:
-            by_leader.setdefault(self._leaders[partition], []).append(partition)
-        for leader, partitions in by_leader.items():
-            rows = [FetchPartition(one, -1, position[one], -1, -1, FETCH_BYTES) for one in partitions]
-            request = FetchRequest(
-                max_wait_ms=wait_ms // len(by_leader), min_bytes=1, max_bytes=4 * FETCH_BYTES,
-                topics=[FetchTopic(self._of.topic, partitions=rows)],
-            )  # fmt: skip
-            answer = self._client.node(leader).ask(ApiKey.FETCH, request)
-            for topic in answer.responses:
-                for row in topic.partitions:
-                    found.extend(self._read(row, position))
+        for row in fetched(self._client, self._of.topic, self._leaders, position, wait_ms):
+            found.extend(self._read(row, position))
         found.sort(key=lambda value: value["time"])
         return found
 
