@@ -74,13 +74,8 @@ class _Acquiring:
     def run(self, fetch_offset: int, last: int, room: int) -> tuple[list[Acquired], int]:
         partition, first = self._partition, self._fetched[0].first
         self._drop_stale(fetch_offset, first)
-        base = first
-        floor = partition.floor(base)
-        if floor < 0:
-            base = max(base, partition.start_offset)
-        elif partition.batches[floor].last >= base:
-            base = partition.batches[floor].first
-        batches = partition.between(min(first, base), last)
+        base = first if partition.floor(first) >= 0 else max(first, partition.start_offset)
+        batches = partition.overlapping(first, last)
         if not batches:
             return self._new(base, last, room)
         found: list[Acquired] = []
@@ -118,11 +113,7 @@ class _Acquiring:
         partition = self._partition
         if not partition.batches or fetch_offset >= first:
             return
-        floor = partition.floor(fetch_offset)
-        begin = fetch_offset
-        if floor >= 0 and partition.batches[floor].last >= fetch_offset:
-            begin = partition.batches[floor].first
-        if partition.drop(partition.between(begin, first - 1), fetch_offset, first - 1, AVAILABLE):
+        if partition.drop(partition.overlapping(fetch_offset, first - 1), fetch_offset, first - 1, AVAILABLE):
             partition.looks_back = True
 
     # ---- records in flight

@@ -28,7 +28,6 @@ REJECT: Final = "the record is rejected, has no content, or was delivered as oft
 DEAD_LETTER: Final = "the record is rejected, and goes to the dead-letter queue first"
 DROP: Final = "the log does not have the record any more"
 QUEUED: Final = "the dead-letter queue has the record, or cannot take it"
-EVENTS: Final = (ACQUIRE, ACCEPT, RELEASE, REJECT, DEAD_LETTER, DROP, QUEUED)
 
 TRANSITIONS: Final[Mapping[tuple[int, str], int]] = MappingProxyType(
     {

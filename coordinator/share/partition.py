@@ -115,6 +115,13 @@ class SharePartition:
         """The batches that begin from `first` to `last`."""
         return self.batches[bisect_left(self.batches, first, key=_first) : bisect_right(self.batches, last, key=_first)]
 
+    def overlapping(self, first: int, last: int) -> list[Batch]:
+        """The batches with a record from `first` to `last`."""
+        at = max(self.floor(first), 0)
+        if self.batches and self.batches[at].last < first:
+            at += 1
+        return self.batches[at : bisect_right(self.batches, last, key=_first)]
+
     def insert(self, batch: Batch) -> None:
         """Add a batch at its place."""
         self.batches.insert(bisect_left(self.batches, batch.first, key=_first), batch)
@@ -173,11 +180,6 @@ class SharePartition:
                     return run.first
         return None
 
-    @property
-    def may_acquire(self) -> bool:
-        """Whether a fetch could acquire records, if the log has them."""
-        return self.next_offset() != self.end_offset + 1 or self.in_flight < self.settings.max_in_flight
-
     def deadline_ms(self) -> int | None:
         """The time at which the next acquisition lock ends; None without a lock."""
         ends = [run.lock_until_ms for run in self._runs() if run.state == ACQUIRED and run.lock_until_ms is not None]
@@ -232,7 +234,7 @@ class SharePartition:
         return (is_durable or not change.may_fail) and self.move_start(), letters
 
     def _runs_of(self, row: Row) -> list[Run]:
-        batches = self.batches[max(self.floor(row.first), 0) : bisect_right(self.batches, row.last, key=_first)]
+        batches = self.overlapping(row.first, row.last)
         return [run for batch in batches for run in batch.runs if run.first <= row.last and run.last >= row.first]
 
     def release(self, member: str) -> Change | None:
@@ -277,7 +279,7 @@ class SharePartition:
     def letter_is_queued(self, row: Row) -> Change:
         """Archive records that the dead-letter queue has, or cannot take."""
         runs = []
-        for batch in self.batches[max(self.floor(row.first), 0) : bisect_right(self.batches, row.last, key=_first)]:
+        for batch in self.overlapping(row.first, row.last):
             for run in batch.within(row.first, row.last):
                 if run.state == ARCHIVING:
                     run.archive()

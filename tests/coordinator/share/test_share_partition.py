@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, acknowledge
-from muster.coordinator.share.acquire import Wish, acquire
-from muster.coordinator.share.in_flight import ACQUIRED, ARCHIVING, Row, Span
+from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
+from muster.coordinator.share.in_flight import ACQUIRED, ARCHIVED, ARCHIVING, Row, Span
 from muster.coordinator.share.partition import Change, DeadLetter, Settings, SharePartition
 from tests.coordinator.share.naive import Naive
 
@@ -212,3 +212,14 @@ def test_thousands_of_records_in_flight_take_a_few_runs() -> None:
         partition.complete(change, 0, is_durable=True)
         assert sum(len(batch.runs) for batch in partition.batches) <= 5
         acquire(partition, Wish("a", 2_000, 500, False), [Span(0, 1_999)], partition.next_offset(), 1)
+
+
+def test_records_of_aborted_transactions_are_archived_and_not_delivered() -> None:
+    partition = SharePartition(Settings(2_000, 5, LOCK_MS, True, False))
+    fetched = [Span(0, 4), Span(5, 9), Span(10, 14)]
+    found, _ = acquire(partition, Wish("a", 100, 100, False), fetched, 0, 0)
+    assert [*map(tuple, take_out_aborted(partition, found, [Span(0, 1), Span(5, 9)]))] == [(2, 4, 1), (10, 14, 1)]
+    states = [(run.first, run.last, run.state) for batch in partition.batches for run in batch.runs]
+    assert states == [
+        (0, 1, ARCHIVED), (2, 4, ACQUIRED), (5, 9, ARCHIVED), (10, 14, ACQUIRED)
+    ]  # fmt: skip
