@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, Final
@@ -67,20 +68,20 @@ class Vector:
         return Vector([*self.values, *other.values], kind)
 
 
-class Context:
+class Context(ABC):
     """The rows for which an expression is computed."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.cache: dict[Any, Any] = {}
 
+    @abstractmethod
     def named(self, name: str) -> Vector:
         """The values of a column. The name may be `struct.field`. Raises KeyError."""
-        raise NotImplementedError(name)
 
+    @abstractmethod
     def numbered(self, number: int) -> Vector | None:
         """The values of the column that has this number (`frame.Field.number`), if it is among these rows."""
-        raise NotImplementedError(number)
 
     def number_of(self, name: str) -> int | None:
         """The number of the column with this name, if the rows have one."""
@@ -102,6 +103,9 @@ class Column:
         both: tuple[Column, Column] | None = None,
         number: int | None = None,
         path: str = "",
+        names: tuple[str, ...] = (),
+        has_places: bool | None = None,
+        running: Callable[[Any, Context], Vector] | None = None,
     ) -> None:
         self.make = make
         self.label = name
@@ -113,18 +117,21 @@ class Column:
         """The number of a column of a frame."""
         self.path = path
         """The name, if the expression is only a name."""
+        self.names = names or (name,)
+        """The names of all columns that the expression makes (`alias`)."""
+        self.has_places = has_places
+        """Whether the places of the elements are a column too (`posexplode`). None if nothing is exploded."""
+        self.running = running
+        """Gives the values over a window; None: the expression is no window function."""
 
     # ---- names
 
     def alias(self, *names: str, metadata: object = None) -> Column:
         del metadata
-        found = Column(self.make, names[0])
-        found.__dict__["generator"] = self.__dict__.get("generator")
-        found.__dict__["names"] = names
-        return found
+        return Column(self.make, names[0], names=names, has_places=self.has_places)
 
     def __getattr__(self, name: str) -> Column:
-        if name.startswith("__") or name in ("generator", "names", "running"):
+        if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
 
@@ -142,11 +149,11 @@ class Column:
 
     # ---- comparisons
 
-    def __eq__(self, other: object) -> Column:  # type: ignore[override]
+    def __eq__(self, other: object) -> Column:  # type: ignore[override]  # Spark's makes a column too
         there = as_column(other, is_text=True)
         return Column(_binary(self, there, lambda a, b: a == b, BOOL), equal=(self, there))
 
-    def __ne__(self, other: object) -> Column:  # type: ignore[override]
+    def __ne__(self, other: object) -> Column:  # type: ignore[override]  # Spark's makes a column too
         return _apply(self, other, lambda a, b: a != b, BOOL)
 
     def __lt__(self, other: object) -> Column:
@@ -161,7 +168,7 @@ class Column:
     def __ge__(self, other: object) -> Column:
         return _apply(self, other, ge, BOOL)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # columns are not equal or different
 
     def eqNullSafe(self, other: object) -> Column:
         there = as_column(other, is_text=True)
@@ -270,7 +277,9 @@ class Column:
         return Order(self, nulls_last=True)
 
     def over(self, window: Any) -> Column:
-        running = self.__dict__["running"]
+        running = self.running
+        if running is None:
+            raise TypeError(f"{self.label or 'this expression'} is no window function")
         return Column(lambda of: running(window, of))
 
 

@@ -162,7 +162,7 @@ class Frame:
                 asked += self._all_of(one)
             else:
                 asked.append(as_column(one))
-        made = next((one for one in asked if one.__dict__.get("generator") is not None), None)
+        made = next((one for one in asked if one.has_places is not None), None)
         if made is None:
             rows = _Rows(self)
             return Frame([_field(one, rows) for one in asked], self.size)
@@ -181,17 +181,16 @@ class Frame:
         of = [row for row, some in enumerate(held.values) if some for _ in some]
         kind = None if held.kind is None else held.kind.value_type
         elements = Vector([one for some in held.values if some for one in some], kind)
-        names = made.__dict__.get("names", (made.label,))
         fields = []
         for one in asked:
             if one is not made:
                 known = _field(one, rows)
                 fields.append(known._replace(vector=known.vector.take(of)))
                 continue
-            if made.__dict__["generator"]:
+            if made.has_places:
                 places = [place for some in held.values if some for place in range(len(some))]
-                fields.append(field(names[0], Vector(places)))
-            fields.append(field(names[-1], elements))
+                fields.append(field(made.names[0], Vector(places)))
+            fields.append(field(made.names[-1], elements))
         return Frame(fields, len(of))
 
     def selectExpr(self, *texts: str) -> Frame:

@@ -132,7 +132,7 @@ def ceil(column: Any) -> Column:
 
 
 def abs(column: Any) -> Column:  # Spark's name
-    return _each(lambda one: -one if one < 0 else one, column)
+    return _each(builtins.abs, column)
 
 
 def round(column: Any, scale: int = 0) -> Column:  # Spark's name
@@ -354,10 +354,7 @@ def aggregate(column: Any, start: Any, more: Callable[..., Any]) -> Column:
 
 
 def _generated(column: Any, *, with_place: bool) -> Column:
-    source = as_column(column)
-    found = Column(source.make, "col")
-    found.__dict__["generator"] = with_place
-    return found
+    return Column(as_column(column).make, "col", has_places=with_place)
 
 
 def explode(column: Any) -> Column:
@@ -448,9 +445,7 @@ def _aggregate(
         known = of.cache.get(id(inputs[0])) if keeps_kind and inputs else None
         return Vector(found, kind if known is None else known)
 
-    column = Column(values)
-    column.__dict__["running"] = folded_over(fold, inputs, more)
-    return column
+    return Column(values, running=folded_over(fold, inputs, more))
 
 
 def _known(values: Iterable[Any]) -> list[Any]:

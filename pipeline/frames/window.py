@@ -121,9 +121,7 @@ def _only_over(running: Callable[[Window, Context], Vector]) -> Column:
     def make(of: Context) -> Vector:
         raise TypeError(f"a window function of {of.count} rows needs over()")
 
-    column = Column(make)
-    column.__dict__["running"] = running
-    return column
+    return Column(make, running=running)
 
 
 def folded_over(
