@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ from muster.client.connection import RequestFailed
 from muster.client.fetch import fetch_ranges
 from muster.client.kafka_client import EARLIEST, KafkaClient, Partition, end_offsets, offsets_at
 from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.system.uuids import as_text
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.hashing import group_partition
 
@@ -125,12 +125,8 @@ def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, l
         own = group_partition(group, len(topics[EVENTS].partitions))
         ranges = _ranges_since(client, EVENTS, [own], span.since_ms - span.margin_ms)
         fetched[EVENTS] = fetch_ranges(client, EVENTS, ranges)
-    names = {_id_text(one.topic_id): name for name, one in topics.items()}
+    names = {as_text(one.topic_id): name for name, one in topics.items()}
     return log_of_bytes(fetched, ends, names), notes
-
-
-def _id_text(topic_id: bytes) -> str:
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def _ends(client: KafkaClient, places: Sequence[Partition]) -> list[tuple[str, int, int, int]]:

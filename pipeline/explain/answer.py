@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.pipeline.explain.inputs import Log, inputs_of
 from muster.pipeline.frames import DataFrame, F, in_this_process
-from muster.pipeline.report.formatting import percent, why
+from muster.pipeline.report.formatting import sure_words, why
 from muster.pipeline.report.story import rebalance_cost
 from muster.pipeline.schema import SOURCE_EVENTS
 from muster.pipeline.tables.build import build
@@ -104,7 +104,7 @@ def text_of(found: Answer) -> Iterator[str]:
     count = plural(len(found.rebalances), "rebalance")
     yield f"{count} from {moment(span.since_ms)} to {moment(span.until_ms)} UTC"
     for row in found.rebalances:
-        yield f"  {_when(row)}  {'; '.join(part for part in (why(row), _sure(row), rebalance_cost(row)) if part)}"
+        yield f"  {_when(row)}  {'; '.join(part for part in (why(row), sure_words(row), rebalance_cost(row)) if part)}"
     if found.advice is not None:
         yield f"one change: {found.advice['sentence']}"
     elif found.unadvised:
@@ -116,11 +116,6 @@ def text_of(found: Answer) -> Iterator[str]:
 def _when(row: Row) -> str:
     """The start of a rebalance, or its end if the start is not known."""
     return moment(row["end_ms"] if row["start_ms"] is None else row["start_ms"])
-
-
-def _sure(row: Row) -> str:
-    sure = row["confidence"]
-    return "" if sure is None or sure >= 1 else f"{percent(round(sure, 2))} sure"
 
 
 def json_of(found: Answer) -> dict[str, Any]:

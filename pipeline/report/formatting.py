@@ -73,6 +73,12 @@ def took_words(row: Mapping[str, Any]) -> str:
     return span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
 
 
+def sure_words(row: Mapping[str, Any]) -> str | None:
+    """How sure the cause of a rebalance is: `85 % sure`. None: not known, or certain."""
+    sure = row["confidence"]
+    return None if sure is None or sure >= 1 else f"{percent(round(sure, 2))} sure"
+
+
 def percent(share: float | None) -> str:
     """A share in percent; a share of 1 is 100 %."""
     if share is None:

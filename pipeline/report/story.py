@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.report import curves, evidence, groups, markup, timeline
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.formatting import cause_words, legend, mark, percent, why
+from muster.pipeline.report.formatting import cause_words, legend, mark, percent, sure_words, why
 from muster.pipeline.report.markup import (
     Column,
     Columns,
@@ -52,9 +52,8 @@ def _rebalance_line(row: Row, taken: set[str]) -> Line:
     taken.add(place)
     when = moment(row["end_ms"])
     generations = f"{number(row['before_generation'])} → {number(row['generation'])}"
-    sure = None
-    if row["confidence"] is not None and row["confidence"] < 1:
-        sure = tag("small", f" inferred, {percent(round(row['confidence'], 2))} sure")
+    words = sure_words(row)
+    sure = None if words is None else tag("small", f" inferred, {words}")
     link: Content = tag("a", when, href=f"#{place}") if first else when
     cells = (link, generations, [mark(row["cause"]), " ", why(row), sure], rebalance_cost(row))
     span = (row["end_ms"] if row["start_ms"] is None else row["start_ms"], row["end_ms"])
