@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from muster.protocol import wire
+from muster.version import is_compiled
 
-COMPILED = not wire.__file__.endswith(".py")
+COMPILED = is_compiled()
 _REFUSALS = ("interpreted classes cannot inherit from compiled", "' is read-only")
 
 
