@@ -87,7 +87,7 @@ def quiet_ms(log: Log) -> int:
 
 
 def all_at_once(log: Log) -> Log:
-    """A silence of two minutes, clocks that are three days ahead, and other names: all is told as of the original."""
+    """A silence of two minutes, clocks that are three days ahead, and other names. The claims stay the same."""
     return renamed(later(silent(log, quiet_ms(log), SILENCE_MS), AHEAD_MS), "-again")
 
 
@@ -135,7 +135,7 @@ def without_partition(log: Log, partition: int) -> Log:
 
 
 def compacted(log: Log, until_ms: int) -> Log:
-    """Of the records until `until_ms`, only the last one of each key is left. What happened then may be untold."""
+    """Of the records until `until_ms`, only the last one of each key is left. Claims about that time may be missing."""
     lines = log.rows.select(
         ["kind", "group", "topic", "partition", "key_type", "key_json", "log_partition", "log_timestamp_ms"]
     ).to_pylist()

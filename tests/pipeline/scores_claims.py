@@ -16,11 +16,11 @@ from tests.pipeline.scores_episodes import Row, Truth, happenings, is_false
 
 HELP, LOOK, FINE = "help", "look", "fine"
 SLACK_MS: Final = 20_000
-"""A time that is told may differ from the true one by this much."""
+"""The time of a claim may differ from the true time by this much."""
 BEFORE_MS: Final = 120_000
-"""What a member did explains what is told of it so much later: its session had to end first."""
+"""A claim may come so long after the act that explains it: the session of the member had to end first."""
 AFTER_MS: Final = 60_000
-"""Sessions that ended because of a silence are told so long after it."""
+"""A claim about sessions that a silence ended may come so long after the silence."""
 MANY: Final = 10
 """A group with this many rebalances may be called unstable."""
 COVERED: Final = 0.5
@@ -350,16 +350,16 @@ INCIDENTS: Final[Mapping[str, str]] = {
 
 
 class Found(NamedTuple):
-    """What is told of one kind of incident."""
+    """The claims about one kind of incident."""
 
-    told: dict[str, bool]
-    """For each group with such an incident, whether a claim tells of it."""
+    reported: dict[str, bool]
+    """For each group with such an incident, whether a claim reports it."""
     false: list[str]
     """The groups with such a claim, but without an incident."""
 
 
 def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found:
-    """What is told of the incidents of one kind."""
+    """The claims about the incidents of one kind."""
     known = Known(truth)
     having = {line["group"] for line in known.lines.get("incident", ()) if line["what"] == what}
     said = {one.group for one in all_said(tables) if one.rule == what}

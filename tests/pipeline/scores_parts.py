@@ -104,8 +104,8 @@ def incidents(tables: Tables, truth: Truth) -> list[Figure]:
     figures = []
     for what, title in claims.INCIDENTS.items():
         found = claims.found(tables, truth, what)
-        missing = (f"{group}: nothing is told" for group, is_told in found.told.items() if not is_told)
-        figures.append(_share(title, list(found.told.values()), missing))
+        missing = (f"{group}: no claim" for group, is_reported in found.reported.items() if not is_reported)
+        figures.append(_share(title, list(found.reported.values()), missing))
         figures.append(Figure(f"  {title} false", len(found.false), misses=tuple(found.false), goal=0))
     return figures
 

@@ -131,7 +131,7 @@ def test_false_sentences_are_counted() -> None:
     first, count, level = sentences(tables, TRUTH)
     assert (first.value, count.value, level.value, level.of) == (40, 5, 1, 2)
     assert level.misses == ("calm: look instead of fine",)
-    assert found(tables, TRUTH, SKIPPED).told == {"g": False}
+    assert found(tables, TRUTH, SKIPPED).reported == {"g": False}
     assert found(tables, TRUTH, TOO_SLOW).false == ["calm"]
     assert {one.title: str(one) for one in incidents(tables, TRUTH)}["skips"] == "0/1"
 
