@@ -31,6 +31,7 @@ RELEASED: Final = Path(__file__).with_name("public_names.txt")
 CHANGES: Final = ROOT / "docs" / "changes.md"
 INHERITED: Final = {*dir(tuple), *dir(AssertionError), *dir(TestCase)}
 """Names that classes of the API have from Python's own classes."""
+HELP: Final = {"-h", "--help"}
 ACTIONS: Final = {
     thing for thing in vars(faults).values() if isinstance(thing, type) and issubclass(thing, faults.Action)
 }
@@ -43,11 +44,11 @@ def page(name: str) -> str:
 
 
 def commands() -> Iterator[str]:
-    """`muster groups list`, `muster groups list --state`."""
+    """`muster groups list`, `muster groups list --state`; without `--help`, which each command has."""
     for path, node in tree_of(build_parser()).items():
         command = " ".join(("muster", *path))
         yield command
-        yield from (f"{command} {word}" for option in node.options for word in option.words)
+        yield from (f"{command} {word}" for option in node.options for word in option.words if word not in HELP)
 
 
 def properties() -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The table `regressions`: commits lower than the commit before of the same group and partition, with the causes.
 
-A commit's record does not say who sent it. So the cause is inferred, by the rules in docs/pipeline-tables.md. Only if a
+A commit's record does not say who sent it. So `_cause` infers the cause, from what `backward.BACK` describes. Only if a
 commit is in a transaction does the log say which producer made it.
 """
 
@@ -125,7 +125,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
 
 
 def _cause() -> Column:
-    """The cause by the first rule that applies. docs/pipeline-tables.md has the rules."""
+    """The cause by the first rule that applies. `backward.BACK` describes the columns."""
     alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
     is_empty = F.col("members") == 0
     had_members = F.col("generation").isNotNull()

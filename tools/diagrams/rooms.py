@@ -70,7 +70,7 @@ def picture() -> str:
     numbers = {room: f"r{number}" for number, room in enumerate(shown)}
     lines = ["```mermaid", "flowchart TD"]
     lines += [f'    {number}["{path(room)}"]' for room, number in numbers.items()]
-    lines += [f"    {numbers[room]} --> {numbers[one]}" for room in shown for one in numbers if one in shown[room]]
+    lines += [f"    {numbers[room]}-->{numbers[one]}" for room in shown for one in numbers if one in shown[room]]
     return "\n".join([*lines, "```"])
 
 
