@@ -156,12 +156,14 @@ SETTLE_MS: Final = 100_000
 """A consumer that had read all records has this long to commit what was written after."""
 SPAN_MS: Final = 10_000
 """The progress of members is recorded in spans of this length."""
-STILL_MS: Final = 2 * SPAN_MS
+STILL_MS: Final = 4 * SPAN_MS
 """A partition's commits must stand still for at least this time before a stall is reported.
 
 This time is enough if the partition's owner makes progress with other partitions. It must show progress in the second
 half of the time.
 """
+SURELY_MS: Final = STILL_MS // 2
+"""For at least this long, the partition must surely have had unread records. Known ends of logs may be far apart."""
 USUAL_GAPS: Final = 5
 """A partition must also stand still for this many of its usual times between commits."""
 LONGEST_GAPS: Final = 1.5
@@ -190,8 +192,11 @@ CANDIDATE: Final = pa.schema(
 The row also has the facts about the commit's window (`Windows`) and about the end of the log (`topic_ends.Reach`).
 `is_last`: no later commit for this partition follows before its offset is deleted, or before the log ends.
 """
-MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
-"""When a member made progress: the first and the last time in each span."""
+MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("progress", pa.list_(pa.int64()))])
+"""When a member made progress: the first and the last time in each span.
+
+Each time is followed by another number (ms): for how long the next record had been there, unread.
+"""
 
 
 def stall_candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
@@ -200,7 +205,7 @@ def stall_candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: W
     return {
         "interval": _intervals(commits, few, reach, windows, status),
         "candidate": _candidates(commits, few, reach, windows),
-        "member_commits": _member_commits(commits, few, windows),
+        "member_commits": _member_commits(commits, few, reach, windows),
     }
 
 
@@ -305,26 +310,29 @@ def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     silent_ms = np.where(is_last & ~reach.not_beyond_ms.valid, to_ms - from_ms, surely_ms)
     enough = (windows.commits == WINDOW) | (is_last & (windows.commits > 1))
     longest_ms = np.maximum(np.maximum(SETTLE_MS, usual_ms), LONGEST_GAPS * windows.silence_ms.filled(0))
-    is_long = (surely_ms >= np.maximum(STILL_MS, usual_ms)) | (enough & (silent_ms >= longest_ms))
+    is_long = (surely_ms >= np.maximum(SURELY_MS, usual_ms)) | (enough & (silent_ms >= longest_ms))
     found: Mask = beyond.valid & (to_ms - from_ms >= STILL_MS) & is_long
     return found
 
 
-def _member_commits(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
+def _member_commits(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> pa.StructArray:
     """The progress of each member of a group. Commits without a member count as those of one more member."""
     rows = few.rows[windows.is_run_start]
     group, member = commits.group.at(rows), commits.member_id.at(rows)
-    time_ms = commits.time_ms[rows]
+    time_ms, beyond = commits.time_ms[rows], reach.beyond_ms.at(np.flatnonzero(windows.is_run_start))
+    behind_ms = np.where(beyond.valid, np.maximum(time_ms - beyond.values, 0), 0)
     who = Column(member.numbers.filled(-1), np.ones(len(rows), np.bool_))
     order = sorted_rows(group.numbers.values, who.values, time_ms)
-    group, member, who, time_ms = group.at(order), member.at(order), who.at(order), time_ms[order]
+    group, member, who = group.at(order), member.at(order), who.at(order)
+    time_ms, behind_ms = time_ms[order], behind_ms[order]
     is_new = begins(group.numbers, who)
     is_first = is_new | begins(known(time_ms // SPAN_MS))
     is_last = np.append(is_first[1:], True)[: len(order)]
     kept = np.flatnonzero(is_first | is_last)
     starts = np.flatnonzero(is_new)
     bounds = np.append(np.searchsorted(kept, starts), len(kept)).astype(np.int32)
-    times = pa.ListArray.from_arrays(pa.array(bounds), pa.array(time_ms[kept]))
+    both = np.column_stack((time_ms[kept], behind_ms[kept])).ravel()
+    progress = pa.ListArray.from_arrays(pa.array(2 * bounds), pa.array(both))
     return pa.StructArray.from_arrays(
-        [group.at(starts).array(), member.at(starts).array(), times], fields=list(MEMBER_COMMITS)
+        [group.at(starts).array(), member.at(starts).array(), progress], fields=list(MEMBER_COMMITS)
     )

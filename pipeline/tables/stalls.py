@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 from muster.pipeline.episodes.silence import Silence, silent_ms
@@ -25,10 +26,10 @@ from muster.pipeline.tables.stall_candidates import (
     LONGEST_GAPS,
     MEMBER_COMMITS,
     SETTLE_MS,
-    SPAN_MS,
     STALL,
     STILL_MS,
     STOP,
+    SURELY_MS,
     USUAL_GAPS,
     WINDOW,
 )
@@ -37,8 +38,12 @@ REPEATS_MS: Final = 60_000
 """The least length of a stall in which only the same offset of the partition is committed, several times."""
 _AGAIN: Final = 4
 """This many commits of the same offset count as several times."""
+_IN_TURN_SHARE: Final = 0.5
+"""An owner is too slow if its other partitions have unread records that are this share of the stall old."""
 
 Row = dict[str, Any]
+Progress = tuple[int, int]
+"""When a member made progress, and for how long the record after that had been unread (ms)."""
 Times = tuple[int | None, int | None]
 """The time (from, to) in which a partition had an owner. None as the end: it still has this owner."""
 
@@ -46,7 +51,7 @@ Times = tuple[int | None, int | None]
 def stalls_of(
     intervals: Iterable[Row],
     candidates: Iterable[Row],
-    member_commits: Mapping[str | None, Sequence[int]],
+    member_commits: Mapping[str | None, Sequence[Progress]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
     silences: Sequence[Silence] = (),
 ) -> Iterator[Row]:
@@ -62,23 +67,24 @@ def stalls_of(
 
 
 def _stall(
-    one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: Any, silences: Sequence[Silence]
+    one: Row, member_commits: Mapping[str | None, Sequence[Progress]], owned: Any, silences: Sequence[Silence]
 ) -> Row | None:
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
-    The result is None if it was no stall. If the owner makes progress with other partitions, STILL_MS are enough.
-    Otherwise perhaps nobody wrote records, or the coordinator was away. Then REPEATS_MS are needed if the partition
-    commits this same offset several times, and SETTLE_MS if its owner is silent.
+    The result is None if it was no stall. A stall lasts for STILL_MS at least. This is enough if the owner makes
+    progress with other partitions. Otherwise perhaps nobody wrote records, or the coordinator was away. Then REPEATS_MS
+    are needed if the partition commits this same offset several times, and SETTLE_MS if its owner is silent.
     """
-    continues = _makes_progress(member_commits.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
+    progress = member_commits.get(one["member_id"], ())
+    continues = _makes_progress(progress, one["run_ms"] + STILL_MS // 2)
     if owned is not None:
         times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
         if times is None:
             return None
         one = {**one, "from_ms": times[0], "to_ms": times[1]}
     repeats = one["run_commits"] >= _AGAIN
-    wanted_ms = STILL_MS if continues else REPEATS_MS if repeats else None
-    if not is_long(one, wanted_ms, silences) or not _is_unread(one):
+    wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
+    if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits_its_turn(one, progress):
         return None
     lag = _lag(one)
     ends_at_end = one["is_last"] and one["to_ms"] >= one["until_ms"]
@@ -95,10 +101,21 @@ def _stall(
     }
 
 
-def _makes_progress(times: Sequence[int], from_ms: int) -> bool:
-    """Whether the member made progress, with any partition, within SPAN_MS after `from_ms`."""
-    place = bisect_left(times, from_ms)
-    return place < len(times) and times[place] <= from_ms + SPAN_MS
+def _makes_progress(progress: Sequence[Progress], from_ms: int) -> bool:
+    """Whether the member made progress, with any partition, within STILL_MS / 2 after `from_ms`."""
+    place = bisect_left(progress, (from_ms, 0))
+    return place < len(progress) and progress[place][0] <= from_ms + STILL_MS // 2
+
+
+def _waits_its_turn(one: Row, progress: Sequence[Progress]) -> bool:
+    """Is the owner too slow, so that the partition only waits while the owner reads other ones?
+
+    A consumer that is too slow reads its partitions in turn. So in the others, too, it reads records that waited for
+    about as long as this partition. A consumer that fails in one partition reads the others to their ends.
+    """
+    middle_ms = (one["from_ms"] + one["to_ms"]) // 2
+    late = progress[bisect_left(progress, (middle_ms, 0)) : bisect_left(progress, (one["to_ms"], 0))]
+    return bool(late) and median(ms for _, ms in late) >= _IN_TURN_SHARE * (one["to_ms"] - one["from_ms"])
 
 
 def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
@@ -208,7 +225,7 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None, silences: DataFrame 
 def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[str, Any]]:
     intervals: list[dict[str, Any]] = []
     candidates: list[dict[str, Any]] = []
-    member_commits: dict[str | None, list[int]] = {}
+    member_commits: dict[str | None, list[Progress]] = {}
     owned: dict[tuple[str, int], list[Times]] = {}
     silences: list[Silence] | None = None
     for row in rows:
@@ -220,9 +237,10 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
             candidates.append(read(row, CANDIDATE))
         elif row["found"] == "member_commits":
             one = read(row, MEMBER_COMMITS)
-            member_commits.setdefault(one["member_id"], []).extend(one["times_ms"])
+            pairs = iter(one["progress"])
+            member_commits.setdefault(one["member_id"], []).extend(zip(pairs, pairs, strict=True))
         else:
             one = row["owned"]
             owned.setdefault((one["topic"], one["partition"]), []).append((one["start_ms"], one["end_ms"]))
-    in_order = {member: sorted(times) for member, times in member_commits.items()}
+    in_order = {member: sorted(progress) for member, progress in member_commits.items()}
     return stalls_of(intervals, candidates, in_order, owned if is_known else None, silences or ())

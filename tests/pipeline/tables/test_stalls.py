@@ -304,6 +304,18 @@ def test_a_silence_of_all_groups_is_no_stall() -> None:
     ]
 
 
+@pytest.mark.parametrize(("old_ms", "status"), [(4_000, ["STOP"]), (90_000, [])])
+def test_a_partition_that_waits_for_its_turn_does_not_stall(old_ms: int, status: list[str]) -> None:
+    """For 150 s, its owner reads another partition: up to its end, or records that are as old, too."""
+    progress = [(1_000_000 + at, old_ms) for at in range(5_000, 150_000, 5_000)]
+    assert [one["status"] for one in stalls_of([], [_CANDIDATE], {"m": progress}, None)] == status
+
+
+def test_a_partition_that_stood_still_for_half_a_minute_did_not_stall() -> None:
+    progress = [(1_000_000 + at, 0) for at in range(5_000, 150_000, 5_000)]
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_030_000}], {"m": progress}, {("t", 0): [(0, None)]})) == []
+
+
 def test_a_gap_that_was_a_silence_is_not_usual() -> None:
     away = [Silence(830_000, 930_000, 5)]
     assert _found([], silence_ms=105_000, longest_ms=105_000) == []
