@@ -164,7 +164,7 @@ $(NEXT_SPARK)/.next: requirements/next-spark.txt requirements/spark.txt requirem
 
 conformance-pyspark: venv $(NEXT_SPARK)/.next
 	@$(NEXT_SPARK)/bin/python -c 'import pyspark; print("pyspark", pyspark.__version__)'
-	$(NEXT_SPARK)/bin/python -m pytest -q tests/pipeline $(ARGS)
+	MUSTER_TABLES_ON=spark $(NEXT_SPARK)/bin/python -m pytest -q tests/pipeline $(ARGS)
 
 pyspark-env: venv ## pack Muster, its dependencies and a Python for spark-submit --archives, and muster.zip for --py-files (ARGS='--out DIR')
 	@$(BIN)/python -m tools.pyspark_env $(ARGS)

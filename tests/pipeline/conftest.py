@@ -6,13 +6,16 @@ A test that is stopped at its timeout leaves its answer in the connection to Spa
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.frames import in_this_process
 from muster.pipeline.session import LITTLE, open_session
+from tests.pipeline.engines import TABLES_ON, Engine
 from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
 from tests.support.servers import QUICK, MusterServer
@@ -46,6 +49,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("local[2]", settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """What makes the tables of a module: this process, unless `MUSTER_TABLES_ON` is `spark`."""
+    if os.environ.get(TABLES_ON) == "spark":
+        yield Engine(request.getfixturevalue("spark"))
+        return
+    with in_this_process():
+        yield Engine()
 
 
 @pytest.fixture(scope="module", autouse=True)

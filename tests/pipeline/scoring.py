@@ -14,13 +14,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from muster.pipeline.session import open_session
+from muster.pipeline.frames import in_this_process
 from muster.pipeline.tables.commits import walk_of
 from muster.pipeline.tables.event_rebalances import rebalance_rows
 from muster.pipeline.tables.inferred_rebalances import inferred
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
+from tests.pipeline.engines import Engine, collected
 
 NAMED: Final = (
     "member_joined",
@@ -112,7 +113,7 @@ def of_table(rows: DataFrame) -> dict[Key, One]:
     wanted = ("group", "generation", "end_ms", "cause", "trigger_client_id", "start_ms")
     return numbered(
         (row.group, row.generation, row.end_ms, One(row.cause, row.trigger_client_id, row.start_ms))
-        for row in rows.select(*wanted).collect()
+        for row in collected(rows.select(*wanted))
     )
 
 
@@ -136,14 +137,11 @@ def of_truth(path: Path, found: dict[Key, One]) -> dict[Key, One]:
     )
 
 
-def read(spark: SparkSession, directory: Path) -> Inputs:
+def read(engine: Engine, directory: Path) -> Inputs:
     """A directory of segments."""
-    rows = spark.read.format("muster").option("path", str(directory)).option("rows", "decoded").load()
+    rows = engine.decoded(directory)
     has_events = any(directory.glob(f"**/{EVENTS_TOPIC}-*"))
-    if not has_events:
-        return Inputs(rows)
-    raw = spark.read.format("muster").option("path", str(directory)).option("topic", EVENTS_TOPIC).load()
-    return Inputs(rows, events(raw))
+    return Inputs(rows, events(engine.raw(directory, EVENTS_TOPIC)) if has_events else None)
 
 
 def main() -> None:
@@ -153,15 +151,15 @@ def main() -> None:
     parser.add_argument("--truth", type=Path)
     parser.add_argument("--misses", action="store_true", help="print what was taken for something else")
     options = parser.parse_args()
-    spark = open_session("local[2]")
-    inputs = read(spark, options.directory)
-    found = of_table(inferred(inputs, walk_of(inputs)))
-    if options.truth is not None:
-        true = of_truth(options.truth, found)
-    elif inputs.events is not None:
-        true = of_table(rebalance_rows(inputs.events))
-    else:
-        parser.error("there are no __group_events: say --truth FILE")
+    with in_this_process():
+        inputs = read(Engine(), options.directory)
+        found = of_table(inferred(inputs, walk_of(inputs)))
+        if options.truth is not None:
+            true = of_truth(options.truth, found)
+        elif inputs.events is not None:
+            true = of_table(rebalance_rows(inputs.events))
+        else:
+            parser.error("there are no __group_events: say --truth FILE")
     print(score(true, found).text())
     if options.misses:
         for key in sorted(true.keys() | found.keys()):

@@ -19,6 +19,7 @@ from muster.pipeline.tables.comments import comment
 from muster.pipeline.tables.schema import NEVER_NULL, TABLES
 from muster.pipeline.views import OVERVIEW, register
 from tests.pipeline.scoring import read
+from tests.pipeline.engines import Engine
 from tests.pipeline.tables.rows import table_of
 
 KEPT = Path(__file__).with_name("tables") / "data"
@@ -38,7 +39,7 @@ def test_columns_of_actual_figures_have_comments() -> None:
 
 def test_published_tables_have_timestamps_and_group_id(spark: SparkSession, tmp_path: Path) -> None:
     row = {"group": "g", "generation": 1, "member_count": 1, "source": "log", "start_ms": 1_750_000_000_123}
-    table = published(table_of(spark, "generations", [row]), "generations")
+    table = published(table_of(Engine(spark), "generations", [row]), "generations")
     assert table.columns[: len(TABLES["generations"].names)] == TABLES["generations"].names
     table.coalesce(1).write.parquet(str(tmp_path / "tables" / "generations"))
     (file,) = (tmp_path / "tables" / "generations").glob("*.parquet")
@@ -83,7 +84,7 @@ def test_columns_declared_never_null_are_never_null(spark: SparkSession, tmp_pat
 
 
 def test_a_null_in_a_never_null_column_is_an_error(spark: SparkSession) -> None:
-    table = published(table_of(spark, "verdicts", [{"group": "g", "verdict": "fine"}]), "verdicts")
+    table = published(table_of(Engine(spark), "verdicts", [{"group": "g", "verdict": "fine"}]), "verdicts")
     with pytest.raises(SparkRuntimeException, match="the table verdicts has a row without level"):
         table.collect()
     assert {name: set(NEVER_NULL[name]) - set(TABLES[name].names) for name in NEVER_NULL} == {
@@ -104,7 +105,7 @@ def test_the_overview_view_has_one_row_for_each_group(spark: SparkSession, tmp_p
         ],
     }
     for name, some in rows.items():
-        published(table_of(spark, name, ({"group": "g", **row} for row in some)), name).write.parquet(
+        published(table_of(Engine(spark), name, ({"group": "g", **row} for row in some)), name).write.parquet(
             str(tmp_path / "tables" / name)
         )
     names = register(spark, str(tmp_path), prefix="of_test_")

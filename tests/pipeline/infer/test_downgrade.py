@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from muster.pipeline.infer.evidence import Activity, taken_over
 from muster.pipeline.infer.history import Rebalance, rebalances
@@ -13,6 +12,7 @@ from muster.pipeline.schema import CONSUMER_GROUP
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.epoch_states import epochs_in
 from muster.pipeline.tables.inputs import Inputs
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.infer.epoch_model import Server, decoded_row
 from tests.pipeline.infer.states import every, member, parting, state
 from tests.pipeline.tables.history import START_MS, Log
@@ -69,7 +69,7 @@ def test_a_downgrade_by_a_returning_static_member_is_recognized() -> None:
     assert found.verdict.cause == "static_member_returned"
 
 
-def test_a_downgraded_group_is_found_in_its_log(spark: SparkSession) -> None:
+def test_a_downgraded_group_is_found_in_its_log(engine: Engine) -> None:
     """What is reported of the classic group's first generation, and when it began."""
     server, commits = Server({"t": 4}), []
     server.join(0, "a1", classicMemberMetadata={"sessionTimeoutMs": 10_000, "supportedProtocols": []})
@@ -84,9 +84,9 @@ def test_a_downgraded_group_is_found_in_its_log(spark: SparkSession) -> None:
     log.rows = made
     log.state(62.5, server.epoch, made_member("a", {"t": half}, member_id="a1"))
     log.state(63.5, server.epoch + 1, made_member("a", {"t": whole}, member_id="a1"))
-    decoded = spark.createDataFrame(log.table())
+    decoded = engine.frame(log.table())
     inputs = Inputs(decoded, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(server.records)}, dict))
-    found = build(inputs, ["rebalances"])["rebalances"].orderBy("end_ms").collect()
+    found = collected(build(inputs, ["rebalances"])["rebalances"].orderBy("end_ms"))
     # the record that makes the group classic is no rebalance
     assert [one.generation for one in found] == [2, 3, server.epoch + 1]
     last = found[-1]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame
 
 from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSET_COMMIT, RAW
 from muster.pipeline.tables.inputs import EVENTS_TOPIC
+from tests.pipeline.engines import Engine
 
 Shares = Mapping[str, list[int]]
 START_MS = 1_700_000_000_000
@@ -79,18 +79,18 @@ class Log:
         return pa.Table.from_pylist(self.rows, DECODED)
 
 
-def decoded(spark: SparkSession, *logs: Log) -> DataFrame:
+def decoded(engine: Engine, *logs: Log) -> DataFrame:
     """The rows of some logs."""
-    return spark.createDataFrame(pa.concat_tables([log.table() for log in logs]))
+    return engine.frame(pa.concat_tables([log.table() for log in logs]))
 
 
-def raw_events(spark: SparkSession, values: Iterable[Any], *, key: bytes | None = b"g") -> DataFrame:
+def raw_events(engine: Engine, values: Iterable[Any], *, key: bytes | None = b"g") -> DataFrame:
     """Raw rows of `__group_events`: a value that is a dictionary is one event."""
     rows = [
-        (EVENTS_TOPIC, 0, offset, START_MS, key, _value(value), None, None, None, None)
+        dict(zip(RAW.names, (EVENTS_TOPIC, 0, offset, START_MS, key, _value(value)), strict=False))
         for offset, value in enumerate(values)
     ]
-    return spark.createDataFrame(rows, from_arrow_schema(RAW))
+    return engine.frame(pa.Table.from_pylist(rows, RAW))
 
 
 def _value(value: Any) -> bytes | None:

@@ -6,24 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.sources.topics import ENDS
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine
 from tests.pipeline.tables.history import START_MS
 
 
-def table_of(spark: SparkSession, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def table_of(engine: Engine, name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """Rows of a table of the facts; columns that are left out are null."""
-    return spark.createDataFrame(pa.Table.from_pylist([dict(row) for row in rows], TABLES[name]))
+    return engine.frame(pa.Table.from_pylist([dict(row) for row in rows], TABLES[name]))
 
 
-def ends_of(spark: SparkSession, *rows: tuple[str, int, int, float]) -> DataFrame:
+def ends_of(engine: Engine, *rows: tuple[str, int, int, float]) -> DataFrame:
     """Ends of logs: topic, partition, end offset, and since when, in seconds since START_MS."""
     found = [
         dict(zip(ENDS.names, (topic, partition, end, ms(at_s)), strict=True)) for topic, partition, end, at_s in rows
     ]
-    return spark.createDataFrame(pa.Table.from_pylist(found, ENDS))
+    return engine.frame(pa.Table.from_pylist(found, ENDS))
 
 
 def ms(at_s: float) -> int:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.generations import balance, measure
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine, collected
 
 
 def share(name: str, partitions: list[int], instance: str | None = None) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_a_member_without_partitions_counts() -> None:
     assert (found["members"], found["least"], found["most"], found["skew"]) == (2, 0, 1, 1.0)
 
 
-def test_the_table_balance_has_a_row_for_each_generation(spark: SparkSession) -> None:
+def test_the_table_balance_has_a_row_for_each_generation(engine: Engine) -> None:
     def generation(number: int, *members: dict[str, Any]) -> dict[str, Any]:
         given = {"group": "g", "generation": number, "start_ms": number, "members": list(members)}
         return dict.fromkeys(TABLES["generations"].names) | given
@@ -66,7 +66,7 @@ def test_the_table_balance_has_a_row_for_each_generation(spark: SparkSession) ->
         generation(2, other),
         generation(4),
     ]
-    table = balance(spark.createDataFrame(pa.Table.from_pylist(rows, TABLES["generations"])))
+    table = balance(engine.frame(pa.Table.from_pylist(rows, TABLES["generations"])))
     assert table.columns == TABLES["balance"].names
-    found = {one.generation: (one.members, one.most, one.stickiness) for one in table.collect()}
+    found = {one.generation: (one.members, one.most, one.stickiness) for one in collected(table)}
     assert found == {1: (1, 2, None), 3: (2, 1, pytest.approx(1.0))}

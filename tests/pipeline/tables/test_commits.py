@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.schema import CONSUMER_GROUP
 from muster.pipeline.tables.commits import placed, walk_of
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.schema import TABLES, conform
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.history import Log, decoded, member
 from tests.pipeline.tables.rows import ms
 
@@ -67,12 +68,16 @@ def epochs() -> Log:
     return log
 
 
+def made(engine: Engine) -> DataFrame:
+    return conform(placed(walk_of(Inputs(decoded(engine, CLASSIC, SIMPLE, epochs())))), "commits")
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, list[Row]]:
+def found(engine: Engine) -> dict[str, list[Row]]:
     """The rows by group, in the order of the log."""
-    table = conform(placed(walk_of(Inputs(decoded(spark, CLASSIC, SIMPLE, epochs())))), "commits")
+    table = made(engine)
     assert table.columns == TABLES["commits"].names
-    rows = sorted((row.asDict() for row in table.collect()), key=lambda row: row["log_offset"])
+    rows = sorted((row.asDict() for row in collected(table)), key=lambda row: row["log_offset"])
     return {group: [row for row in rows if row["group"] == group] for group in ("classic", "simple", "epochs")}
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.tables.comparison import Side, comparison, split
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine
 from tests.pipeline.tables.rows import ms, table_of
 
 HOUR_S = 3_600
@@ -21,7 +22,7 @@ def side(spark: SparkSession, seen: dict[str, float], episodes: list[tuple[str, 
         for group, kind, count, lasted_s in episodes
     ]  # fmt: skip
     spans = [{"group": group, "first_ms": ms(0), "last_ms": ms(hours * HOUR_S)} for group, hours in seen.items()]
-    return Side(table_of(spark, "episodes", rows), table_of(spark, "verdicts", spans))
+    return Side(table_of(Engine(spark), "episodes", rows), table_of(Engine(spark), "verdicts", spans))
 
 
 def rows_of(table: DataFrame) -> dict[str, dict[str, Any]]:
@@ -67,13 +68,15 @@ def test_one_analysis_is_divided_at_a_time(spark: SparkSession) -> None:
                  "trigger_member_id": f"a{number}", "paused_partition_ms": 1_000, "confidence": 1.0}
             )  # fmt: skip
     tables = {
-        "rebalances": table_of(spark, "rebalances", rebalances),
-        "memberships": table_of(spark, "memberships", memberships),
-        "generations": table_of(spark, "generations", []),
-        "commits": table_of(spark, "commits", []),
-        "flapping": table_of(spark, "flapping", []),
-        "silences": table_of(spark, "silences", []),
-        "verdicts": table_of(spark, "verdicts", [{"group": "g", "first_ms": ms(0), "last_ms": ms(10 * HOUR_S)}]),
+        "rebalances": table_of(Engine(spark), "rebalances", rebalances),
+        "memberships": table_of(Engine(spark), "memberships", memberships),
+        "generations": table_of(Engine(spark), "generations", []),
+        "commits": table_of(Engine(spark), "commits", []),
+        "flapping": table_of(Engine(spark), "flapping", []),
+        "silences": table_of(Engine(spark), "silences", []),
+        "verdicts": table_of(
+            Engine(spark), "verdicts", [{"group": "g", "first_ms": ms(0), "last_ms": ms(10 * HOUR_S)}]
+        ),
     }
     (row,) = rows_of(comparison(*split(tables, ms(HOUR_S)))).values()
     assert (row["hours_before"], row["hours_after"]) == (1.0, 9.0)

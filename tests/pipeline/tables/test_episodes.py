@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
+from muster.pipeline.schema import columns
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.episodes import episodes_and_verdicts
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.tables.silences import silences
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ms, table_of
 
 Row = dict[str, Any]
@@ -39,8 +42,7 @@ def _member(group: str, name: str, start_s: float, first: int, end_s: float | No
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, list[Row]]:
+def made(engine: Engine) -> dict[str, DataFrame]:
     rebalances, memberships = [], []
     for number, group in enumerate((*DEAD, "alone")):
         at_s = 1_000 + 4 * number + (5_000 if group == "alone" else 0)
@@ -87,7 +89,7 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
     given = {
-        name: table_of(spark, name, rows)
+        name: table_of(engine, name, rows)
         for name, rows in {
             "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
             "flapping": [], "silences": [], "stalls": stalls, "regressions": regressions,
@@ -95,9 +97,14 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
         }.items()
     }  # fmt: skip
     given["commits"] = walked(given["commits"], None)
-    tables = episodes_and_verdicts(*given.values())
+    return episodes_and_verdicts(*given.values())
+
+
+@pytest.fixture(scope="module")
+def found(engine: Engine) -> dict[str, list[Row]]:
+    tables = made(engine)
     assert all(rows.columns == TABLES[name].names for name, rows in tables.items())
-    return {name: [row.asDict() for row in rows.collect()] for name, rows in tables.items()}
+    return {name: [row.asDict() for row in collected(rows)] for name, rows in tables.items()}
 
 
 def _kinds(found: dict[str, list[Row]], group: str) -> list[str]:
@@ -135,22 +142,25 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     )
 
 
-def test_a_time_without_any_commits_is_a_silence(spark: SparkSession) -> None:
+def made_silences(engine: Engine, *, of_one: bool = False) -> DataFrame:
     """Three groups commit all the time except for 20 s. Before, one of them rests for as long; later there is only
-    one.
+    one. `of_one`: of the other groups only the times of commits are known (`--group a`).
     """
-    rows = []
+    rows: list[Row] = []
     for number, name in enumerate("abc"):
-        times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
-        rows += Commits(name).by(name, *((at + number / 10, at) for at in times)).rows
+        seconds = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
+        rows += Commits(name).by(name, *((at + number / 10, at) for at in seconds)).rows
     rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
-    nobody = table_of(spark, "memberships", [])
-    found = silences(walked(table_of(spark, "commits", rows), None), nobody).collect()
-    assert [(row.from_ms, row.until_ms, row.groups) for row in found] == [(ms(99.2), ms(120), 3)]
-    # --group a: of the other groups, only the times of commits are known
+    nobody = table_of(engine, "memberships", [])
+    if not of_one:
+        return silences(walked(table_of(engine, "commits", rows), None), nobody)
     of_a, of_others = ([row for row in rows if (row["group"] == "a") is is_a] for is_a in (True, False))
-    others = spark.createDataFrame(
-        [(row["group"], row["time_ms"]) for row in of_others], "group string, log_timestamp_ms long"
-    )
-    again = silences(walked(table_of(spark, "commits", of_a), None), nobody, others).collect()
-    assert [(row.from_ms, row.until_ms, row.groups) for row in again] == [(ms(99.2), ms(120), 3)]
+    times = [{"group": row["group"], "log_timestamp_ms": row["time_ms"]} for row in of_others]
+    others = engine.frame(pa.Table.from_pylist(times, pa.schema(columns("group string, log_timestamp_ms long"))))
+    return silences(walked(table_of(engine, "commits", of_a), None), nobody, others)
+
+
+@pytest.mark.parametrize("of_one", [False, True])
+def test_a_time_without_any_commits_is_a_silence(engine: Engine, of_one: bool) -> None:
+    found = collected(made_silences(engine, of_one=of_one))
+    assert [(row.from_ms, row.until_ms, row.groups) for row in found] == [(ms(99.2), ms(120), 3)]

@@ -11,14 +11,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from muster.pipeline.frames import F
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED
+from muster.pipeline.tables import keep
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.epoch_states import epoch_states, epochs_in, topic_names
 from muster.pipeline.tables.inputs import Inputs, events
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import parse
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.infer.epoch_model import Server, decoded_row
 from tests.pipeline.infer.test_epochs import LOG
 from tests.pipeline.scoring import of_table, of_truth, score
@@ -38,7 +41,7 @@ LOOKED_AT = (*CLASSIC, "memberships", "balance")
 
 
 def rows_of(table: DataFrame, *columns: str, group: str = "g") -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in table.where(f"group = '{group}'").select(*columns).collect()), key=str)
+    return sorted((tuple(row) for row in collected(table.where(f"group = '{group}'").select(*columns))), key=str)
 
 
 def commit(server: Server, at_ms: int, partition: int, offset: int) -> dict[str, Any]:
@@ -52,22 +55,21 @@ def commit(server: Server, at_ms: int, partition: int, offset: int) -> dict[str,
 
 
 def inputs_of(
-    spark: SparkSession, server: Server, commits: list[dict[str, Any]], *others: Log, is_told: bool = False
+    engine: Engine, server: Server, commits: list[dict[str, Any]], *others: Log, is_told: bool = False
 ) -> Inputs:
     """`is_told`: there is one event, of the first epoch."""
     rows = sorted([*commits, *map(decoded_row, server.records)], key=lambda row: float(row["log_offset"]))
     rows = [row | {"log_offset": place} for place, row in enumerate(rows)]
     tables = [pa.Table.from_pylist(rows, DECODED), *(one.table() for one in others)]
-    decoded = spark.createDataFrame(pa.concat_tables(tables))
+    decoded = engine.frame(pa.concat_tables(tables))
     event = {"v": 1, "group": "g", "kind": "epoch_bumped", "time": START_MS + 1, "epoch": 2, "cause": "member_joined",
             "trigger": {"member": "a1", "client_id": "a", "host": "/a", "reason": "why"}, "members": 1, "topics": [],
             "state": "Empty"}  # fmt: skip
-    happened = events(raw_events(spark, [event])) if is_told else None
+    happened = events(raw_events(engine, [event])) if is_told else None
     return Inputs(decoded, happened, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(rows)}, dict))
 
 
-@pytest.fixture(scope="module")
-def facts(spark: SparkSession) -> dict[str, DataFrame]:
+def made(engine: Engine) -> dict[str, DataFrame]:
     """The facts of a group: two members share four partitions, and one of them dies."""
     server, commits = Server({"t": 4}), []
     server.join(0, "a1")
@@ -83,8 +85,12 @@ def facts(spark: SparkSession) -> dict[str, DataFrame]:
     server.beat(61_000, "a1")
     commits += [commit(server, 62_000, number, 9) for number in range(4)]
     classic = Log("classic").state(0, 0).state(1, 1, member("x", {"t": [0]})).commit(2, 0)
-    tables = build(inputs_of(spark, server, commits, classic, is_told=True), LOOKED_AT)
-    return {name: table.persist() for name, table in tables.items()}
+    return build(inputs_of(engine, server, commits, classic, is_told=True), LOOKED_AT)
+
+
+@pytest.fixture(scope="module")
+def facts(engine: Engine) -> dict[str, DataFrame]:
+    return {name: keep(table) for name, table in made(engine).items()}
 
 
 def test_epochs_are_rows_of_rebalances(facts: dict[str, DataFrame]) -> None:
@@ -159,8 +165,8 @@ def test_classic_groups_have_their_usual_rows(facts: dict[str, DataFrame]) -> No
     }
 
 
-def test_a_log_without_consumer_groups_plans_no_epochs(spark: SparkSession) -> None:
-    decoded = spark.createDataFrame(Log("classic").state(1, 1, member("x")).table())
+def test_a_log_without_consumer_groups_plans_no_epochs(engine: Engine) -> None:
+    decoded = engine.frame(Log("classic").state(1, 1, member("x")).table())
 
     def listed() -> dict[str, str]:
         raise AssertionError("nobody is to be asked")
@@ -168,14 +174,13 @@ def test_a_log_without_consumer_groups_plans_no_epochs(spark: SparkSession) -> N
     assert epochs_in(decoded, {"classic": 1}, listed) is None
 
 
-def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_epochs_of_a_real_kafka_log_are_found(engine: Engine, tmp_path: Path) -> None:
     with tarfile.open(LOG) as files:
         files.extractall(tmp_path, filter="data")
-    rows = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()
-    decoded = rows.persist()
+    decoded = keep(engine.decoded(tmp_path))
     inputs = Inputs(decoded, epochs=epoch_states(decoded, topic_names(decoded)))
     tables = build(inputs, ("rebalances", "commits", "regressions"))
-    rebalances = tables["rebalances"].persist()
+    rebalances = keep(tables["rebalances"])
     found = {key: one for key, one in of_table(rebalances).items() if key[0] in SCRIPTED}
     truth = tmp_path / "truth-epochs.jsonl"
     assert {json.loads(line).get("group") for line in truth.read_text().splitlines()} >= set(SCRIPTED)
@@ -184,12 +189,12 @@ def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Pat
     assert (result.precision, result.recall) == (1, 1), result.text()
     assert min(result.cause, result.mean_over_causes, result.trigger) >= 0.95, result.text()
     # no member committed another member's partitions
-    commits = tables["commits"].where("group in ('confluent-0', 'java-2') and not is_deleted")
+    commits = tables["commits"].where(F.col("group").isin(*SCRIPTED) & ~F.col("is_deleted"))
     assert commits.where("member_id is null").count() == 0
-    assert tables["regressions"].where("group in ('confluent-0', 'java-2')").count() == 0
-    causes = rebalances.where("group in ('up', 'mi', 'rt')").orderBy("end_ms", "generation")
+    assert tables["regressions"].where(F.col("group").isin(*SCRIPTED)).count() == 0
+    causes = rebalances.where(F.col("group").isin("up", "mi", "rt")).orderBy("end_ms", "generation")
     reported: dict[str, list[Any]] = {"up": [], "mi": [], "rt": []}
-    for row in causes.select("group", "generation", "cause").collect():
+    for row in collected(causes.select("group", "generation", "cause")):
         reported[row[0]].append(tuple(row)[1:])
     assert reported["rt"] == [(2, "member_joined"), (3, "member_joined"), (4, "revocation_timeout")]
     # a classic group becomes a KIP-848 group: its generation 2 continues as epoch 2
@@ -199,7 +204,7 @@ def test_epochs_of_a_real_kafka_log_are_found(spark: SparkSession, tmp_path: Pat
     assert reported["mi"][5:7] == [(2, "member_joined"), (3, "member_joined")]
     assert (3, None) not in reported["mi"]
     faithful = what_if(inputs, parse("classic"), rebalances=rebalances)
-    judged = {row.group: (row.reproduced, row.generations, row.why) for row in faithful["fidelity"].collect()}
+    judged = {row.group: (row.reproduced, row.generations, row.why) for row in collected(faithful["fidelity"])}
     assert judged["g"] == (7, 7, None)
     assert judged["mi"][2].startswith("only since it is a group of the classic protocol, from ")
-    assert {"g", "rt", "sl"} <= {row.group for row in faithful["whatif"].where("rebalances > 0").collect()}
+    assert {"g", "rt", "sl"} <= {row.group for row in collected(faithful["whatif"].where("rebalances > 0"))}

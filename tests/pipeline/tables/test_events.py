@@ -2,28 +2,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from muster.coordinator.groups.common import events as core
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history.schema import plain_json, to_json
 from muster.pipeline.tables.inputs import events, malformed_events
 from muster.pipeline.tables.schema import EVENTS
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.history import START_MS, raw_events
 
 HEAD = {"v": 1, "group": "g", "time": START_MS + 5}
 ONE = MemberFacts("m-1", None, "m", "/m", 10_000, 300_000, (("range", b"\0\1"),), 1, 2, 3, b"")
 
 
-def read(spark: SparkSession, *values: Any) -> list[dict[str, Any]]:
-    return [row.asDict(recursive=True) for row in events(raw_events(spark, values)).orderBy("log_offset").collect()]
+def read(engine: Engine, *values: Any) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in collected(events(raw_events(engine, values)).orderBy("log_offset"))]
 
 
-def test_events_of_the_server_are_read(spark: SparkSession) -> None:
+def test_events_of_the_server_are_read(engine: Engine) -> None:
     started = {"cause": "member_joined", "trigger": core.Trigger("m-1", None, "m", "/m", "why"), "generation": 4}
     joined = Event(core.MEMBER_JOINED, "g", {"member": ONE, "protocol_type": "consumer", "reason": None})
     first, second, third, fourth = read(
-        spark,
+        engine,
         to_json(Event(core.REBALANCE_STARTED, "g", {**started, "members": 3, "state": "Stable"}), START_MS),
         to_json(joined, START_MS + 1),
         plain_json("offsets_deleted", "g", START_MS + 2, {"cause": "asked", "topics": {"t": [1, 2]}}),
@@ -41,9 +40,9 @@ def test_events_of_the_server_are_read(spark: SparkSession) -> None:
     assert (fourth["group"], fourth["records"], fourth["time_ms"]) == ("g", 3, START_MS + 3)
 
 
-def test_a_completed_rebalance_is_read(spark: SparkSession) -> None:
+def test_a_completed_rebalance_is_read(engine: Engine) -> None:
     row = read(
-        spark,
+        engine,
         {
             **HEAD,
             "kind": "rebalance_completed",
@@ -62,9 +61,9 @@ def test_a_completed_rebalance_is_read(spark: SparkSession) -> None:
     assert row["moves"][0]["gained"] == 1
 
 
-def test_unknown_events_are_kept(spark: SparkSession) -> None:
+def test_unknown_events_are_kept(engine: Engine) -> None:
     new, changed = read(
-        spark,
+        engine,
         {**HEAD, "kind": "moon_rose", "height": 3, "v": 9},
         {**HEAD, "kind": "member_left", "v": 2, "member": "only a name now", "reason": "tired"},
     )
@@ -73,10 +72,10 @@ def test_unknown_events_are_kept(spark: SparkSession) -> None:
     assert (changed["member"], changed["reason"]) == (None, "tired")
 
 
-def test_values_that_are_no_events_are_malformed(spark: SparkSession) -> None:
+def test_values_that_are_no_events_are_malformed(engine: Engine) -> None:
     values = [b'{"v":1,"kind":"member_left","gro', None, b"[]", b'{"v":1}', {**HEAD, "kind": "group_created"}]
-    assert len(read(spark, *values)) == 1
-    rows = malformed_events(raw_events(spark, values)).orderBy("log_offset").collect()
+    assert len(read(engine, *values)) == 1
+    rows = collected(malformed_events(raw_events(engine, values)).orderBy("log_offset"))
     assert [row.reason for row in rows] == [
         "the value is no JSON",
         "an event without a value",
@@ -87,5 +86,5 @@ def test_values_that_are_no_events_are_malformed(spark: SparkSession) -> None:
     assert rows[0].log_topic == "__group_events"
 
 
-def test_no_rows_have_the_same_columns(spark: SparkSession) -> None:
-    assert EVENTS.names == events(raw_events(spark, [])).columns
+def test_no_rows_have_the_same_columns(engine: Engine) -> None:
+    assert EVENTS.names == events(raw_events(engine, [])).columns

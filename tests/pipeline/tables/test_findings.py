@@ -1,4 +1,4 @@
-"""Findings of all kinds pass through the same three columns unchanged: in Spark, and in Python."""
+"""Findings of all kinds pass through the same three columns unchanged."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.schema import columns
 from muster.pipeline.tables.findings import FINDING, packed, read, unpacked
+from tests.pipeline.engines import Engine, collected
 
 PLAIN = pa.schema(columns("group string, topic string, partition int, is_last boolean, member_id string, end_ms long"))
 LISTED = pa.schema([*columns("group string, member_id string, count int"), ("times_ms", pa.list_(pa.int64()))])
@@ -54,11 +53,11 @@ def test_a_packed_finding_is_read_unchanged(name: str) -> None:
     assert reported == [type(row.get("is_last")) for row in rows]
 
 
-def test_spark_separates_the_kinds_of_findings(spark: SparkSession) -> None:
+def test_the_kinds_of_findings_are_separated(engine: Engine) -> None:
     batches = [packed(name, struct(schema, rows)) for name, (schema, rows) in KINDS.items()]
-    walk = spark.createDataFrame(pa.Table.from_batches(batches, FINDING))
+    walk = engine.frame(pa.Table.from_batches(batches, FINDING))
     for name, (schema, rows) in KINDS.items():
         found = unpacked(walk, name, schema)
-        assert found.schema.names == schema.names
-        assert [one.dataType for one in found.schema] == [one.dataType for one in from_arrow_schema(schema)]
-        assert sorted((row.asDict() for row in found.collect()), key=repr) == sorted(rows, key=repr)
+        assert found.toArrow().schema.types == schema.types
+        assert found.columns == schema.names
+        assert sorted((row.asDict() for row in collected(found)), key=repr) == sorted(rows, key=repr)

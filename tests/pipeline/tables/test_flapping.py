@@ -3,11 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ms, table_of
 
 DAY_S = 86_400
@@ -41,9 +42,7 @@ DEPLOY = [40_000 + 20.0 * index for index in range(40)]
 STATIC = [600.0 * index for index in range(12)]
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, Row]:
-    """The rows by group."""
+def made(engine: Engine) -> DataFrame:
     changes = [
         *rebalances("steady", STEADY, ["a"]),
         *rebalances("flapping", FLAPPING, ["bad"]),
@@ -65,13 +64,19 @@ def found(spark: SparkSession) -> dict[str, Row]:
         *generations("stopped", [7_200.0], members=0),  # in force until the end of the log
     ]
     commits = Commits("steady").by("a", (0, 1), (DAY_S, 2)).rows
-    table = flapping(
-        table_of(spark, "rebalances", changes),
-        table_of(spark, "generations", stays),
-        walked(table_of(spark, "commits", commits), None),
+    return flapping(
+        table_of(engine, "rebalances", changes),
+        table_of(engine, "generations", stays),
+        walked(table_of(engine, "commits", commits), None),
     )
+
+
+@pytest.fixture(scope="module")
+def found(engine: Engine) -> dict[str, Row]:
+    """The rows by group."""
+    table = made(engine)
     assert table.columns == TABLES["flapping"].names
-    return {row.group: row.asDict() for row in table.collect()}
+    return {row.group: row.asDict() for row in collected(table)}
 
 
 def test_a_group_that_rebalances_all_day_for_one_member_is_far_ahead_of_the_others(found: dict[str, Row]) -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.lag import lag
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
 HISTORIES = (
@@ -30,13 +31,17 @@ ENDS = (
 )
 
 
+def made(engine: Engine) -> DataFrame:
+    commits = table_of(engine, "commits", (row for one in HISTORIES for row in one.rows))
+    return lag(walked(commits, ends_of(engine, *ENDS)))
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
+def found(engine: Engine) -> dict[tuple[str, int], dict[str, Any]]:
     """The rows by group and partition."""
-    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = lag(walked(commits, ends_of(spark, *ENDS)))
+    table = made(engine)
     assert table.columns == TABLES["lag"].names
-    return {(row.group, row.partition): row.asDict() for row in table.collect()}
+    return {(row.group, row.partition): row.asDict() for row in collected(table)}
 
 
 @pytest.mark.parametrize(

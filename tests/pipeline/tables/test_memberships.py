@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.inferred_rebalances import INFERRED_REBALANCE
 from muster.pipeline.tables.memberships import memberships
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import ms, table_of
 
 
-def test_a_client_that_returns_with_its_member_id_has_two_stays(spark: SparkSession) -> None:
+def test_a_client_that_returns_with_its_member_id_has_two_stays(engine: Engine) -> None:
     """Java's clients of KIP-848 groups do so, for example after they did not poll in time."""
     there = {2: "a", 3: "ab", 4: "a", 5: "ab", 6: "ab", 7: "a"}
     rows = [
@@ -23,8 +23,10 @@ def test_a_client_that_returns_with_its_member_id_has_two_stays(spark: SparkSess
         for number, names in there.items()
     ]  # fmt: skip
     gone = [{"group": "g", "end_ms": ms(10 * number), "gone": [_gone(number)]} for number in (4, 7)]
-    inferred = spark.createDataFrame(pa.Table.from_pylist(gone, INFERRED_REBALANCE))
-    found = memberships(table_of(spark, "generations", rows), inferred, None).orderBy("member_id", "start_ms").collect()
+    inferred = engine.frame(pa.Table.from_pylist(gone, INFERRED_REBALANCE))
+    found = collected(
+        memberships(table_of(engine, "generations", rows), inferred, None).orderBy("member_id", "start_ms")
+    )
     assert [
         (row.member_id, row.start_ms, row.end_ms, row.end_cause, row.first_generation, row.last_generation)
         for row in found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.inputs import Inputs, events
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.history import START_MS, Log, decoded, member, raw_events
 
 PROTOCOL = "cooperative-sticky"
@@ -69,17 +69,16 @@ def happened(group: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
+def costs(engine: Engine) -> dict[str, list[tuple[int, int, int]]]:
     """For each group: when its rebalances began (ms), how long they took, and what was paused."""
     eager = Log("eager").state(0, 0).state(3, 1, member("a", {"t": [0, 1]})).state(60, 2)
     eager.state(90, 3, member("b", {"t": [0]}), member("c", {"t": [1]})).state(120, 4)
     eager.state(150, 5, member("d", {"t": [0, 1]}))
-    lines = decoded(spark, history("told"), history("inferred"), eager)
-    built = build(Inputs(lines, events(raw_events(spark, happened("told")))), ["rebalances"])
+    lines = decoded(engine, history("told"), history("inferred"), eager)
+    built = build(Inputs(lines, events(raw_events(engine, happened("told")))), ["rebalances"])
     found: dict[str, list[tuple[int, int, int]]] = {}
-    for row in built["rebalances"].orderBy("group", "generation").collect():
+    for row in collected(built["rebalances"].orderBy("group", "generation")):
         found.setdefault(row.group, []).append((row.start_ms - START_MS, row.took_ms, row.paused_partition_ms))
-    spark.catalog.clearCache()
     return found
 
 

@@ -6,11 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.lag import progress
 from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ends_of, table_of
 
 HISTORIES = (
@@ -29,20 +30,24 @@ ENDS = (
 )  # fmt: skip
 
 
-def rows(spark: SparkSession, *ends: tuple[str, int, int, int]) -> dict[str, list[dict[str, Any]]]:
+def made(engine: Engine, *ends: tuple[str, int, int, int]) -> DataFrame:
+    commits = table_of(engine, "commits", (row for one in HISTORIES for row in one.rows))
+    return progress(walked(commits, ends_of(engine, *ends) if ends else None))
+
+
+def rows(engine: Engine, *ends: tuple[str, int, int, int]) -> dict[str, list[dict[str, Any]]]:
     """The rows by group; times in seconds since the first of all."""
-    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = progress(walked(commits, ends_of(spark, *ends) if ends else None))
+    table = made(engine, *ends)
     assert table.columns == TABLES["progress"].names
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in table.orderBy("group", "start_ms").collect():
+    for row in collected(table.orderBy("group", "start_ms")):
         found.setdefault(row.group, []).append(row.asDict())
     return found
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
-    return rows(spark, *ENDS)
+def found(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    return rows(engine, *ENDS)
 
 
 def test_all_groups_have_the_same_steps(found: dict[str, list[dict[str, Any]]]) -> None:
@@ -82,7 +87,7 @@ def test_unknown_lags_are_null(found: dict[str, list[dict[str, Any]]]) -> None:
     assert found["huge"][-1]["lag"] == 0
 
 
-def test_progress_without_known_ends_has_no_lag(spark: SparkSession) -> None:
-    reported = rows(spark)
+def test_progress_without_known_ends_has_no_lag(engine: Engine) -> None:
+    reported = rows(engine)
     assert {row["lag"] for some in reported.values() for row in some} == {None}
     assert sum(row["records"] for row in reported["steady"]) == 1_000

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row
 
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.inputs import Inputs, events
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.history import START_MS, Log, decoded, member, raw_events
 
 A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
@@ -91,14 +92,17 @@ def restarts() -> Log:
     return log.state(39, 2).state(42, 3, static("d"))
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, list[Row]]:
+def made(engine: Engine) -> dict[str, DataFrame]:
     """The tables that the tests compare."""
-    logs = decoded(spark, *(history(group) for group in ("told", "late", "silent")), restarts())
+    logs = decoded(engine, *(history(group) for group in ("told", "late", "silent")), restarts())
     late = [value for value in happened("late") if value["time"] > START_MS + 40_000]
     names = ("rebalances", "memberships", "moves")
-    built = build(Inputs(logs, events(raw_events(spark, [*happened("told"), *late]))), names)
-    return {name: rows.collect() for name, rows in built.items()}
+    return build(Inputs(logs, events(raw_events(engine, [*happened("told"), *late]))), names)
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> dict[str, list[Row]]:
+    return {name: collected(rows) for name, rows in made(engine).items()}
 
 
 def of(rows: list[Row], group: str, *columns: str) -> list[Row]:
@@ -172,21 +176,20 @@ def test_the_cost_of_a_death_uses_the_members_partitions(tables: dict[str, list[
     assert third.silent_partition_ms == 2 * 10_000
 
 
-def test_rebalances_before_the_wanted_time_are_left_out(spark: SparkSession) -> None:
+def test_rebalances_before_the_wanted_time_are_left_out(engine: Engine) -> None:
     wanted = Wanted(since_ms=START_MS + 10_000)
-    rows = decoded(spark, history("silent"), Log("steady").state(0, 5, A, B).commit(30, 0, 7))
+    rows = decoded(engine, history("silent"), Log("steady").state(0, 5, A, B).commit(30, 0, 7))
     inputs = Inputs(with_last_before(rows.where(is_kept(wanted)), wanted), since_ms=wanted.since_ms)
     built = build(inputs, ("rebalances", "moves", "generations"))
-    found = of(built["rebalances"].collect(), "silent", "generation")
+    found = of(collected(built["rebalances"]), "silent", "generation")
     assert [(row.generation, row.cause, row.members_before) for row in found] == [
         (3, "session_expired", 2),
         (4, "member_left", 1),
     ]
-    assert {row.group for row in built["rebalances"].collect()} == {"silent"}
-    assert min(row.time_ms for row in built["moves"].collect()) == START_MS + 41_500
+    assert {row.group for row in collected(built["rebalances"])} == {"silent"}
+    assert min(row.time_ms for row in collected(built["moves"])) == START_MS + 41_500
     # the members at that time are known
-    assert {row.generation for row in built["generations"].where("group = 'steady'").collect()} == {5}
-    spark.catalog.clearCache()
+    assert {row.generation for row in collected(built["generations"].where("group = 'steady'"))} == {5}
 
 
 def test_the_offsets_log_completes_the_events(tables: dict[str, list[Row]]) -> None:

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
+from muster.pipeline.schema import columns
 from muster.pipeline.tables.commits import walked
-from muster.pipeline.tables.regressions import regressions
+from muster.pipeline.tables.regressions import fenced, regressions
+from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
+IDS = pa.schema(columns("group string, log_offset long, topic_id string"))
 Found = dict[str, list[dict[str, Any]]]
 
 HISTORIES = {
@@ -88,19 +93,21 @@ SEVERAL = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Found:
-    """The rows by group."""
+def made(engine: Engine) -> DataFrame:
     commits = [row for one in (*HISTORIES.values(), *SEVERAL) for row in one.rows]
-    ends = ends_of(spark, ("short", 0, 40, 90), ("old", 0, 40, 3))
-    ids = spark.createDataFrame(
-        [(one["group"], one["log_offset"], one["topic_id"]) for one in commits if "topic_id" in one],
-        "group string, log_offset long, topic_id string",
-    )
+    ends = ends_of(engine, ("short", 0, 40, 90), ("old", 0, 40, 3))
+    names = ("group", "log_offset", "topic_id")
+    ids = [{name: one[name] for name in names} for one in commits if "topic_id" in one]
     reported = ({name: value for name, value in one.items() if name != "topic_id"} for one in commits)
-    placed = table_of(spark, "commits", reported)
-    placed = placed.join(ids, ["group", "log_offset"], "left")
-    rows = [row.asDict() for row in regressions(walked(placed, ends)).collect()]
+    placed = table_of(engine, "commits", reported)
+    placed = placed.join(engine.frame(pa.Table.from_pylist(ids, IDS)), ["group", "log_offset"], "left")
+    return regressions(walked(placed, ends))
+
+
+@pytest.fixture(scope="module")
+def found(engine: Engine) -> Found:
+    """The rows by group."""
+    rows = [row.asDict() for row in collected(made(engine))]
     by_group: Found = {}
     for row in sorted(rows, key=lambda row: (row["log_offset"], row["partition"])):
         by_group.setdefault(row["group"], []).append(row)
@@ -185,3 +192,38 @@ def test_one_incident_is_one_row_with_its_partitions(found: Found) -> None:
     assert one["client_id"] is None  # two members did
     (two,) = found["two-write"]
     assert (two["commits"], two["until_ms"] - two["time_ms"], len(two["partitions"])) == (4, 20_000, 1)
+
+
+OF_PRODUCERS = {
+    # the former owner's transaction is committed after the partition moved to b
+    "zombie": Commits("zombie").by("a", (0, 100), producer_id=1).by("b", (60, 120), (65, 150), producer_id=2)
+    .by("b", (70, 60), producer_id=1).by("b", (75, 70), producer_id=2),
+    # b itself goes back, in a way that looks like a zombie's step back and like its step forward
+    "rewind": Commits("rewind").by("a", (0, 100), producer_id=1)
+    .by("b", (60, 120), (65, 150), (70, 105), (75, 170), producer_id=2),
+    "rewind-ahead": Commits("rewind-ahead").by("a", (0, 100), producer_id=1)
+    .by("b", (10, 180), (15, 120), (20, 140), producer_id=2),
+    # the same owner, restarted: its earlier process committed 180 when the new one had read 100 already
+    "fenced": Commits("fenced").by("a", (0, 100), (5, 180), producer_id=3).by("a", (9, 120), (20, 140), producer_id=4),
+    "not-fenced": Commits("not-fenced").by("a", (0, 100), (5, 180), producer_id=5)
+    .by("a", (9, 120), (20, 140), producer_id=4),
+}  # fmt: skip
+
+
+def test_the_producer_distinguishes_a_zombie_from_a_rewind(engine: Engine) -> None:
+    rows = [row | {"producer_epoch": 0} for one in OF_PRODUCERS.values() for row in one.rows]
+    schema = pa.schema([*TABLES["commits"], ("producer_id", pa.int64()), ("producer_epoch", pa.int32())])
+    by_producers = engine.frame(pa.Table.from_pylist(rows, schema))
+    since = Commits("x").by("a", (7, 0)).rows[0]["time_ms"]
+    replaced = fenced(table_of(engine, "transactions", [{"producer_id": 3, "producer_epoch": 0, "fenced_ms": since}]))
+    found = {
+        row["group"]: (row["cause"], row["client_id"])
+        for row in collected(regressions(walked(by_producers, None, replaced)))
+    }
+    assert found == {
+        "zombie": ("zombie", "a"),
+        "rewind": ("rewind", "b"),
+        "rewind-ahead": ("rewind", "b"),
+        "fenced": ("zombie", "a"),
+        "not-fenced": ("rewind", "a"),
+    }

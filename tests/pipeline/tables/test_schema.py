@@ -3,10 +3,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.schema import EVENTS, TABLES, conform
+from tests.pipeline.engines import Engine
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -25,16 +26,16 @@ def test_names_of_columns_end_with_units() -> None:
                 assert str(field.type) in ("int64", "double"), (name, field.name)
 
 
-def test_rows_are_brought_into_the_columns_and_types_of_a_table(spark: SparkSession) -> None:
+def test_rows_are_brought_into_the_columns_and_types_of_a_table(engine: Engine) -> None:
     names = TABLES["moves"].names
-    rows = spark.sql("select " + ", ".join(f"'7' as {name}" for name in reversed(names)))
-    assert conform(rows, "moves").columns == names
-    assert dict(conform(rows, "moves").dtypes)["time_ms"] == "bigint"
+    rows = conform(engine.frame(pa.table({name: ["7"] for name in reversed(names)})), "moves")
+    assert rows.columns == names
+    assert rows.toArrow().schema.field("time_ms").type == pa.int64()
 
 
-def test_an_unknown_table_raises_key_error(spark: SparkSession) -> None:
+def test_an_unknown_table_raises_key_error(engine: Engine) -> None:
     with pytest.raises(KeyError):
-        conform(spark.range(1), "moods")
+        conform(engine.frame(pa.table({"id": [1]})), "moods")
 
 
 def test_every_column_is_explained() -> None:

@@ -19,12 +19,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from muster.pipeline.tables.commits import walk_of
 from muster.pipeline.tables.event_rebalances import rebalance_rows
 from muster.pipeline.tables.inferred_rebalances import inferred
 from muster.simulation.sample.writing import TRUTH_FILE, Wanted, write
+from tests.pipeline.engines import Engine
 from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
 
 LOGS = {
@@ -46,9 +46,9 @@ def good(found: Score, trigger: float = 0.9) -> bool:
     )
 
 
-def test_the_events_of_a_sample_give_its_known_truth(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_events_of_a_sample_give_its_known_truth(engine: Engine, tmp_path: Path) -> None:
     write(tmp_path / "sample", Wanted(groups=30, hours=6, seed=4))
-    inputs = read(spark, tmp_path / "sample")
+    inputs = read(engine, tmp_path / "sample")
     assert inputs.events is not None
     found, true = of_table(inferred(inputs, walk_of(inputs))), of_table(rebalance_rows(inputs.events))
     result = score(true, found)
@@ -58,11 +58,11 @@ def test_the_events_of_a_sample_give_its_known_truth(spark: SparkSession, tmp_pa
     assert (meant.precision, meant.recall, meant.cause, meant.trigger) == (1, 1, 1, 1), meant.text()
 
 
-def test_the_inference_scores_well_on_logs_of_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_inference_scores_well_on_logs_of_a_real_kafka(engine: Engine, tmp_path: Path) -> None:
     for archive in LOGS.values():
         with tarfile.open(Path(__file__).with_name("data") / archive) as files:
             files.extractall(tmp_path, filter="data")
-    inputs = read(spark, tmp_path)
+    inputs = read(engine, tmp_path)
     assert inputs.events is None
     found = of_table(inferred(inputs, walk_of(inputs)))
     known = set()

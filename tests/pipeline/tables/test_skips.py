@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.tables.commits import OF_LOG, walked
 from muster.pipeline.tables.skips import skips
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ms, table_of
 
 
-def test_only_a_tool_that_moves_an_offset_of_an_empty_group_forward_skips_records(spark: SparkSession) -> None:
+def made(engine: Engine) -> DataFrame:
     histories = [
         Commits("to-the-end").by("a", (0, 100)).by(None, (60, 145), members=0).by("a", (90, 150)),
         Commits("at-last").by("a", (0, 100)).by(None, (60, 145), members=0),
@@ -20,8 +21,11 @@ def test_only_a_tool_that_moves_an_offset_of_an_empty_group_forward_skips_record
         Commits("deleted").by("a", (0, 100)).deleted(30).by(None, (60, 145), members=0),
     ]
     rows = [row for one in histories for row in one.rows]
-    found = skips(walked(table_of(spark, "commits", rows), None, wanted=(OF_LOG,))).collect()
-    assert sorted(tuple(row) for row in found) == [
+    return skips(walked(table_of(engine, "commits", rows), None, wanted=(OF_LOG,)))
+
+
+def test_only_a_tool_that_moves_an_offset_of_an_empty_group_forward_skips_records(engine: Engine) -> None:
+    assert sorted(tuple(row) for row in collected(made(engine))) == [
         ("at-last", "t", 0, ms(60), 100, 145),
         ("to-the-end", "t", 0, ms(60), 100, 145),
     ]

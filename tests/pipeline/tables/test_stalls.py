@@ -3,12 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from muster.pipeline.episodes.silence import Silence
 from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.tables.stalls import stalls, stalls_of
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
 Found = dict[str, list[dict[str, Any]]]
@@ -74,13 +75,11 @@ HISTORIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> Found:
-    """The rows by group, in the order of time."""
+def made(engine: Engine) -> DataFrame:
     slow_ends = [("slow", 0, 100 + 30 * index, 50.0 * index - 1) for index in range(21)]
     lazy_ends = [("lazy", 0, 190, 90), ("lazy", 0, 190, 550), ("lazy", 0, 200, 560), ("lazy", 0, 300, 995)]
     ends = ends_of(
-        spark,
+        engine,
         ("steady", 0, 2_000, LAST_S),
         ("idle", 0, 50, 0),
         ("stuck", 0, 20_000, 0),
@@ -98,11 +97,17 @@ def found(spark: SparkSession) -> Found:
         *(("held", 0, 10 * place, 5.0 * place) for place in range(201)),
         *(("held", partition, 10 * place, 5.0 * place) for partition in (1, 2) for place in range(201)),
     )
-    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = stalls(walked(commits, ends))
+    commits = table_of(engine, "commits", (row for one in HISTORIES for row in one.rows))
+    return stalls(walked(commits, ends))
+
+
+@pytest.fixture(scope="module")
+def found(engine: Engine) -> Found:
+    """The rows by group, in the order of time."""
+    table = made(engine)
     assert table.columns == TABLES["stalls"].names
     by_group: Found = {one.group: [] for one in HISTORIES}
-    for row in sorted((row.asDict() for row in table.collect()), key=lambda row: row["start_ms"]):
+    for row in sorted((row.asDict() for row in collected(table)), key=lambda row: row["start_ms"]):
         by_group[row["group"]].append(row)
     return by_group
 
@@ -168,9 +173,9 @@ def test_without_the_end_of_a_topic_only_rewinds_are_found(found: Found) -> None
     assert (found["unknown"][0]["lag"], found["unknown"][0]["lag_known"]) == (None, False)
 
 
-def test_without_any_ends_only_rewinds_are_found(spark: SparkSession) -> None:
+def test_without_any_ends_only_rewinds_are_found(engine: Engine) -> None:
     rows = [row for one in HISTORIES if one.group in ("stuck", "back", "dead") for row in one.rows]
-    table = stalls(walked(table_of(spark, "commits", rows), None)).collect()
+    table = collected(stalls(walked(table_of(engine, "commits", rows), None)))
     assert sorted((row.group, row.status, row.lag_known) for row in table) == [
         ("back", "OK", False),
         ("back", "REWIND", False),
@@ -190,13 +195,13 @@ def test_a_stalled_partition_is_found_while_its_member_works_elsewhere(found: Fo
     assert {row["group_status"] for row in found["dead"]} == {"STOP"}
 
 
-def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> None:
+def test_a_partition_without_an_owner_does_not_stall(engine: Engine) -> None:
     """The partition was given up at 60 s; 15 s do not count."""
     commits = [row | {"generation": 1} for one in HISTORIES if one.group == "held" for row in one.rows]
-    ends = ends_of(spark, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
+    ends = ends_of(engine, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
     had = [(0, 0, None), (1, 0, 60), (2, 0, 60), (2, 300, None)]
     owned = table_of(
-        spark,
+        engine,
         "ownership",
         (
             {"group": "held", "topic": "held", "partition": partition, "member_id": "a-1", "start_ms": ms(since),
@@ -204,78 +209,78 @@ def test_a_partition_without_an_owner_does_not_stall(spark: SparkSession) -> Non
             for partition, since, until in had
         ),
     )  # fmt: skip
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", commits), ends), owned).collect()]
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", commits), ends), owned))]
     assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
 
 
-def test_rare_commits_are_no_stall(spark: SparkSession) -> None:
+def test_rare_commits_are_no_stall(engine: Engine) -> None:
     """The group commits every four minutes. Then it stops for half an hour, which is longer than a pause between two of
     its commits.
     """
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
-    ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", seldom.rows), ends)).collect()]
+    ends = ends_of(engine, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", seldom.rows), ends)))]
     assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
 
 
-def test_rare_commits_after_a_restart_are_no_stall(spark: SparkSession) -> None:
+def test_rare_commits_after_a_restart_are_no_stall(engine: Engine) -> None:
     """Eight commits follow each other, of members that give partitions up; then it commits every four minutes again."""
     usual = [(240.0 * at, 2_400 * at) for at in range(1, 11)]
     restart = [(2_400.0 + 20 * at, 24_000 + 200 * at) for at in range(1, 9)]
     after = [(2_560.0 + 240 * at, 25_600 + 2_400 * at) for at in range(1, 5)]
     restarted = Commits("restarted", "restarted").by("a", *usual, *restart, *after)
-    ends = ends_of(spark, *(("restarted", 0, 10 * at, float(at)) for at in range(0, 3_521, 20)))
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
+    ends = ends_of(engine, *(("restarted", 0, 10 * at, float(at)) for at in range(0, 3_521, 20)))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", restarted.rows), ends)))]
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
-def test_rare_commits_after_a_long_restart_are_no_stall(spark: SparkSession) -> None:
+def test_rare_commits_after_a_long_restart_are_no_stall(engine: Engine) -> None:
     """Twelve members restart, one after the other; the commits after that are as rare as before."""
     restarted = Commits("restarted", "t").by("a", *((240.0 * at, 2_400 * at) for at in range(1, 11)))
     for at in range(1, 13):
         restarted.by(f"b{at}", (2_400.0 + 20 * at, 24_000 + 200 * at))
     restarted.by("c", *((2_640.0 + 240 * at, 26_400 + 2_400 * at) for at in range(1, 5)))
-    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 3_601, 20)))
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
+    ends = ends_of(engine, *(("t", 0, 10 * at, float(at)) for at in range(0, 3_601, 20)))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", restarted.rows), ends)))]
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
-def test_silence_between_two_members_is_no_usual_interval(spark: SparkSession) -> None:
+def test_silence_between_two_members_is_no_usual_interval(engine: Engine) -> None:
     """After five minutes without a member, 200 s of silence are a stop for a member that commits every 5 s."""
     away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
     away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
-    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", away.rows), ends)).collect()]
+    ends = ends_of(engine, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", away.rows), ends)))]
     assert summarized([row for row in rows if row["status"] in ("STALL", "STOP")]) == [
         ("STOP", 95, 400),
         ("STOP", 495, 695),
     ]
 
 
-def test_an_unread_transaction_marker_is_no_stall(spark: SparkSession) -> None:
+def test_an_unread_transaction_marker_is_no_stall(engine: Engine) -> None:
     """No record follows the marker. If a record follows, it is a stall."""
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
-    ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
-    commits = table_of(spark, "commits", (row for one in some for row in one.rows))
-    rows = [row.asDict() for row in stalls(walked(commits, ends)).collect()]
+    ends = ends_of(engine, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
+    commits = table_of(engine, "commits", (row for one in some for row in one.rows))
+    rows = [row.asDict() for row in collected(stalls(walked(commits, ends)))]
     assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
 
 
-def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(spark: SparkSession) -> None:
+def test_the_end_of_an_empty_topic_is_not_used_as_the_logs_end(engine: Engine) -> None:
     """The time of that end is the time of its file: by it, every group would have been silent for a day."""
     well = Commits("well", "well").by("a", *every(5, climbing(20)))
-    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
-    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", well.rows), ends)).collect()]
+    ends = ends_of(engine, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
+    rows = [row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", well.rows), ends)))]
     assert summarized(rows) == [("OK", 0, None)]
 
 
-def test_a_brokers_fast_clock_makes_no_stall(spark: SparkSession) -> None:
+def test_a_brokers_fast_clock_makes_no_stall(engine: Engine) -> None:
     """The last of its commits have the correct time again."""
     well = Commits("well", "well").by("a", *every(5, climbing(41)))
     ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
-    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))
+    ends = ends_of(engine, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))
     rows = [
-        row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
+        row.asDict() for row in collected(stalls(walked(table_of(engine, "commits", [*well.rows, *ahead.rows]), ends)))
     ]
     assert summarized([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
 

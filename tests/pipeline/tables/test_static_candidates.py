@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from muster.pipeline.tables.memberships import static_candidates
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.tables.rows import ms, table_of
 
 
@@ -15,7 +14,7 @@ def stay(
     return {**row, "end_ms": None if end_s is None else ms(end_s), "end_cause": cause, **other}
 
 
-def test_returned_members_have_the_length_of_their_absence(spark: SparkSession) -> None:
+def test_returned_members_have_the_length_of_their_absence(engine: Engine) -> None:
     memberships = [
         stay("a", 0, 100, "left"),
         stay("b", 105, 200, "expired"),
@@ -28,7 +27,7 @@ def test_returned_members_have_the_length_of_their_absence(spark: SparkSession) 
     ]
     generations = [{"group": "g", "members": [{"member_id": "b", "session_timeout_ms": 45_000}]}]
     tables = (("memberships", memberships), ("generations", generations))
-    found = static_candidates(*(table_of(spark, name, rows) for name, rows in tables)).collect()
+    found = collected(static_candidates(*(table_of(engine, name, rows) for name, rows in tables)))
     assert sorted(tuple(row) for row in found) == [
         ("g", "c", "/h", 2, 12_500, 20_000, 65_000),
         ("h", "c", "/h", 3, 6_000, 6_000, 9_000),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -16,9 +15,8 @@ from muster.coordinator.transactions import events as kinds
 from muster.coordinator.transactions.events import Event
 from muster.pipeline.schema import RAW
 from muster.pipeline.stage import stage_transactions
-from muster.pipeline.tables.commits import walked
 from muster.pipeline.tables.inputs import events
-from muster.pipeline.tables.regressions import fenced, regressions
+from muster.pipeline.tables.regressions import fenced
 from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.tables.transactions import (
     EVENTS_TOPIC,
@@ -29,8 +27,8 @@ from muster.pipeline.tables.transactions import (
 )
 from muster.pipeline.wanted import ALL, Wanted
 from tests.coordinator.history.happenings import START, added, begun, ended, ending
+from tests.pipeline.engines import Engine
 from tests.pipeline.tables.history import raw_events
-from tests.pipeline.tables.rows import Commits, table_of
 
 LOG = Path(__file__).parents[2] / "golden" / "transactions-log"
 
@@ -63,7 +61,7 @@ def test_transactions_are_read_from_kafkas_log_and_from_events(spark: SparkSessi
         "v": 1, "kind": "transactions_aborted", "group": "g", "time": START + 25, "producer_id": 4000,
         "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3,
     }  # fmt: skip
-    counts = counts_of(events(raw_events(spark, [counted, {"kind": "group_created", "group": "g", "time": 1}])))
+    counts = counts_of(events(raw_events(Engine(spark), [counted, {"kind": "group_created", "group": "g", "time": 1}])))
     inputs = staged(spark, LOG, tmp_path)._replace(events=reported(spark, *happened), counts=counts)
     first, *rows = rows_of(transactions(inputs, spark.range(0)))
     assert (first["outcome"], first["cause"], first["offsets"], first["groups"]) == ("aborted", "timeout", 3, ["g"])
@@ -109,42 +107,3 @@ def test_a_log_without_transactions_gives_an_empty_table(spark: SparkSession) ->
     table = transactions(TransactionInputs(), spark.range(0))
     assert table.columns == TABLES["transactions"].names
     assert table.isEmpty()
-
-
-HISTORIES = {
-    # the former owner's transaction is committed after the partition moved to b
-    "zombie": Commits("zombie").by("a", (0, 100), producer_id=1).by("b", (60, 120), (65, 150), producer_id=2)
-    .by("b", (70, 60), producer_id=1).by("b", (75, 70), producer_id=2),
-    # b itself goes back, in a way that looks like a zombie's step back and like its step forward
-    "rewind": Commits("rewind").by("a", (0, 100), producer_id=1)
-    .by("b", (60, 120), (65, 150), (70, 105), (75, 170), producer_id=2),
-    "rewind-ahead": Commits("rewind-ahead").by("a", (0, 100), producer_id=1)
-    .by("b", (10, 180), (15, 120), (20, 140), producer_id=2),
-    # the same owner, restarted: its earlier process committed 180 when the new one had read 100 already
-    "fenced": Commits("fenced").by("a", (0, 100), (5, 180), producer_id=3).by("a", (9, 120), (20, 140), producer_id=4),
-    "not-fenced": Commits("not-fenced").by("a", (0, 100), (5, 180), producer_id=5)
-    .by("a", (9, 120), (20, 140), producer_id=4),
-}  # fmt: skip
-
-
-@pytest.fixture
-def by_producers(spark: SparkSession) -> DataFrame:
-    rows = [row | {"producer_epoch": 0} for one in HISTORIES.values() for row in one.rows]
-    schema = pa.schema([*TABLES["commits"], ("producer_id", pa.int64()), ("producer_epoch", pa.int32())])
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
-
-
-def test_the_producer_distinguishes_a_zombie_from_a_rewind(spark: SparkSession, by_producers: DataFrame) -> None:
-    since = Commits("x").by("a", (7, 0)).rows[0]["time_ms"]
-    replaced = fenced(table_of(spark, "transactions", [{"producer_id": 3, "producer_epoch": 0, "fenced_ms": since}]))
-    found = {
-        row["group"]: (row["cause"], row["client_id"])
-        for row in regressions(walked(by_producers, None, replaced)).collect()
-    }
-    assert found == {
-        "zombie": ("zombie", "a"),
-        "rewind": ("rewind", "b"),
-        "rewind-ahead": ("rewind", "b"),
-        "fenced": ("zombie", "a"),
-        "not-fenced": ("rewind", "a"),
-    }

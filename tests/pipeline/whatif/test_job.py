@@ -1,4 +1,4 @@
-"""The job in Spark: two groups from events, one from the offsets log, in one run."""
+"""The job: two groups from events, one from the offsets log, in one run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import DataFrame
 
+from muster.pipeline.frames import F
 from muster.pipeline.schema import DECODED
 from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.tables.schema import EVENTS, TABLES
 from muster.pipeline.whatif.job import played, what_if
 from muster.pipeline.whatif.settings import parse
+from tests.pipeline.engines import Engine, collected
 from tests.pipeline.whatif.reality import Consumer, Reality
 
 PARTITIONS = 9
@@ -60,32 +60,37 @@ def log_rows(world: Reality, group: str) -> list[dict[str, Any]]:
     return rows
 
 
-def frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema), from_arrow_schema(schema))
+def frame(engine: Engine, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+    return engine.frame(pa.Table.from_pylist(rows, schema))
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+def made(engine: Engine) -> dict[str, DataFrame]:
+    """The tables of a run with three groups."""
     world = restarted()
     log = log_rows(world, "one") + log_rows(world, "only-in-the-log")
     log.append({"kind": "commit", "group": "one", "log_offset": 99, "log_timestamp_ms": world.ms + 60_000})
     events = event_rows(world, "one") + event_rows(world, "two")
     expired = [value["member"]["member"] for value in world.events if value["kind"] == "member_expired"]
     ends = [{"group": "only-in-the-log", "member_id": one, "end_cause": "expired", "source": "log"} for one in expired]
-    inputs = Inputs(frame(spark, log, DECODED), frame(spark, events, EVENTS))
-    memberships = frame(spark, ends, TABLES["memberships"])
+    inputs = Inputs(frame(engine, log, DECODED), frame(engine, events, EVENTS))
+    memberships = frame(engine, ends, TABLES["memberships"])
     starts = [
         {"group": "only-in-the-log", "generation": one["generation"], "end_ms": one["at_ms"],
          "start_ms": one["at_ms"] - TOOK_MS, "source": "inferred"}
         for one in world.records if one["members"]
     ]  # fmt: skip
-    rebalances = frame(spark, starts, TABLES["rebalances"])
-    found = what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships, rebalances)
-    assert {name: rows.schema for name, rows in found.items()} == {
-        name: from_arrow_schema(TABLES[name]) for name in ("fidelity", "whatif", "advice")
+    rebalances = frame(engine, starts, TABLES["rebalances"])
+    return what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships, rebalances)
+
+
+@pytest.fixture(scope="module")
+def tables(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    found = made(engine)
+    assert {name: rows.columns for name, rows in found.items()} == {
+        name: TABLES[name].names for name in ("fidelity", "whatif", "advice")
     }
     return {
-        name: [row.asDict() for row in rows.orderBy("group", *(["setting"] if name == "whatif" else [])).collect()]
+        name: [row.asDict() for row in collected(rows.orderBy("group", *(["setting"] if name == "whatif" else [])))]
         for name, rows in found.items()
     }
 
@@ -143,11 +148,11 @@ def test_a_malformed_history_affects_no_other_group() -> None:
     assert row["why"] == "its history cannot be replayed: KeyError: 'protocol_type'"
 
 
-def test_the_newest_part_of_a_long_history_is_played(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_part_of_a_long_history_is_played(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     world = restarted()
-    events = frame(spark, event_rows(world, "one"), EVENTS)
-    size = events.agg(F.sum(F.length("value"))).collect()[0][0]
+    events = frame(engine, event_rows(world, "one"), EVENTS)
+    size = collected(events.agg(F.sum(F.length("value"))))[0][0]
     monkeypatch.setattr("muster.pipeline.whatif.job.LONGEST_HISTORY", size // 2)
-    found = what_if(Inputs(frame(spark, [], DECODED), events), parse("static"))
-    (row,) = found["fidelity"].collect()
+    found = what_if(Inputs(frame(engine, [], DECODED), events), parse("static"))
+    (row,) = collected(found["fidelity"])
     assert row.generations == row.reproduced < 4
