@@ -176,6 +176,13 @@ def test_the_dear_files_of_tests_exist() -> None:
     assert [name for name in sharing_out.DEAR if not (ROOT / name).is_file()] == []
 
 
+def test_each_file_that_uses_the_session_of_spark_runs_in_its_process() -> None:
+    """A test that names the fixture in another form would start a second Spark."""
+    for path in (ROOT / "tests/pipeline").rglob("test_*.py"):
+        if re.search(r"def \w+\([^)]*\bspark\b", path.read_text(encoding="utf-8")):
+            assert sharing_out.needs_spark(path), path
+
+
 def test_make_can_install_the_server_for_the_bench() -> None:
     done = subprocess.run([*INSTALL, "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

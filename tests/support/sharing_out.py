@@ -6,6 +6,7 @@ Two cores serve three processes: the tests of Spark and of servers wait for othe
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     import pytest
     from xdist.workermanage import WorkerController
 
-# these tests need one Spark; they last longest, so they come first
-SPARK = "tests/pipeline/"
+# the tests of Spark share one session; they last longest, so they come first
+SPARK = "spark"
 # these tests wait for servers most of the time, so they run beside Spark
 WAITING = "tests/e2e/"
 # each of these takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for
@@ -42,10 +43,16 @@ DEAR = (
 )
 
 
-def rank(path: Path | str) -> int:
+@cache
+def needs_spark(path: Path) -> bool:
+    """Whether a test file asks for the session of Spark (`tests/pipeline/conftest.py`)."""
+    return "/tests/pipeline/" in f"{path}" and f"{SPARK}: SparkSession" in path.read_text(encoding="utf-8")
+
+
+def rank(path: Path) -> int:
     """The tests of a low rank start first."""
     text = f"{path}"
-    return 0 if SPARK in text else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
+    return 0 if needs_spark(path) else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
 
 
 def compile_apart(config: pytest.Config) -> None:
@@ -68,12 +75,13 @@ def compile_apart(config: pytest.Config) -> None:
 
 
 class FileScheduling(LoadScopeScheduling):
-    """The tests of a file run in one process, so that their shared fixtures are made once. All tests that need Spark
+    """The tests of a file run in one process, so that their shared fixtures are made once. All files that need Spark
     share one process. pytest-xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return SPARK if needs_spark(self.config.rootpath / file) else file
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Forget the test: pytest-xdist's own way counts all earlier tests after each test."""
