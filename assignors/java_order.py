@@ -147,6 +147,32 @@ def sort_strings(texts: Iterable[str]) -> list[str]:
     return sorted(found) if all(map(str.isascii, found)) else sorted(found, key=utf16)
 
 
+class ComputedTable(Generic[K]):
+    """The keys of a HashMap that only HashMap.computeIfAbsent fills.
+
+    This method puts a new key at the head of its bucket, where `put` appends it. It grows a full array only at its next
+    call, also if that call finds its key.
+    """
+
+    __slots__ = ("_capacity", "_spreads")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._spreads: dict[K, int] = {}
+
+    def compute(self, key: K, hash_code: int) -> None:
+        """Add a key with its Java hash code, unless the table has it."""
+        if len(self._spreads) * 4 > self._capacity * 3:
+            self._capacity *= 2
+        self._spreads.setdefault(key, spread(hash_code))
+
+    def in_order(self) -> list[K]:
+        """The keys in the order of iteration."""
+        mask, spreads = self._capacity - 1, self._spreads
+        newest_first = list(spreads)[::-1]
+        return sorted(newest_first, key=lambda key: spreads[key] & mask)
+
+
 class JavaSet(Generic[K]):
     """A set that knows which element the iterator of a Java HashSet would return first."""
 

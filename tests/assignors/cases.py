@@ -13,7 +13,7 @@ from muster.assignors.assignor import Assignment, Member, Topic
 
 Answer = list[list[list[Any]]]
 """For each member of a case, in its order: [topic, [partition, ...]] in the order of the wire."""
-SERVER = ("uniform", "server-range")
+SERVER = ("uniform", "server-range", "simple")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Case:
     strategy: str
     members: Sequence[Member]
     topics: Mapping[str, Topic]
+    assignable: Mapping[str, Sequence[int]] | None = None
+    """The partitions that "simple" may assign, by topic; None: all."""
 
     def line(self) -> str:
         """The line that tests/conformance/Assignors.java reads."""
@@ -42,7 +44,10 @@ class Case:
             name: [t.partitions, [sorted(racks) for racks in t.racks] or None, t.topic_id.hex()]
             for name, t in self.topics.items()
         }
-        return json.dumps({"strategy": self.strategy, "members": members, "topics": topics}, separators=(",", ":"))
+        case = {"strategy": self.strategy, "members": members, "topics": topics}
+        if self.assignable is not None:
+            case["assignable"] = self.assignable
+        return json.dumps(case, separators=(",", ":"))
 
 
 def _hex(data: bytes | None) -> str | None:
@@ -57,7 +62,7 @@ def read_case(line: str) -> Case:
         for m in given["members"]
     ]
     topics = {name: Topic(n, racks or (), bytes.fromhex(uuid)) for name, (n, racks, uuid) in given["topics"].items()}
-    return Case(given["strategy"], members, topics)
+    return Case(given["strategy"], members, topics, given.get("assignable"))
 
 
 def answer(case: Case, assignment: Assignment) -> Answer:
@@ -84,7 +89,14 @@ def draw_case(rng: random.Random, strategy: str) -> Case:
         members = _with_claims(rng, strategy, members, known, names)
     rng.shuffle(members)
     topics = {name: replace(topic, topic_id=rng.randbytes(16)) for name, topic in known.items()}
-    return Case(strategy, members, topics)
+    assignable = None
+    if strategy == "simple" and rng.random() < 0.5:
+        assignable = {
+            name: [p for p in range(topic.partitions) if rng.random() < 0.8]
+            for name, topic in topics.items()
+            if rng.random() < 0.9
+        }
+    return Case(strategy, members, topics, assignable)
 
 
 def _topics(rng: random.Random) -> dict[str, Topic]:
@@ -173,6 +185,10 @@ def _with_claims(
         owned[taker].setdefault(name, []).append(p)
         if strategy not in SERVER and rng.random() < doubled:
             owned[rng.choice(takers)].setdefault(name, []).append(p)
+        if strategy == "simple":
+            for other in rng.sample(takers, rng.randint(0, len(takers)) if doubled else 0):
+                if other != taker:
+                    owned[other].setdefault(name, []).append(p)
     if strategy in SERVER:
         return [replace(m, owned=claims) for m, claims in zip(members, owned, strict=True)]
     newest, stale, silent = rng.randint(0, 9), rng.choice([0, 0, 0.2, 0.5]), rng.choice([0, 0, 0, 0.3, 1])

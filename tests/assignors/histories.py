@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from muster.assignors.assignor import Assignment, Assignor, Member, RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
+from muster.assignors.simple import SimpleAssignor
 from tests.assignors.cases import Case, draw_case
 
 ASSIGNORS: Mapping[str, Assignor] = {
@@ -79,3 +80,21 @@ def _changed(
         topics = {**topics, name: replace(grown, partitions=grown.partitions + more, racks=racks)}
     rng.shuffle(members)
     return members, topics
+
+
+def draw_share_history(rng: random.Random) -> list[Case]:
+    """A share group from its first assignment on, while members join and leave; all calls of "simple"."""
+    start = draw_case(rng, "simple")
+    members: list[Member] = [replace(m, owned={}) for m in start.members]
+    assignable, calls = start.assignable, []
+    for number in range(5):
+        case = Case("simple", members, start.topics, assignable)
+        calls.append(case)
+        made = SimpleAssignor().assign(case.members, case.topics, case.assignable)
+        members = [replace(m, owned=made[m.member_id]) for m in members]
+        if len(members) > 1 and rng.random() < 0.5:
+            members.pop(rng.randrange(len(members)))
+        if rng.random() < 0.5:
+            members.append(Member(f"new{number}-{rng.getrandbits(32):08x}", rng.choice(members).topics))
+        assignable = rng.choice([assignable, None])
+    return calls

@@ -33,10 +33,11 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
-import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
@@ -47,6 +48,7 @@ import org.apache.kafka.coordinator.group.modern.TopicIds;
  * Kafka's own assignors. Reads cases, one line of JSON each:
  * {"strategy": name, "members": [[id, [topic..], {topic: [partition..]}, generation, instance, rack, user data in hex]..],
  * "topics": {topic: [partitions, [[rack..]..] or null, id in hex or null]}}.
+ * "simple" may have a field "assignable": {topic: [partition..]}, the partitions whose state is initialized.
  * Answers with a line each: for each member, in the order of the case, [[topic, [partition..]]..]; or a sentence when Kafka throws.
  * With an argument N it answers with nanoseconds of the thread's CPU time instead: those of the first of N runs, and the median of the last half.
  */
@@ -92,6 +94,8 @@ public class Assignors {
                 return server(new UniformAssignor(), given);
             case "server-range":
                 return server(new org.apache.kafka.coordinator.group.assignor.RangeAssignor(), given);
+            case "simple":
+                return server(new SimpleAssignor(), given);
             default:
                 return client(strategy, given);
         }
@@ -151,7 +155,7 @@ public class Assignors {
         return pairs(grouped);
     }
 
-    private static Supplier<Supplier<Object>> server(ConsumerGroupPartitionAssignor assignor, JsonNode given) {
+    private static Supplier<Supplier<Object>> server(PartitionAssignor assignor, JsonNode given) {
         Map<String, Uuid> ids = new HashMap<>();
         Map<Uuid, String> names = new HashMap<>();
         Map<Uuid, Integer> sizes = new HashMap<>();
@@ -188,7 +192,16 @@ public class Assignors {
         });
         // as ConsumerGroup.subscriptionType decides it for members without regular expressions
         SubscriptionType type = subscriptions.size() > 1 ? SubscriptionType.HETEROGENEOUS : SubscriptionType.HOMOGENEOUS;
-        GroupSpec spec = new GroupSpecImpl(Collections.unmodifiableMap(members), type, inverted);
+        Optional<Map<Uuid, Set<Integer>>> assignable = Optional.ofNullable(given.get("assignable")).map(some -> {
+            Map<Uuid, Set<Integer>> allowed = new HashMap<>();
+            some.fields().forEachRemaining(e -> {
+                Set<Integer> partitions = new HashSet<>();
+                e.getValue().forEach(p -> partitions.add(p.asInt()));
+                allowed.put(ids.get(e.getKey()), partitions);
+            });
+            return allowed;
+        });
+        GroupSpec spec = new GroupSpecImpl(Collections.unmodifiableMap(members), type, inverted, assignable);
         SubscribedTopicDescriber describer = new SubscribedTopicDescriber() {
             @Override public int numPartitions(Uuid id) { return sizes.getOrDefault(id, -1); }
             @Override public Set<String> racksForPartition(Uuid id, int partition) { return Set.of(); }
