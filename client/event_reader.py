@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from muster.client.connection import RequestFailed, sentence
 from muster.client.fetch import fetched
-from muster.client.kafka_client import NO_TOPIC, KafkaClient, end_offsets
+from muster.client.kafka_client import NO_TOPIC, KafkaClient
+from muster.client.list_offsets import end_offsets
 from muster.coordinator.log import batches
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition

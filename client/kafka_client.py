@@ -13,7 +13,6 @@ from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
-from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ PAUSE_S: Final = 0.1
 """The pause before a request to a coordinator that is not ready is sent again."""
 TRIES_OF_A_TOPIC: Final = 3
 """How often FindCoordinator is sent once the topic exists: a partition of the topic may stay offline."""
-LATEST: Final = -1
-"""The timestamp in ListOffsets that means the end of a partition."""
-EARLIEST: Final = -2
 Partition = tuple[str, int]
 
 
@@ -216,39 +212,3 @@ def read_command_config(file: Path | None) -> ClientSecurity | None:
     from muster.client.security import read
 
     return read(file)
-
-
-def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The end offset of each partition. `offsets_at` says which partitions are left out."""
-    return offsets_at(client, partitions, LATEST)
-
-
-def offsets_at(client: KafkaClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """The first offset of each partition at or after `timestamp` (wall ms, LATEST or EARLIEST); -1: no such record.
-
-    A partition that does not exist, or whose leader does not answer, is left out.
-    """
-    wanted = list(partitions)
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    topics = client.topics(sorted({topic for topic, _ in wanted}))
-    leaders = {(name, one.partition_index): one.leader_id for name, topic in topics.items() for one in topic.partitions}
-    for topic, partition in wanted:
-        leader = leaders.get((topic, partition), -1)
-        if leader >= 0:
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append(partition)
-    found: dict[Partition, int] = {}
-    for leader, asked in by_leader.items():
-        rows = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, timestamp) for one in numbers])
-            for name, numbers in asked.items()
-        ]
-        answer = client.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
-        found.update(
-            {
-                (topic.name, one.partition_index): one.offset
-                for topic in answer.topics
-                for one in topic.partitions
-                if not one.error_code
-            }
-        )
-    return found

@@ -23,22 +23,17 @@ from muster.pipeline.clock import now_ms
 from muster.pipeline.output import is_local, plain, prepare
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds, check_reachable
+from muster.pipeline.sources.ends import ENDS, Reach
 from muster.pipeline.sources.frame import check_table, raw_rows, some_rows
+from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.sources.spark_source import open_reader
-from muster.pipeline.sources.topics import (
-    ENDS,
-    Reach,
-    ends_of_cluster,
-    ends_of_path,
-    names_of_cluster,
-    names_of_path,
-    reach_of_cluster,
-)
+from muster.pipeline.sources.topics import PathReach, ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
 from muster.pipeline.tables import batches_of
+from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
 from muster.pipeline.tables.log_times import with_sound_times
@@ -189,8 +184,11 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     check(source)
     name, path, source = source.name(), source.path, _as_rows(spark, source)
     # the ends are read before the log: otherwise groups may have committed for later records
-    ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
-    reach = None if source.kafka is None else reach_of_cluster(source.kafka)
+    reach: PathReach | Reach | None = None
+    if source.path is not None:
+        reach = reach_of_path(source.path)
+    elif source.kafka is not None:
+        reach = reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
     every = _read(spark, f"{folder}/decoded", DECODED)
     staged = every if wanted == ALL else every.where(F.col("kind") != OTHER_COMMIT)
@@ -211,12 +209,11 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
             staged_events = None
     if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(_nothing(name, staged, rows, wanted))
-    if source.kafka is not None and reach is not None:
-        ends = _ends(source.kafka, reach, staged, wanted.until_ms)
+    sound, odd_times = with_sound_times(staged, now_ms())
+    ends = None if reach is None else _ends(source, reach, sound, wanted.until_ms)
     if ends is not None:
         _write_small(spark, ends, f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
-    sound, odd_times = with_sound_times(staged, now_ms())
     decoded = with_last_before(sound, wanted)
     epochs = epochs_in(decoded, rows, lambda: _topic_names(source))
     transactions = stage_transactions(
@@ -318,11 +315,16 @@ def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None
     return _load(spark, source, {"topic": topic})
 
 
-def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
-    """The ends of the topics with commits, at the time of `reach` or at `until_ms`."""
+def _ends(source: Source, reach: Reach | PathReach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
+    """The ends of the topics with commits, and their history."""
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
-    places = commits.select("topic", "partition").distinct().collect()
-    return ends_of_cluster(kafka, reach, {(row.topic, row.partition) for row in places}, until_ms=until_ms)
+    committed = committed_between(commits, "log_timestamp_ms")
+    if committed is None:
+        return None
+    between, places = committed
+    if isinstance(reach, PathReach):
+        return ends_of_path(reach.of(places), between, until_ms)
+    return ends_of_cluster(source.kafka or {}, reach.of(places), between, until_ms=until_ms)
 
 
 def _topic_names(source: Source) -> dict[str, str]:

@@ -12,7 +12,8 @@ from muster.cli.output import fail, print_json, printing, say_sentence
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.fetch import fetch_ranges
-from muster.client.kafka_client import EARLIEST, KafkaClient, Partition, end_offsets, offsets_at
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.client.list_offsets import EARLIEST, LATEST, NEWEST, Lookup, end_offsets, offsets_at
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.system.uuids import as_text
 from muster.coordinator.system.wall_time import wall_now_ms
@@ -20,7 +21,7 @@ from muster.protocol.hashing import group_partition
 
 if TYPE_CHECKING:
     from muster.pipeline.explain.answer import Answer, Span
-    from muster.pipeline.explain.inputs import Log
+    from muster.pipeline.explain.inputs import Ends, Log
 
 COMMAND: Final = "muster groups explain"
 EXTRA: Final = "pip install 'muster-kafka[explain]'"
@@ -32,8 +33,6 @@ OWN_RECORDS: Final = 50_000
 """Of the group's own partition, at least so many of the newest records are read. They have the group's last state."""
 OTHER_RECORDS: Final = 200_000
 """The other partitions are read if they have at most so many records in the time."""
-ENDS_AGO_MS: Final = (0, 60_000, 300_000, 900_000, 3_600_000)
-"""How long ago the ends of the group's partitions are asked for."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -111,9 +110,9 @@ def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, l
     notes: list[str] = []
     # the ends are read before the log: otherwise the group may have committed for later records
     try:
-        ends = _ends(client, list(fetch_committed(client, group)))
+        ends = _ends(Lookup(client, fetch_committed(client, group)))
     except RequestFailed as failure:
-        ends = []
+        ends = None
         notes.append(f"the lag: {failure}")
     topics = client.topics(None)
     if OFFSETS not in topics:
@@ -129,16 +128,16 @@ def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, l
     return log_of_bytes(fetched, ends, names), notes
 
 
-def _ends(client: KafkaClient, places: Sequence[Partition]) -> list[tuple[str, int, int, int]]:
-    now_ms = wall_now_ms()
-    latest = end_offsets(client, places)
-    found = []
-    for ago_ms in ENDS_AGO_MS:
-        then = latest if not ago_ms else offsets_at(client, latest, now_ms - ago_ms)
-        for place, offset in then.items():
-            # -1: no record of that time or later exists
-            found.append((*place, latest[place] if offset < 0 else min(offset, latest[place]), now_ms - ago_ms))
-    return found
+def _ends(lookup: Lookup) -> Ends:
+    """Read the present ends of the group's partitions. Their history is looked up when the commits are known."""
+    from muster.pipeline.sources.ends import Lookups, Reach, ends_of_lookups
+
+    def offsets(time_ms: int) -> dict[Partition, int]:
+        return {place: found.offset for place, found in lookup.at(time_ms).items()}
+
+    reach = Reach(wall_now_ms(), offsets(LATEST))
+    lookups = Lookups(lambda _: offsets(EARLIEST), lambda _: lookup.at(NEWEST), lambda _, then_ms: offsets(then_ms))
+    return lambda between, places, until_ms: ends_of_lookups(lookups, reach.of(places), between, until_ms)
 
 
 def _ranges(

@@ -12,7 +12,8 @@ from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find
 from muster.cli.output import print_rows, ranges, say
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed, sentence
-from muster.client.kafka_client import KafkaClient, Partition, end_offsets
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.client.list_offsets import end_offsets
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import offset_commit, offset_delete

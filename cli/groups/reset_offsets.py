@@ -13,7 +13,8 @@ from muster.cli.groups.option_values import ResetPlan, Scenario, check_form, res
 from muster.cli.output import print_json, print_table, say
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
-from muster.client.kafka_client import EARLIEST, LATEST, KafkaClient, Partition, offsets_at
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.client.list_offsets import EARLIEST, LATEST, offsets_at
 
 COMMAND: Final = "muster groups offsets reset"
 

@@ -9,30 +9,26 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.pipeline.explain.inputs import Log
+from muster.pipeline.explain.inputs import Ends, Log
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.batches import arrow_of, headers_of, rows_of
 from muster.pipeline.sources.segment_reader import Damage, Walk
-from muster.pipeline.sources.topics import ENDS
 from muster.pipeline.sources.transactions import Outcomes
 
 Partitions = Mapping[int, tuple[int, bytes]]
 """The bytes of each partition, and the offset from which they were requested."""
-Ends = list[tuple[str, int, int, int]]
-"""The ends of topics: topic, partition, end_offset, time_ms."""
 
 _NO_PARTITIONS: Final[Partitions] = {}
 
 
-def log_of_bytes(topics: Mapping[str, Partitions], ends: Ends, names: Mapping[str, str]) -> Log:
+def log_of_bytes(topics: Mapping[str, Partitions], ends: Ends | None, names: Mapping[str, str]) -> Log:
     """The log of some topics. `names`: the names of topics by their ids."""
 
     def raw(topic: str) -> Iterator[pa.RecordBatch]:
         for partition, (start, data) in sorted(topics.get(topic, _NO_PARTITIONS).items()):
             yield from _rows(topic, partition, start, data)
 
-    table = pa.Table.from_pylist([dict(zip(ENDS.names, one, strict=True)) for one in sorted(ends)], ENDS)
-    return Log(raw, table if ends else None, lambda: names)
+    return Log(raw, ends, lambda: names)
 
 
 def _rows(topic: str, partition: int, start: int, data: bytes) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +13,13 @@ from muster.pipeline.clock import now_ms
 from muster.pipeline.decode import decode_all
 from muster.pipeline.frames import DataFrame, F, frame_of
 from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, OTHER_COMMIT, RAW
+from muster.pipeline.sources.ends import Between, Place
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile
 from muster.pipeline.sources.segments import Reading, read_segments
-from muster.pipeline.sources.topics import ends_of_path, names_of_path
+from muster.pipeline.sources.topics import ends_of_path, names_of_path, reach_of_path
 from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
+from muster.pipeline.tables import table
+from muster.pipeline.tables.commits import committed_between
 from muster.pipeline.tables.epoch_states import epochs_in
 from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
 from muster.pipeline.tables.log_times import with_sound_times
@@ -25,20 +28,30 @@ from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, 
 from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_wanted, with_last_before
 
 
+class Ends(Protocol):
+    """The present ends of topics, which were read before the log, and a way to their history."""
+
+    def __call__(self, between: Between, places: Collection[Place], until_ms: int | None) -> pa.Table | None:
+        """The rows (ends.ENDS) of some partitions. None means that no end is known.
+
+        `between`: the time of the first commit and of the last one. `until_ms`: later ends are left out.
+        """
+
+
 class Log(NamedTuple):
     """A log that can be read without Spark."""
 
     raw: Callable[[str], Iterable[pa.RecordBatch]]
     """Gives the rows (schema.RAW) of a topic. A topic that does not exist has none."""
-    ends: pa.Table | None
-    """The ends of the topics (topics.ENDS); None: not known."""
+    ends: Ends | None
+    """Gives the ends of the topics with commits; None: they are not known."""
     names: Callable[[], Mapping[str, str]]
     """Gives the names of topics by their ids."""
     parts: Callable[[], Iterable[dict[str, Any]]] | None = None
     """Gives the transactions in the offsets partitions (rows of transactions.PARTS); None: not known."""
 
 
-def log_of_path(path: str, wanted: Wanted = ALL) -> Log:
+def log_of_path(path: str) -> Log:
     """The log in a data directory, or in a copy of one. Raises NoSource."""
 
     def raw(topic: str) -> Iterator[pa.RecordBatch]:
@@ -53,7 +66,12 @@ def log_of_path(path: str, wanted: Wanted = ALL) -> Log:
             yield from parts_of(path, tuple(SegmentFile(*one) for one in files))
 
     # the ends are read before the log: otherwise groups may have committed for later records
-    return Log(raw, ends_of_path(path, wanted.until_ms), lambda: names_of_path(path), parts)
+    reach = reach_of_path(path)
+
+    def ends(between: Between, places: Collection[Place], until_ms: int | None) -> pa.Table | None:
+        return ends_of_path(reach.of(places), between, until_ms)
+
+    return Log(raw, ends, lambda: names_of_path(path), parts)
 
 
 def last_ms(log: Log) -> int:
@@ -69,13 +87,15 @@ def inputs_of(log: Log, wanted: Wanted = ALL) -> Inputs:
     staged = every.filter(pc.invert(is_other))
     rows = Counter(staged.column("kind").to_pylist())
     sound, odd_times = with_sound_times(frame_of(staged), now_ms())
+    committed = committed_between(table(sound, OFFSET_COMMIT).where(~F.col("is_tombstone")), "log_timestamp_ms")
+    ends = None if log.ends is None or committed is None else log.ends(*committed, wanted.until_ms)
     decoded = with_last_before(sound, wanted)
     of_groups = events(_raw(log, EVENTS_TOPIC)).where(is_wanted(wanted, F.col("time_ms")))
     found = None if of_groups.isEmpty() else of_groups
     return Inputs(
         decoded,
         found,
-        None if log.ends is None else frame_of(log.ends),
+        None if ends is None else frame_of(ends),
         wanted.since_ms,
         epochs_in(decoded, rows, log.names),
         odd_times,

@@ -17,12 +17,13 @@ from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_tr
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.published import published
 from muster.pipeline.sources.cluster import Offsets, bounds
+from muster.pipeline.sources.ends import History, Reach
+from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading
-from muster.pipeline.sources.topics import Reach, ends_of_cluster, names_of_cluster, reach_of_cluster
 from muster.pipeline.tables import keep
 from muster.pipeline.tables.build import MADE, build, unusable
-from muster.pipeline.tables.commits import OF_ENDS, OF_TIMES, walked
+from muster.pipeline.tables.commits import OF_ENDS, OF_TIMES, committed_between, walked
 from muster.pipeline.tables.episodes import episodes_and_verdicts
 from muster.pipeline.tables.flapping import flapping
 from muster.pipeline.tables.inputs import Inputs
@@ -66,6 +67,7 @@ class Watch:
         self._known: ClusterState | None = None
         self.places: Collection[tuple[str, int]] | None = None
         """The topics and partitions with commits; None until they are known."""
+        self.history: History = {}
 
     def begin(self) -> None:
         """Request the state of the cluster, before more of the log is staged."""
@@ -180,7 +182,10 @@ def _ends(
     store: Store, kafka: Mapping[str, str], seen: ClusterState, commits: DataFrame, watch: Watch
 ) -> DataFrame | None:
     """The ends of the topics with commits in the state `seen`; `watch` learns which topics and partitions these are."""
-    rows = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
-    watch.places = places = {(row["topic"], row["partition"]) for row in rows}
-    found = ends_of_cluster(kafka, seen.reach, places) if places else None
+    committed = committed_between(commits.where(~F.col("is_deleted")), "time_ms")
+    if committed is None:
+        watch.places = set()
+        return None
+    between, watch.places = committed
+    found = ends_of_cluster(kafka, seen.reach.of(watch.places), between, known=watch.history)
     return None if found is None else store.spark.createDataFrame(found)

@@ -74,6 +74,20 @@ def unplaced(inputs: Inputs) -> DataFrame:
     return rows
 
 
+def committed_between(commits: DataFrame, when: str) -> tuple[tuple[int, int], set[tuple[str, int]]] | None:
+    """The time of the first commit and of the last one, and the topics and partitions. None: there is no commit.
+
+    `when`: the column with the time of a commit.
+    """
+    times = F.min(when).alias("first_ms"), F.max(when).alias("last_ms")
+    rows = commits.groupBy("topic", "partition").agg(*times).collect()
+    known = [row for row in rows if row["first_ms"] is not None]
+    if not known:
+        return None
+    between = min(row["first_ms"] for row in known), max(row["last_ms"] for row in known)
+    return between, {(row["topic"], row["partition"]) for row in rows}
+
+
 def placed(walk: DataFrame) -> DataFrame:
     """The columns of the table `commits`, and some others. `walk`: rows of `walk_of`.
 

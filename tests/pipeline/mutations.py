@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.pipeline.decode import decode
-from muster.pipeline.schema import DECODED
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT
+from muster.pipeline.sources.ends import ENDS
 from muster.pipeline.sources.segments import read_segments
-from muster.pipeline.sources.topics import ENDS, ends_of_path, names_of_path
+from muster.pipeline.sources.topics import ends_of_path, names_of_path, reach_of_path
 
 TIMES: Final = ("log_timestamp_ms", "commit_timestamp_ms", "state_timestamp_ms", "expire_timestamp_ms")
 """The columns of a decoded row that are times."""
@@ -49,10 +50,11 @@ class Log(NamedTuple):
 
 def log_in(directory: Path, truth: list[Line]) -> Log:
     """The log in the folders of a broker."""
-    batches = [batch for raw in read_segments(str(directory)) for batch in decode(raw)]
-    ends = ends_of_path(str(directory))
-    known = ENDS.empty_table() if ends is None else ends
-    return Log(pa.Table.from_batches(batches, DECODED), known, truth, names_of_path(str(directory)))
+    reach = reach_of_path(str(directory))
+    rows = pa.Table.from_batches((batch for raw in read_segments(str(directory)) for batch in decode(raw)), DECODED)
+    times = rows.filter(pc.equal(rows.column("kind"), OFFSET_COMMIT)).column("log_timestamp_ms")
+    ends = ends_of_path(reach, (pc.min(times).as_py(), pc.max(times).as_py()))
+    return Log(rows, ENDS.empty_table() if ends is None else ends, truth, names_of_path(str(directory)))
 
 
 def silent(log: Log, at_ms: int, lasted_ms: int) -> Log:

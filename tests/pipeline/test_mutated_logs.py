@@ -10,7 +10,7 @@ import pytest
 
 from muster.pipeline.frames import in_this_process
 from muster.pipeline.schema import DECODED
-from muster.pipeline.sources.topics import ENDS
+from muster.pipeline.sources.ends import ENDS
 from muster.pipeline.tables.build import build
 from tests.pipeline import mutations
 from tests.pipeline.mutations import Log

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muster.pipeline.sources.topics import ENDS
+from muster.pipeline.sources.ends import ENDS
 from tests.pipeline import mutations
 from tests.pipeline.tables import history
 from tests.pipeline.tables.history import START_MS, member

@@ -131,7 +131,7 @@ def test_other_groups_are_left_out_if_they_have_too_many_records(
 
 
 def test_damaged_bytes_are_no_records() -> None:
-    log = log_of_bytes({"__consumer_offsets": {3: (7, b"\xff" * 100)}}, [], {})
+    log = log_of_bytes({"__consumer_offsets": {3: (7, b"\xff" * 100)}}, None, {})
     (batch,) = log.raw("__consumer_offsets")
     assert batch.column("partition").to_pylist() == [3]
     assert "no batch at 0" in batch.column("damage")[0].as_py()

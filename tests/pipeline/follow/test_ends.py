@@ -12,7 +12,7 @@ from muster.pipeline.follow.refresh import ClusterState, Watch, request_state
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import reached
 from muster.pipeline.sources.cluster import Offsets
-from muster.pipeline.sources.topics import Reach
+from muster.pipeline.sources.ends import Reach
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.wanted import Wanted
 from tests.pipeline.live import Live

@@ -43,7 +43,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.pipeline.decode import decode
 from muster.pipeline.sources.segments import read_segments
-from muster.pipeline.sources.topics import ends_of_path
+from muster.pipeline.sources.topics import reach_of_path
 from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_truth import Action, truth
 
@@ -149,9 +149,7 @@ def assembled(directory: Path) -> Iterator[dict[str, Any]]:
     yield from (line for line in lines if line["kind"] not in ("drops", "end") and line.get("what") != "too_slow")
     logs = directory / "data" / "logs"
     last = {(row["group"], row["topic"], row["partition"]): row["committed_offset"] or 0 for row in commits(logs)}
-    table = ends_of_path(str(logs))
-    reached = [] if table is None else sorted(table.to_pylist(), key=lambda row: row["end_offset"])
-    yield from rates(lines, last, {(row["topic"], row["partition"]): row["end_offset"] for row in reached})
+    yield from rates(lines, last, reach_of_path(str(logs)).reach.ends)
     epochs = {line["group"] for line in lines if line["kind"] == "group" and "server_assignor" in line}
     yield from _rebalances(log, journal, ends, epochs, client_ids(directory / "data" / "logs") if epochs else {})
     own = {line["group"] for line in lines if line["kind"] == "group" and line["rewinds"]}

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from muster.pipeline.sources.topics import ENDS
+from muster.pipeline.sources.ends import ENDS
 from muster.pipeline.tables.schema import TABLES
 from tests.pipeline.engines import Engine
 from tests.pipeline.tables.history import START_MS

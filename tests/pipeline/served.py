@@ -1,0 +1,72 @@
+"""A live server that holds the records of a data directory, and the tables of its log."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from muster.pipeline.explain.inputs import Log, inputs_of
+from muster.pipeline.frames import in_this_process
+from muster.pipeline.sources.cluster import bounds, read_ranges, share_ranges
+from muster.pipeline.sources.ends import Between, Place
+from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
+from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.sources.segments import Reading
+from muster.pipeline.tables.build import build
+from muster.pipeline.tables.schema import TABLES
+from tests.support.servers import MusterServer
+
+Rows = dict[str, list[str]]
+"""The rows of each table as texts, in one order."""
+
+
+@contextmanager
+def served(log: Path, workdir: Path) -> Iterator[str]:
+    """The address of a server that holds a copy of the log. Its time stands still, so no member is removed."""
+    shutil.copytree(log, workdir / "data", ignore=shutil.ignore_patterns("*.timeindex", "*.jsonl"))
+    partitions = len([*log.glob("__consumer_offsets-*")])
+    still = ["--control", "127.0.0.1:0", "--virtual-time"]
+    server = MusterServer(workdir, {"offsets.topic.num.partitions": str(partitions)}, arguments=still)
+    server.start()
+    try:
+        yield server.bootstrap
+    finally:
+        server.stop()
+
+
+def log_of_cluster(client: Mapping[str, str]) -> Log:
+    """The log of a live cluster, as the pipeline reads it."""
+
+    def raw(topic: str) -> Iterator[pa.RecordBatch]:
+        try:
+            first, last = bounds(client, Reading(topic))
+        except NoSource:
+            return
+        for share in share_ranges(first, last, 1):
+            yield from read_ranges(client, Reading(topic), share)
+
+    reach = reach_of_cluster(client)
+
+    def ends(between: Between, places: Collection[Place], until_ms: int | None) -> pa.Table | None:
+        return ends_of_cluster(client, reach.of(places), between, until_ms=until_ms)
+
+    return Log(raw, ends, lambda: names_of_cluster(client))
+
+
+def tables_of(log: Log) -> Rows:
+    """All tables of a log, made in this process."""
+    with in_this_process():
+        made = build(inputs_of(log))
+        return {name: rows_of(rows.toArrow().cast(TABLES[name])) for name, rows in made.items()}
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """The rows of a table in one order. Sums of fractions depend on the order of the rows, so they are rounded."""
+    rounded = (json.dumps(row, sort_keys=True, default=str) for row in table.to_pylist())
+    return sorted(re.sub(r"\d+\.\d{7,}", lambda one: f"{float(one[0]):.6f}", row) for row in rounded)
