@@ -104,11 +104,13 @@ def _is_in_silence(claim: Claim, facts: Facts) -> bool:
     spans = [one.span(facts.end_ms) for one in stalls_of(claim, facts)] if claim.rule == STALLED else [
         (claim.from_ms, claim.until_ms)
     ]  # fmt: skip
-    return bool(spans) and all(any(_is_within(one, silence) for silence in facts.silences) for one in spans)
+    # members that are lost later were alive when the coordinator was back
+    late_ms = limits.MOMENT_MS if claim.rule == STALLED else limits.LATE_MS
+    return bool(spans) and all(any(_is_within(one, silence, late_ms) for silence in facts.silences) for one in spans)
 
 
-def _is_within(span: Span, silence: Span) -> bool:
-    return silence[0] - limits.MOMENT_MS <= span[0] and span[1] <= silence[1] + limits.MOMENT_MS
+def _is_within(span: Span, silence: Span, late_ms: int) -> bool:
+    return silence[0] - limits.MOMENT_MS <= span[0] and span[1] <= silence[1] + late_ms
 
 
 def _came_back(claim: Claim, facts: Facts) -> bool:

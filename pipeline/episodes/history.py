@@ -166,8 +166,8 @@ class History:
         """Was a member lost at the same moment as members of several groups, or by a silence of all groups?"""
         if one.gone is None:
             return False
-        if self.silence_of(one) is not None:
-            return True
+        if (silence := self._silence_before(one)) is not None:
+            return not self._is_alone(self.stays[one.gone], silence)
         if (lost_ms := self.stays[one.gone].lost_ms) is None:
             return False
         times = [lost_ms]
@@ -188,6 +188,23 @@ class History:
 
     def silence_of(self, one: Change) -> Silence | None:
         """The silence that ended the stay of a member, or None."""
+        silence = self._silence_before(one)
+        is_alone = silence is not None and one.gone is not None and self._is_alone(self.stays[one.gone], silence)
+        return None if is_alone else silence
+
+    def _is_alone(self, stay: Stay, silence: Silence) -> bool:
+        """Was the member perhaps lost for its own reason soon after a silence, since most of its group outlived it?
+
+        After a silence a session begins anew. So a member that was lost at once was lost because of the silence.
+        """
+        if stay.start_ms > silence.from_ms or (stay.end_ms or 0) - silence.until_ms < limits.LATE_MS:
+            return False
+        late_ms = silence.until_ms + limits.BACK_MS + (stay.session_ms or EPOCH_SESSION_MS)
+        ends = [one.end_ms for one in self.stays if one.start_ms <= silence.from_ms <= (one.end_ms or late_ms)]
+        return 2 * sum(end_ms is not None and end_ms <= late_ms for end_ms in ends) <= len(ends)
+
+    def _silence_before(self, one: Change) -> Silence | None:
+        """The silence after which a member did not stay, or None."""
         stay = None if one.gone is None else self.stays[one.gone]
         if stay is None or stay.end_ms is None:
             return None

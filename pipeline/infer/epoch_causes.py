@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common import events
@@ -254,10 +255,14 @@ class _Judge:
         id, and did poll in time, has not left either.
         """
         known = before.activity.get(gone.member.member_id)
-        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        heard_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
+        others = [one for name, one in before.activity.items() if name != gone.member.member_id]
+        silent_ms = gone.at_ms - heard_ms
+        silent_ms -= _common_gap_ms(others, heard_ms, silent_ms)
         if gone.member.session_timeout_ms is not None or not _LEAST_SILENCE_MS <= silent_ms < _LONGEST_MS:
             return None
-        beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
+        beats = [ms for one in before.activity.values() if (ms := one.usual_ms(_LONGEST_MS))]
+        beat_ms = (known and known.usual_ms(_LONGEST_MS)) or (round(median(beats)) if beats else self._habits.usual_ms)
         limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
         if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
             return events.LEFT, LEFT, 0.7  # the application of this member did not poll in time
@@ -267,17 +272,20 @@ class _Judge:
         if gone.member.instance_id is not None:
             self._learn(silent_ms, beat_ms)
             return events.SESSION_EXPIRED, EXPIRED, 0.85
-        others = [one.last_ms for name, one in before.activity.items() if name != gone.member.member_id]
+        heard_others_ms = max((one.last_ms for one in others), default=0)
         if known is None or beat_ms is None:
             return None
-        is_longest = known.commits >= _MANY and silent_ms > max(known.max_gap_ms or 0, beat_ms)
+        longest_ms = known.max_gap_ms or 0
+        if longest_ms >= _LONGEST_MS:
+            longest_ms = beat_ms  # nobody knows the longest of the other gaps
+        is_longest = known.commits >= _MANY and silent_ms > max(longest_ms, beat_ms)
         if silent_ms < _BEATS * beat_ms:
-            others_go_on = 2 * (gone.at_ms - max(others, default=0)) <= silent_ms
+            others_go_on = 2 * (gone.at_ms - heard_others_ms) <= silent_ms
             return (events.SESSION_EXPIRED, EXPIRED, 0.7) if is_longest and others_go_on else None
-        is_usual = (known.max_gap_ms or 0) >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
+        is_usual = longest_ms >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
         if is_usual:
             return None
-        if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
+        if 2 * (gone.at_ms - heard_others_ms) > silent_ms:
             # all members had nothing more to commit; or several died at the same time, a session before
             is_chance = not -self._session.beat_ms <= silent_ms - self._session.ms <= beat_ms + _MS
             return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
@@ -324,6 +332,16 @@ class _Judge:
             count,
             0,
         )
+
+
+def _common_gap_ms(others: Iterable[Activity], heard_ms: int, silent_ms: int) -> int:
+    """How long nobody in the group committed after a member was last heard of, because the coordinator was away.
+
+    0: there is no such time. Members that commit again afterwards all have a gap of at least this length.
+    """
+    after = [one for one in others if one.last_ms > heard_ms]
+    gap_ms = min((max(one.max_gap_ms or 0, one.first_ms - heard_ms) for one in after), default=0)
+    return gap_ms if _LONGEST_MS <= gap_ms <= silent_ms else 0
 
 
 def _key(one: Member) -> Sequence[Any]:

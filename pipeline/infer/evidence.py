@@ -66,6 +66,19 @@ class Activity(NamedTuple):
         return longest <= 2 * gap and last < 0.8 * gap
 
 
+    def usual_ms(self, longest_ms: int) -> int | None:
+        """The mean time between two commits of a partition, without a single gap of more than `longest_ms`.
+
+        While the coordinator is away, nobody commits.
+        """
+        gap_ms, gap_once_ms = self.gap_ms, self.max_gap_ms or 0
+        if not gap_ms or gap_once_ms <= longest_ms:
+            return gap_ms
+        span_ms = self.last_ms - self.first_ms
+        steps = span_ms // gap_ms - 1
+        return max((span_ms - gap_once_ms) // steps, 1) if steps > 0 else gap_ms
+
+
 NOTHING: Final[Mapping[str, Activity]] = {}
 
 

@@ -212,6 +212,21 @@ def test_silence_of_all_members_is_no_expiration() -> None:
     assert last.cause == "member_left"
 
 
+def test_a_member_that_is_silent_only_after_the_coordinators_absence_has_expired() -> None:
+    """For two minutes nobody commits. After that, both commit once, and one of them is silent for 8 s."""
+    server = two()
+    server.leave(300_000, "b1")
+    away = every(2_000, 299_000)._replace(gap_ms=3_300, max_gap_ms=120_000)
+    states = [one for one in fold(server.records, server.names) if isinstance(one, State)]
+    back = Activity(60, 2_000, 292_000, 3_300, 124_000, 124_000)
+    activity = {"a1": away, "b1": back}
+    epochs = [
+        Epoch(one.epoch or 0, one.began_ms, one.at_ms, one.members, one.change, activity if at == 1 else {})
+        for at, one in enumerate(states)
+    ]
+    assert list(raised(epochs))[-1].cause == "session_expired"
+
+
 def test_a_member_that_did_not_poll_in_time_has_left() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")
