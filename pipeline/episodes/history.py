@@ -36,7 +36,9 @@ class History:
     ) -> None:
         self.stays = stays
         self.rebalances = rebalances
-        self.moments = [*moments, *((one.from_ms - limits.MOMENT_MS, one.until_ms) for one in silences)]
+        # a silence explains the losses at its moments, and only those: later losses have other reasons
+        apart = (one for one in moments if not any(_touches(one, silence) for silence in silences))
+        self.moments = [*apart, *((one.from_ms - limits.MOMENT_MS, one.until_ms) for one in silences)]
         self.silences = silences
         self._ends = [one.end_ms for one in rebalances]
         self._by_generation: dict[int, list[int]] = defaultdict(list)
@@ -249,6 +251,10 @@ def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:
             part = []
     if part:
         yield part
+
+
+def _touches(moment: Moment, silence: Silence) -> bool:
+    return moment[0] <= silence.until_ms + limits.MOMENT_MS and moment[1] >= silence.from_ms - limits.MOMENT_MS
 
 
 def is_unknown(one: Rebalance) -> bool:

@@ -35,7 +35,7 @@ show that it was slow LOOPS times.
 """
 AT_ONCE: Final = 3
 """Coordinator or network were in trouble if at least this many groups lost members at the same moment."""
-AT_ONCE_SHARE: Final = 0.3
+AT_ONCE_SHARE: Final = 0.5
 """These groups must be at least this share of all groups that have had members."""
 AROUND_MS: Final = 5 * MINUTE
 """A group counts for less if it also loses members within this time before or after the moment."""

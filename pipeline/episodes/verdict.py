@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
 def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
     """The verdict of one group. `Episode.numbers` are indexes in `facts.rebalances`."""
     when = When(facts.end_ms, facts.first_ms)
-    every = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, facts.end_ms), -one.cost_ms, one.from_ms))
+    every = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, facts), -one.cost_ms, one.from_ms))
     # a time without a sign of life of any group is named once for all groups
     bad = [one for one in every if not _is_by_silence(one, facts)]
     by_silence = [_claim([one], when, facts)._replace(is_on=False, advice=None) for one in every if one not in bad]
@@ -68,7 +68,7 @@ def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
     level = HELP if any(one.is_on for one in worst) else LOOK
     kind = worst[0].rule if worst else None
     if not worst:
-        level, claim = _without_trouble(episodes, facts, when)
+        level, claim = _without_trouble([one for one in episodes if not _is_by_silence(one, facts)], facts, when)
         worst = [claim]
     rest = sum(one.happenings for one in worst[_TROUBLES:])
     shown = [one.text for one in worst[:_TROUBLES]] + ([f"{rest} more"] if rest else [])
@@ -79,13 +79,18 @@ def verdict(episodes: Sequence[Episode], facts: Facts) -> Verdict:
     return Verdict(level, "; ".join(shown), kind, trouble_ms, (*worst, *by_silence))
 
 
-def _is_by_silence(one: Episode, facts: Facts) -> bool:
-    """Were members only lost because no client reached the coordinator, and are they back?"""
-    if one.kind != model.TROUBLE or not facts.silences:
-        return False
+def _is_after_silence(one: Episode, facts: Facts) -> bool:
+    """Were members lost when no client reached the coordinator?"""
     session_ms = max((stay.session_ms or 0 for stay in facts.stays), default=0) or EPOCH_SESSION_MS
     late_ms = limits.BACK_MS + session_ms
-    if not any(from_ms <= one.until_ms and one.from_ms <= until_ms + late_ms for from_ms, until_ms in facts.silences):
+    return one.kind == model.TROUBLE and any(
+        from_ms <= one.until_ms and one.from_ms <= until_ms + late_ms for from_ms, until_ms in facts.silences
+    )
+
+
+def _is_by_silence(one: Episode, facts: Facts) -> bool:
+    """Were members only lost because no client reached the coordinator, and are they back?"""
+    if not _is_after_silence(one, facts):
         return False
     lost = [stay for stay in facts.stays if stay.end_ms is not None and one.from_ms <= stay.end_ms <= one.until_ms]
     there = {stay.who.slot for stay in facts.stays if stay.end_ms is None or stay.end_ms > one.until_ms}
@@ -137,15 +142,16 @@ _LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
 _WANTED: Final = frozenset({model.ROLLING, model.OVERLAPPED, model.SCALE_OUT, model.SCALE_IN})
 
 
-def _is_wrong(one: Episode, end_ms: int) -> bool:
+def _is_wrong(one: Episode, facts: Facts) -> bool:
     """Does the group still need help because of this episode? A lost member alone needs no help."""
-    recent = end_ms - one.until_ms <= limits.AGAIN_MS
-    is_lost = one.kind == model.TROUBLE or (one.kind == model.STOP and not one.by_instance)
+    recent = facts.end_ms - one.until_ms <= limits.AGAIN_MS
+    is_read = _is_after_silence(one, facts) and any(stay.end_ms is None for stay in facts.stays)
+    is_lost = (one.kind == model.TROUBLE and not is_read) or (one.kind == model.STOP and not one.by_instance)
     return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
 
 
-def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
-    return not _is_wrong(one, end_ms), 0 if one.kind in _LOOPS else 1
+def _rank(one: Episode, facts: Facts) -> tuple[bool, int]:
+    return not _is_wrong(one, facts), 0 if one.kind in _LOOPS else 1
 
 
 def _merged(bad: Sequence[Episode]) -> list[list[Episode]]:
@@ -256,7 +262,7 @@ def _claim(some: Sequence[Episode], when: When, facts: Facts) -> Claim:
     missing = sum(one.size for one in some if one.back_ms is None) if kind in (model.DIED, model.STOP) else 0
     claim = Claim(
         kind, text, tuple(names), from_ms, until_ms, _confidence(some), is_on=any(
-            _is_wrong(one, when.end_ms) for one in some
+            _is_wrong(one, facts) for one in some
         ), happenings=len(some), missing=missing, advice=_advice(clause) if is_trouble(some[0]) else None,
     )  # fmt: skip
     claim = claim.proved_by(_rows(some, facts))

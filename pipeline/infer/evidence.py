@@ -65,7 +65,6 @@ class Activity(NamedTuple):
             return False
         return longest <= 2 * gap and last < 0.8 * gap
 
-
     def usual_ms(self, longest_ms: int) -> int | None:
         """The mean time between two commits of a partition, without a single gap of more than `longest_ms`.
 

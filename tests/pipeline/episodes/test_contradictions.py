@@ -115,5 +115,5 @@ def test_members_that_a_silence_removed_and_that_are_back_are_no_trouble_of_the_
     assert found.claims[-1].rule == model.TROUBLE
     gone = Group("a", "b").dies(1_000, "a").is_lost_with_others(980)
     missing = known._replace(stays=gone.stays, rebalances=gone.rebalances)
-    assert verdict(gone.episodes(), missing).level == "help"
+    assert verdict(gone.episodes(), missing).level == "look"
     assert verdict(group.episodes(), known._replace(silences=())).level == "look"

@@ -230,6 +230,14 @@ def test_a_single_member_that_is_lost_after_a_silence_is_not_lost_by_it(at_s: in
     assert group.kinds() == kinds
 
 
+def test_a_crash_loop_that_begins_after_a_silence_is_found() -> None:
+    """Other groups lost members by the silence. The looping member joined after it, and was heard of later."""
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120).is_lost_with_others(1_120)
+    for at_s in (1_139, 1_160, 1_180):
+        group.restarts(at_s, "c", 5, how=EXPIRED, session_ms=6_000, silent_ms=6_000)
+    assert group.kinds() == ["crash_loop"]
+
+
 @pytest.mark.parametrize(("before", "after"), [((700, 800, 900, 990), (1_240, 1_330)), ((900,), (1_240,))])
 def test_a_crash_loop_across_a_silence_is_still_found(before: tuple[int, ...], after: tuple[int, ...]) -> None:
     group = Group(*ABC).is_silent_with_others(1_000, 1_120)

@@ -138,6 +138,25 @@ def test_a_group_is_unstable_by_its_score_if_no_rule_knows_why() -> None:
     )  # fmt: skip
 
 
+def test_rebalances_after_a_silence_do_not_make_a_group_unstable() -> None:
+    group = Group("a", "b").is_silent_with_others(1_000, 1_120)
+    for number in range(10):
+        group.rebalances_for(1_121 + 3 * number, "metadata_changed", "a")
+    facts = Facts(ms(HOUR_S), stays=group.stays, rebalances=group.rebalances, score=80.0)
+    assert verdict.verdict(group.episodes(), facts._replace(silences=[(ms(1_000), ms(1_120))])).level == "fine"
+    assert verdict.verdict(group.episodes(), facts).level == "help"
+
+
+def test_a_group_that_goes_on_after_a_silence_needs_no_help() -> None:
+    """Its member is lost and does not return, but another member reads its partitions."""
+    group = Group("a", "b").is_silent_with_others(1_000, 1_120).dies(1_120, "a", session_ms=45_000, silent_ms=121_000)
+    facts = Facts(ms(HOUR_S), stays=group.stays, rebalances=group.rebalances, silences=[(ms(1_000), ms(1_120))])
+    assert verdict.verdict(group.episodes(), facts).level == "look"
+    group.dies(1_121, "b", session_ms=45_000, silent_ms=121_000)
+    found = verdict.verdict(group.episodes(), facts._replace(stays=group.stays, rebalances=group.rebalances))
+    assert found.level == "help"
+
+
 def test_intended_changes_do_not_make_a_group_unstable() -> None:
     group = Group("a", "b")
     for number in range(5):
