@@ -62,12 +62,8 @@ EXTENDED = {
 }
 """Compiled classes that have subclasses in modules that are not compiled."""
 
-CALLED = {"coordinator/api/cached_requests.py": "FrameTemplate"}
-"""Compiled classes with a subclass that has `__call__`. Mypyc would give this subclass a layout of its own: a crash."""
-
 _FUTURE = "from __future__ import annotations\n"
 _MYPYC_ATTR = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from mypy_extensions import mypyc_attr"
-_CALL = "\n    def __call__(self, response: Message) -> None:\n        raise NotImplementedError\n"
 _INTERPRETED = "from typing import Any\n\n\ndef interpreted(one: Any) -> Any:\n    return one\n"
 
 
@@ -104,12 +100,6 @@ def mark(package: Path) -> None:
             text = text.replace(_FUTURE, f"{_FUTURE}\nfrom typing import ClassVar\n", 1)
             text = text.replace("\n    __slots__ = ", "\n    __slots__: ClassVar[tuple[str, ...]] = ")
             module.write_text(text, encoding="utf-8")
-    for name, one in CALLED.items():
-        text = (package / name).read_text(encoding="utf-8")
-        text, count = re.subn(rf'(?s)(\nclass {one}:\n    """.*?"""\n)', rf"\g<1>{_CALL}", text, count=1)
-        if count != 1:
-            raise ValueError(f"{name} has no class {one}")
-        (package / name).write_text(text, encoding="utf-8")
     (package / "interpreted.py").write_text(_INTERPRETED, encoding="utf-8")
     for marked, line, decorator in (
         (INTERPRETED, "from muster.interpreted import interpreted", "@interpreted"),

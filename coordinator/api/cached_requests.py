@@ -1,7 +1,7 @@
 """Requests that a client repeats with only some numbers changed: they are recognized by their bytes, without decoding.
 
-A `FrameTemplate` is made from one frame, and has the places of the numbers that may vary. Every other byte but the
-correlation id must be equal. A matching frame would decode to the same message with those numbers.
+A `FrameLayout` has the places of the numbers that may vary. Every other byte but the correlation id must be equal. Then
+a frame would decode to the same message with other numbers.
 
 Cached requests are requests that a connection sends again and again: heartbeats, and commits of the same partitions.
 
@@ -10,8 +10,8 @@ A request that has arrived twice is cached: the parts that do not change are dec
 are recognized by their bytes. `tests/budget` counts instructions: a cached heartbeat takes a quarter of them, a cached
 commit half.
 
-The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, with its cached requests. The
-dispatcher reports each handled request to the route, and offers the next request to a `CachedRequest`. The cached
+The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, and reports each decoded request to
+it. The connection's `CachedRequests` are found by their constant bytes. The dispatcher looks there first. The cached
 request answers. Or it returns `NOT_CACHED` and has changed nothing: then the request is decoded as usual.
 `Dispatcher(caches=False)` switches caching off.
 
@@ -74,12 +74,14 @@ _ID: Final = {1: "4s", 2: "2s2s"}
 _VARIED: Final = re.compile(b"\xff+")
 
 
-class FrameTemplate:
-    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal."""
+class FrameLayout:
+    """The places of the numbers that may vary in frames of one size. All other bytes but the correlation id are
+    constant. Connections share layouts (`layout_of`).
+    """
 
-    __slots__ = ("_constants", "_every", "_unpack", "size")
+    __slots__ = ("every", "size", "unpack")
 
-    def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
+    def __init__(self, size: int, runs: Sequence[Run]) -> None:
         """`runs`: one or more runs after the header, in order, at least a byte apart. Raises ValueError unless all runs
         have the same one or two codes.
         """
@@ -87,28 +89,27 @@ class FrameTemplate:
         codes = kinds.pop() if len(kinds) == 1 else ""
         if len(codes) not in _ID:
             raise ValueError("the runs are not of one kind")
-        self.size = len(frame)
+        self.size = size
         layout, at = ">", 0
         for where, what in ((_ID_AT, _ID[len(codes)]), *runs):
             layout += f"{where - at}s{what}"
             at = where + Struct(f">{what}").size
-        layout += f"{len(frame) - at}s"
-        self._unpack = unpack = _unpacker(layout)
-        self._every = len(codes) + 1
-        self._constants = b"".join(unpack(frame, 0)[:: self._every])
-
-    def match(self, data: bytes, start: int) -> tuple[Any, ...] | None:
-        """Compare a frame of `size` bytes in data[start:]. Returns the frame's parts, or None for another request.
-        Constant bytes and the numbers of a run alternate; the first run is the correlation id.
+        layout += f"{size - at}s"
+        self.unpack: Callable[[bytes, int], tuple[Any, ...]] = Struct(layout).unpack_from
+        """The parts of a frame. Constant bytes and the numbers of a run alternate. The first run is the correlation id.
         """
-        parts = self._unpack(data, start)
-        return parts if b"".join(parts[:: self._every]) == self._constants else None
+        self.every = len(codes) + 1
+        """Each part with this distance is constant."""
+
+    def constants(self, frame: bytes) -> bytes:
+        """The constant bytes of a frame. Frames with equal constants differ only in their numbers."""
+        return b"".join(self.unpack(frame, 0)[:: self.every])
 
 
 @lru_cache(maxsize=1_000)
-def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Templates with the same layout share one struct."""
-    return Struct(layout).unpack_from
+def layout_of(size: int, runs: tuple[Run, ...]) -> FrameLayout:
+    """The shared layout, see `FrameLayout`."""
+    return FrameLayout(size, runs)
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
@@ -143,6 +144,8 @@ _EPOCHS: Final = slice(5, None, 3)
 class CachedRequest(Protocol):
     """A repeated request, whose constant parts are known."""
 
+    context: RequestContext
+    route: Route
     was_repeated: bool
     """Whether an equal request has arrived since this request was cached."""
 
@@ -150,8 +153,60 @@ class CachedRequest(Protocol):
     def error_counts(self) -> Mapping[int, int]:
         """The error counts of the answer, for an observer; unused when `RequestingConnection.open` answers."""
 
-    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
-        """Handle the frame if it matches. Returns the answer, None (the answer follows later) or NOT_CACHED."""
+    def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
+        """Handle a frame with this request's constant bytes. `requests.parts` has its numbers.
+
+        Returns the answer, None (the answer follows later) or NOT_CACHED.
+        """
+
+
+Made = tuple[CachedRequest, bytes, FrameLayout | None]
+"""A cached request, its constant bytes, and the layout of its frame; None means that no number varies."""
+
+
+class CachedRequests:
+    """The cached requests of one connection, in tables. `longest`: the size of the longest cached frame, in bytes.
+
+    A frame is looked up in `exact` by all bytes behind its correlation id. Otherwise `layouts` has the layout of frames
+    of its size, and `numbered` the requests by their constant bytes.
+    """
+
+    __slots__ = ("exact", "layouts", "longest", "numbered")
+
+    def __init__(self) -> None:
+        self.longest = 0
+        self.exact: dict[bytes, CachedRequest] = {}
+        self.layouts: dict[int, FrameLayout] = {}
+        self.numbered: dict[bytes, CachedRequest] = {}
+
+    def keep(self, made: Made, size: int) -> None:
+        """Keep a request whose frames have `size` bytes. Another layout of this size is not used any more."""
+        cached, constants, layout = made
+        if len(self.layouts) >= 2 * MAX_CACHED:
+            self.clear()
+        self.longest = max(self.longest, size)
+        if layout is None:
+            self.exact[constants] = cached
+        else:
+            self.layouts[size] = layout
+            self.numbered[constants] = cached
+
+    def get(self, constants: bytes) -> CachedRequest | None:
+        """The request with these constant bytes, if it is cached."""
+        return self.exact.get(constants) or self.numbered.get(constants)
+
+    def remove(self, constants: bytes) -> None:
+        """Forget the request with these constant bytes, and the layout if it is the last one."""
+        self.exact.pop(constants, None)
+        self.numbered.pop(constants, None)
+        if not self.numbered:
+            self.layouts.clear()
+
+    def clear(self) -> None:
+        """Forget all requests."""
+        self.longest = 0
+        for table in (self.exact, self.layouts, self.numbered):
+            table.clear()
 
 
 # ---- heartbeats
@@ -161,8 +216,8 @@ class CachedHeartbeat:
     """A heartbeat of a member. Only the correlation id varies."""
 
     __slots__ = (
-        "_after_id", "_authorizer", "_before_id", "_clock", "_head", "_member", "_permissions", "_response", "_route",
-        "_runtime", "_tail", "was_repeated",
+        "_after_id", "_authorizer", "_before_id", "_clock", "_head", "_member", "_permissions", "_response", "_runtime",
+        "context", "route", "was_repeated",
     )  # fmt: skip
 
     error_counts: ClassVar[Mapping[int, int]] = MappingProxyType({0: 1})
@@ -171,25 +226,24 @@ class CachedHeartbeat:
         self,
         node: Node,
         route: Route,
-        frame: bytes,
+        context: RequestContext,
         shard: GroupShard,
         member: GenerationMember | SteadyMember,
         response: Message,
     ) -> None:
         """`response`: the answer to each of these requests."""
         self.was_repeated = False
-        self._head, self._tail = route.head, frame[8:]
+        self.route, self.context, self._head = route, context, route.head
         self._authorizer, self._permissions = node.authorizer, node.authorizer.version
-        self._route, self._runtime, self._member, self._clock = route, shard.runtime, member, node.clock
+        self._runtime, self._member, self._clock = shard.runtime, member, node.clock
         self._response = response
         self._before_id, self._after_id = route.around(response)
 
-    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
-        """See `CachedRequest`."""
-        behind_id, runtime = start + 8, self._runtime
+    def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
+        """See `CachedRequest`. The key has no head: the version may differ."""
+        runtime = self._runtime
         if (
-            data[behind_id:end] != self._tail
-            or not data.startswith(self._head, start)
+            not data.startswith(self._head, start)
             or self._permissions != self._authorizer.version
             or runtime.core is None
             or not self._member.heartbeat(self._clock.mono_ms())
@@ -197,26 +251,24 @@ class CachedHeartbeat:
             return NOT_CACHED
         self.was_repeated = True
         if runtime.queue.batches or runtime.replies.parked:
-            runtime.hold(requests.open(self._route, data[start + 4 : behind_id]), self._response)
+            runtime.hold(requests.open(self.route, data[start + 4 : start + 8]), self._response)
             return None
-        return self._before_id + data[start + 4 : behind_id] + self._after_id
+        return self._before_id + data[start + 4 : start + 8] + self._after_id
 
 
-def _cache_heartbeat(
-    node: Node, route: Route, context: RequestContext, frame: bytes, body: int
-) -> CachedHeartbeat | None:
+def _cache_heartbeat(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> Made | None:
     """The cached heartbeat. None unless the sender is a permitted member of the group's generation."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
     if not _may_read_group(node, context, request.group_id):
         return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_heartbeat(request)
-    return None if member is None else CachedHeartbeat(node, route, frame, shard, member, WELL)
+    return None if member is None else (CachedHeartbeat(node, route, context, shard, member, WELL), frame[8:], None)
 
 
 def _cache_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
-) -> CachedHeartbeat | None:
+) -> Made | None:
     """The cached heartbeat. None unless the sender is permitted, owns its target assignment, and changes nothing."""
     # imported late: the first heartbeat of a consumer group has loaded the module
     from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
@@ -226,35 +278,41 @@ def _cache_consumer_heartbeat(
         return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_consumer_heartbeat(request, context.client)
-    return None if member is None else CachedHeartbeat(node, route, frame, shard, member, member.response)
+    if member is None:
+        return None
+    return CachedHeartbeat(node, route, context, shard, member, member.response), frame[8:], None
 
 
 # ---- commits
 
 
-class CachedCommit(FrameTemplate):
+class CachedCommit:
     """A cached OffsetCommit. All topics and partitions of the request exist. The answer is already known.
 
-    This object is also the `Respond` of the request, and the frame's template. With one more object on each connection,
-    1,000 connections that commit in turn use 6 % more CPU (`bench.scenarios.commits`).
+    This object is also the `Respond` of the request. With one more object on each connection, 1,000 connections that
+    commit in turn use 6 % more CPU (`bench.scenarios.commits`).
     """
 
     __slots__ = (
         "_after_id", "_authorizer", "_before_id", "_clock", "_commit", "_correlation", "_image", "_no_epochs",
-        "_offsets", "_permissions", "_requests", "_response", "_route", "_runtime", "_topics", "was_repeated",
+        "_offsets", "_permissions", "_requests", "_response", "_runtime", "_topics", "context", "route", "was_repeated",
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], no_epochs: Sequence[int] | None,
-        shard: GroupShard, commit: CommitTemplate,
-    ) -> None:  # fmt: skip
+        self,
+        node: Node,
+        route: Route,
+        context: RequestContext,
+        no_epochs: Sequence[int] | None,
+        shard: GroupShard,
+        commit: CommitTemplate,
+    ) -> None:
         """`no_epochs`: the leader epochs of requests without that field (below v6), which are -1 for each row."""
-        super().__init__(frame, runs)
         self.was_repeated = False
         self._response = commit.response
         self._no_epochs = no_epochs
         self._offsets = slice(4, None, 3) if no_epochs is None else slice(3, None, 2)
-        self._route = route
+        self.route, self.context = route, context
         self._authorizer, self._permissions = node.authorizer, node.authorizer.version
         self._topics, self._image = node.topics, node.topics.image
         self._runtime, self._commit, self._clock = shard.runtime, commit, node.clock
@@ -267,22 +325,22 @@ class CachedCommit(FrameTemplate):
         """See `CachedRequest`. No row has an error."""
         return {0: len(self._commit.rows)}
 
-    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
+    def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `CachedRequest`."""
-        parts = self.match(data, start) if end - start == self.size else None
-        if parts is None or self._topics.image is not self._image or self._permissions != self._authorizer.version:
+        if self._topics.image is not self._image or self._permissions != self._authorizer.version:
             return NOT_CACHED
-        self.was_repeated = True
         commit, runtime = self._commit, self._runtime
         core = runtime.core
         if core is None:
             return NOT_CACHED
+        parts, requests.parts = requests.parts, ()
         epochs = self._no_epochs or parts[_EPOCHS]
         rows = commit_prepared(
             core.state, commit, parts[self._offsets], epochs, self._clock.moment(), runtime.log.config.max_message_bytes
         )
         if rows is None:
             return NOT_CACHED
+        self.was_repeated = True
         self._correlation = data[start + 4 : start + 8]
         self._requests = requests
         requests.current = self
@@ -293,15 +351,15 @@ class CachedCommit(FrameTemplate):
         """Answer, unless the connection has ended."""
         requests = self._requests
         if requests.current is not self:
-            requests.not_awaited(self._route)
+            requests.not_awaited(self.route)
         elif response is self._response:
             requests.current = None
             requests.sink.answer(self._before_id + self._correlation + self._after_id)
         else:
-            requests.open(self._route, self._correlation)(response)
+            requests.open(self.route, self._correlation)(response)
 
 
-def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> CachedCommit | None:
+def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> Made | None:
     """The cached commit. None when a commit has refused rows, tagged fields, or a retention time. Two encodings of the
     request, with all numbers 0 and all numbers -1, show the places of the numbers.
     """
@@ -313,8 +371,9 @@ def _cache_commit(node: Node, route: Route, context: RequestContext, frame: byte
     runs: list[Run] = runs_between(encoded, frame[:body] + served.encode_request(version, request), _NUMBERS)
     if not 0 < count == len(runs) <= MAX_ROWS or len(encoded) != len(frame):
         return None
-    template = FrameTemplate(frame, runs)
-    if template.match(encoded, 0) is None:  # the client has encoded the request in another way than the encoder
+    layout = layout_of(len(frame), tuple(runs))
+    constants = layout.constants(frame)
+    if layout.constants(encoded) != constants:  # the client has encoded the request in another way than the encoder
         return None
     if not _may_read_group(node, context, request.group_id):
         return None
@@ -324,7 +383,7 @@ def _cache_commit(node: Node, route: Route, context: RequestContext, frame: byte
     if commit is None:
         return None
     no_epochs = None if len(runs[0][1]) == 2 else (-1,) * count
-    return CachedCommit(node, route, frame, runs, no_epochs, shard, commit)
+    return CachedCommit(node, route, context, no_epochs, shard, commit), constants, layout
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:
@@ -343,10 +402,10 @@ def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
 class Cache(NamedTuple):
     """How the requests of one API are cached."""
 
-    make: Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]
+    make: Callable[[Node, Route, RequestContext, bytes, int], Made | None]
     """Caches a request, if possible. The frame (bytes) is without its size. Last argument: the place of the body."""
     key: Callable[[bytes, int, int], Hashable]
-    """A function of a frame in data[start:end]. Frames of one cached request have equal results."""
+    """A function of a frame in data[start:end]. Frames of one cached request have equal results; others may too."""
 
 
 def _all_but_id(data: bytes, start: int, end: int) -> bytes:

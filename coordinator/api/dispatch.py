@@ -14,7 +14,14 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, MAX_CACHED, NOT_CACHED, CachedRequest
+from muster.coordinator.api.cached_requests import (
+    CACHES,
+    MAX_BYTES,
+    MAX_CACHED,
+    NOT_CACHED,
+    CachedRequest,
+    CachedRequests,
+)
 from muster.coordinator.api.cluster.api_versions import unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
@@ -50,77 +57,101 @@ FEW_ELEMENTS: Final = 5_000
 
 
 class _Repeated:
-    """Requests that may be equal. `wanted`: how many of these precede the next attempt to cache a request."""
+    """Requests that may be equal. `wanted`: how many of these precede the next attempt to cache a request.
+
+    `cached`: the constant bytes of those that are cached.
+    """
 
     __slots__ = ("cached", "count", "wanted")
 
     def __init__(self) -> None:
-        self.cached: CachedRequest | None = None
+        self.cached: tuple[bytes, ...] = ()
         self.count, self.wanted = 0, 1
 
 
 class ConnectionRoute:
-    """A route on one connection, with its cached requests.
+    """A route on one connection, which notes what the connection repeats.
 
     A request is cached when an equal request has arrived before. Each cached request that was not repeated doubles the
     number of requests before the next attempt. So clients that never repeat themselves cost very little.
     """
 
-    __slots__ = ("_bytes", "_cache", "_repeated", "cached", "caches", "context", "route")
+    __slots__ = ("_bytes", "_cache", "_cached", "_repeated", "caches", "context", "route")
 
-    def __init__(self, route: Route, context: RequestContext, *, caches: bool) -> None:
-        """`caches`: whether repeated requests may be cached at all."""
+    def __init__(self, route: Route, context: RequestContext, cached: CachedRequests, *, caches: bool) -> None:
+        """`cached`: the connection's cached requests, of all routes. `caches`: whether requests may be cached."""
         self.route = route
         self.context = context
         self._cache = CACHES.get(route.api.key)
         self.caches = caches and self._cache is not None
-        self.cached: CachedRequest | None = None
-        """The cached request that answered last."""
+        self._cached = cached
         self._bytes = 0
         self._repeated: dict[Hashable, _Repeated] = {}
 
-    def find(self, data: bytes, start: int, end: int) -> CachedRequest | None:
-        """The cached request that may answer this frame, if it is not `cached`."""
-        assert self._cache is not None
-        repeated = self._repeated.get(self._cache.key(data, start, end))
-        if repeated is None or (cached := repeated.cached) is None or cached is self.cached:
-            return None
-        self.cached = cached
-        return cached
-
-    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
-        """Note that a request was handled without a cache. Returns the cached request to be tried next."""
+    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> None:
+        """Note that a request was handled without a cache. The next request like it may be cached."""
         size = end - start
         if self._cache is None or size > MAX_BYTES:
-            return self.cached
+            return
         key = self._cache.key(data, start, end)
         repeated = self._repeated.get(key)
         if repeated is None:
-            self._bytes += size
-            if self._bytes > MAX_BYTES or len(self._repeated) >= MAX_CACHED:
-                self._repeated.clear()
-                self._bytes = size
+            if len(self._repeated) >= MAX_CACHED:
+                self._forget()
+            self._count(size)
             self._repeated[key] = _Repeated()
-            return self.cached
+            return
         repeated.count += 1
-        if repeated.count < repeated.wanted:
-            return self.cached
-        was_repeated = repeated.cached is not None and repeated.cached.was_repeated
-        repeated.wanted = 1 if was_repeated else min(repeated.wanted * 2, _MAX_AWAITED)
+        was_repeated = self._was_repeated(repeated)
+        if not was_repeated and repeated.count < repeated.wanted:
+            return
         repeated.count = 0
-        repeated.cached = None
+        repeated.wanted = 1 if was_repeated else min(repeated.wanted * 2, _MAX_AWAITED)
         with suppress(ValueError):  # the frame is unusual: other runs of numbers, or bytes that no encoder writes
-            repeated.cached = self._cache.make(node, self.route, self.context, data[start:end], body - start)
-        self.cached = repeated.cached
-        return self.cached
+            made = self._cache.make(node, self.route, self.context, data[start:end], body - start)
+            if made is None:
+                return
+            constants = made[1]
+            if constants not in repeated.cached:
+                if len(repeated.cached) >= MAX_CACHED:
+                    self._forget()
+                elif repeated.cached:
+                    self._count(size)
+                self._repeated[key] = repeated
+                repeated.cached += (constants,)
+            self._cached.keep(made, size)
+
+    def _was_repeated(self, repeated: _Repeated) -> bool:
+        """Whether a request was answered from the cache since the last call."""
+        found = False
+        for constants in repeated.cached:
+            cached = self._cached.get(constants)
+            if cached is not None:
+                found = found or cached.was_repeated
+                cached.was_repeated = False
+        return found
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > MAX_BYTES:
+            self._forget()
+            self._bytes = size
+
+    def _forget(self) -> None:
+        for repeated in self._repeated.values():
+            for constants in repeated.cached:
+                self._cached.remove(constants)
+            repeated.cached = ()
+        self._repeated.clear()
+        self._bytes = 0
 
 
 class ConnectionRequests:
     """The requests of one connection, one at a time. `context`: the context of the present or the last request."""
 
     __slots__ = (
-        "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel", "context", "current",
-        "is_reading", "job_queue", "note_response", "sink",
+        "_cached", "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel",
+        "context", "current", "is_reading", "job_queue", "note_response", "parts", "sink",
     )  # fmt: skip
 
     context: RequestContext
@@ -135,6 +166,9 @@ class ConnectionRequests:
         self.note_response: NoteResponse | None = None
         """An observer's function, which gets each response before it is encoded, or None if there is no answer."""
         self.cached: CachedRequest | None = None
+        """What handles the present or the last request; None if the request was decoded."""
+        self._cached = CachedRequests()
+        self.parts: tuple[Any, ...] = ()
         self._dispatcher = dispatcher
         self._node = dispatcher.node
         self._intercept_point = dispatcher.intercept_point
@@ -143,34 +177,34 @@ class ConnectionRequests:
         self._routes: dict[bytes, ConnectionRoute] = {}
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle the request in data[start:end] (`layers.Requests`)."""
-        while True:
-            cached = self.cached
+        """Handle the request in data[start:end] (`layers.Requests`). One look finds its cached form."""
+        if end - start <= self._cached.longest:
+            cached = self._cached.exact.get(data[start + 8 : end])
+            if cached is None and (layout := self._cached.layouts.get(end - start)) is not None:
+                self.parts = layout.unpack(data, start)
+                cached = self._cached.numbered.get(b"".join(self.parts[:: layout.every]))
             if cached is not None and (
-                (intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context)
+                (intercept := self._intercept_point.intercept) is None or not intercept.wants(cached.context)
             ):
+                self.cached = cached
                 try:
-                    answer = cached.handle(data, start, end, self)
+                    answer = cached.handle(data, start, self)
                 except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
-                    assert self._route is not None
-                    self._fault(self._route.route, error)
+                    self._fault(cached.route, error)
                     return None
                 if answer is not NOT_CACHED:
                     return answer
-            known = self._route
-            if (
-                known is None
-                or not data.startswith(known.route.head, start)
-                or not data.startswith(known.route.client_bytes, start + 8)
-            ):
-                known = self._switch_route(data, start, end)
-                if known is None:
-                    return None
-                if known.cached is not None:
-                    continue  # the route has a cached request to try
-            if not known.caches or (another := known.find(data, start, end)) is None:
-                return self._handle_uncached(known, data, start, end)
-            self.cached = another
+        self.cached = None
+        known = self._route
+        if (
+            known is None
+            or not data.startswith(known.route.head, start)
+            or not data.startswith(known.route.client_bytes, start + 8)
+        ):
+            known = self._switch_route(data, start, end)
+            if known is None:
+                return None
+        return self._handle_uncached(known, data, start, end)
 
     def _handle_uncached(
         self, known: ConnectionRoute, data: bytes, start: int, end: int, exchange: Exchange | None = None
@@ -203,7 +237,7 @@ class ConnectionRequests:
             self._fault(route, error)
             return None
         if known.caches:
-            self.cached = known.handled(self._node, data, start, body, end)
+            known.handled(self._node, data, start, body, end)
         if response is None:
             return None
         self.current = None
@@ -254,6 +288,7 @@ class ConnectionRequests:
         """End all work, because the connection has ended. A parked exchange must not keep other objects in memory."""
         self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
+        self._cached.clear()
 
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
         """Decode a large request in the thread. The event loop runs the handler; the next request waits meanwhile.
@@ -351,12 +386,12 @@ class ConnectionRequests:
                 client.seen = partial(
                     self._node.authorizer.allowed, context, Operation.DESCRIBE, ResourceType.TOPIC, log_denied=False
                 )
-            known = ConnectionRoute(route, context, caches=self._dispatcher.caches)
+            known = ConnectionRoute(route, context, self._cached, caches=self._dispatcher.caches)
             if len(self._routes) >= _MAX_CONNECTION_ROUTES:
                 self._routes.clear()
             if len(route.client_bytes) <= _LONG_CLIENT_ID:
                 self._routes[head] = known
-        self._route, self.context, self.cached = known, known.context, known.cached
+        self._route, self.context = known, known.context
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
@@ -382,7 +417,8 @@ class ConnectionRequests:
                 client_id=header.client_id,
             )
         client_size = int.from_bytes(data[start + 8 : start + 10], "big", signed=True)
-        client_bytes = data[start + 8 : start + 10 + max(client_size, 0)]
+        client_end = start + 10 + max(client_size, 0)
+        client_bytes = data[start + 8 : client_end]
         return self._dispatcher.route(head, client_bytes, key, version, client_id)
 
 

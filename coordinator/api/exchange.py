@@ -78,6 +78,8 @@ class RequestingConnection(Protocol):
     job_queue: JobQueue
     channel: Channel
     note_response: NoteResponse | None
+    parts: tuple[Any, ...]
+    """The parts of the frame that a cached request handles, if its numbers vary (`cached_requests.FrameLayout`)."""
 
     @property
     def unsent(self) -> Unsent:

@@ -211,7 +211,8 @@ class ThrottledRequests(Layer):
         return min(_record(self._sensor(quotas), used_us * _PERCENT_OF_US, now_ms), quotas.windows.size_ms)
 
     def _sensor(self, quotas: QuotaManager) -> Sensor:
-        context = self._requests.context
+        requests = self._requests
+        context = requests.context if requests.cached is None else requests.cached.context
         place = id(quotas), context.client.client_id
         known = self._sensors.get(place)
         if known is not None and known[0] == quotas.version:

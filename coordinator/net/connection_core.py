@@ -173,7 +173,9 @@ class ConnectionCore:
     def begin(self, data: bytes) -> bool:
         """Begin the request that is this whole chunk, if nothing waits. False: nothing changed; call `receive_data`."""
         size = len(data) - LENGTH_BYTES
-        if self.state is READY and not self.waits_for and 0 < size == _length(data)[0] <= self.max_request_bytes:
+        if size <= 0 or size > self.max_request_bytes or self.waits_for:
+            return False
+        if self.state is READY and _length(data)[0] == size:
             self.state = ANSWERING
             return True
         return False

@@ -37,15 +37,15 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 class Batch:
-    """Records since `began_ms` (monotonic), with events and replies. `producer`: for records of a transaction."""
+    """Records of `size` bytes since `began_ms` (monotonic), with events and replies. `producer`: of a transaction."""
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 
-    def __init__(self, began_ms: int, producer: Producer | None) -> None:
+    def __init__(self, began_ms: int, size: int, producer: Producer | None) -> None:
         self.began_ms = began_ms
         self.producer = producer
         self.rows: list[Any] = []
-        self.size = 0
+        self.size = size
         self.replies: list[Reply] = []
         self.events: list[Any] = []
 
@@ -66,15 +66,18 @@ class AppendQueue:
 
     def batch_for(self, size: int, producer: Producer | None) -> Batch:
         """The batch for the records of one command, which have `size` bytes: the newest batch, or a new batch."""
-        batch = self.batches[-1] if self.batches else None
-        if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
-            if batch is None and self._linger_ms < 0:
-                self._clock.call_soon(self._flush)
-            elif batch is None and self._linger_ms > 0:
-                self._clock.machine.call_at(self._clock.machine.mono_ms() + self._linger_ms, self._flush)
-            batch = Batch(self._clock.moment().mono_ms, producer)
-            self.batches.append(batch)
-        batch.size += size
+        batches = self.batches
+        if batches:
+            batch = batches[-1]
+            if batch.size + size <= BATCH_BYTES and batch.producer == producer:
+                batch.size += size
+                return batch
+        elif self._linger_ms < 0:
+            self._clock.call_soon(self._flush)
+        elif self._linger_ms > 0:
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + self._linger_ms, self._flush)
+        batch = Batch(self._clock.moment().mono_ms, size, producer)
+        batches.append(batch)
         return batch
 
     def flush_within(self, ms: int) -> None:
@@ -128,13 +131,15 @@ class PendingReplies:
 
     def release(self, durable: int) -> None:
         """Send the replies that waited for a position up to `durable`."""
-        if not self.parked or self.parked[0].position > durable:
+        parked = self.parked
+        if not parked or parked[0].position > durable:
             return
-        began_ms, now_ms = self.parked[0].began_ms, self._clock.mono_ms()
+        began_ms, now_ms = parked[0].began_ms, self._clock.mono_ms()
         if now_ms - began_ms > LATE_MS:
             self._waits.late(began_ms, now_ms)
-        while (parked := self.parked) and parked[0].position <= durable:
+        while parked and parked[0].position <= durable:
             self.send(parked.popleft().replies)
+            parked = self.parked  # an answer may cause `remove_all`
 
     def remove_all(self) -> list[Reply]:
         """Remove and return the parked replies, which are then not sent."""

@@ -120,8 +120,8 @@ def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -
 def may_send_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
 ) -> bool:
-    """Whether the client may be a member of the group with the topics that it names."""
-    return not _refusal(node, context, request, log_denied=log_denied)
+    """Whether the protocol is served, and the client may be a member with the topics that it names."""
+    return _is_served(node) and not _refusal(node, context, request, log_denied=log_denied)
 
 
 def _refusal(

@@ -191,6 +191,19 @@ async def test_the_request_percentage_counts_cached_heartbeats() -> None:
         assert state_of(server, client) is MUTED
 
 
+async def test_a_cached_heartbeat_counts_for_the_client_that_sent_it() -> None:
+    async with limited() as (server, client):
+        beat = await member(client)
+        for _ in range(3):
+            await client.ask(beat, 4)
+        client.client_id = "other"
+        await client.ask(MetadataRequest([]))
+        await limit(server, (("client-id", "other"),), ("request_percentage", 0.000_001))
+        client.client_id = "c"
+        for _ in range(2):
+            assert (await client.ask(beat, 4)).throttle_time_ms == 0
+
+
 async def member(client: Client) -> HeartbeatRequest:
     """Join a group; returns a heartbeat of the member."""
     protocols = [JoinGroupRequestProtocol("range", b"")]

@@ -118,8 +118,8 @@ class Peer:
 
     @property
     def met(self) -> bool:
-        """Whether the last kind of request was cached, and has come again."""
-        return self.requests.cached is not None and self.requests.cached.was_repeated
+        """Whether the last request was handled without decoding it."""
+        return self.requests.cached is not None
 
 
 def commit(

@@ -68,12 +68,13 @@ def test_a_cached_heartbeat_during_a_rebalance_gets_rebalance_in_progress() -> N
     member = peer.member()
     for _ in range(3):
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+    assert peer.met
     other = peer.dispatcher.open(make_channel(), peer)
     join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
     data = frames.request_frame(api(ApiKey.JOIN_GROUP), 3, 1, join, "other")
     other.handle(data, 4, len(data))
     assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert peer.met
+    assert not peer.met
 
 
 def test_answers_to_cached_requests_wait_for_the_disk() -> None:
@@ -256,12 +257,59 @@ def test_members_in_turn_on_one_connection_are_all_cached() -> None:
             assert peer.met == (turn > 1), (turn, rows)
 
 
+def test_a_heartbeat_and_a_commit_of_one_size_are_both_cached() -> None:
+    peer = Peer()
+    member = peer.member("g")
+    beat = frames.request_frame(api(HEARTBEAT), 4, 1, HeartbeatRequest("g", 1, member), "me")
+    write = frames.request_frame(api(COMMIT), 9, 1, commit(("t1", 0, 1), member=member, generation=1), "me")
+    group = "g" * (1 + len(write) - len(beat))
+    other = peer.member(group)
+    first = frames.request_frame(api(HEARTBEAT), 4, 1, HeartbeatRequest(group, 1, other), "me")
+    assert len(first) == len(write)
+    for turn in range(4):
+        for data in (first, write):
+            peer.requests.handle(data, 4, len(data))
+            assert peer.met == (turn > 1), turn
+    for _ in range(3):
+        for version in (1, 2):  # their bytes differ only in the version
+            assert peer.ask(HEARTBEAT, version, HeartbeatRequest("g", 1, member)).error_code == 0
+
+
+def test_commits_of_one_size_are_cached_beside_each_other() -> None:
+    peer = Peer()
+    for turn in range(6):
+        for partition in range(3):
+            answer = peer.ask(COMMIT, 9, commit(("t1", partition, turn)))
+            row = answer.topics[0].partitions[0]
+            assert (row.partition_index, row.error_code) == (partition, 0)
+            assert peer.met or turn < 2, (turn, partition)
+    assert len(peer.log.rows) == 18
+
+
+def test_few_commits_of_a_connection_are_kept_however_many_shapes_they_have() -> None:
+    peer = Peer()
+    tables = peer.requests._cached
+    sizes = 0
+    for number in range(400):
+        request = commit(("t1", number % 3, number))
+        request.topics[0].partitions[0].committed_metadata = "m" * (number % 50)
+        for _ in range(3):
+            peer.ask(COMMIT, 8 + number % 2, request)
+            assert len(tables.layouts) <= 2 * MAX_CACHED
+            assert len(tables.numbered) <= 2 * MAX_CACHED
+        sizes = max(sizes, len(tables.layouts))
+    assert sizes > 2
+    peer.requests.closed()
+    assert [*tables.exact, *tables.layouts, *tables.numbered] == []
+
+
 def test_few_requests_of_a_connection_are_kept_however_many_members_it_has() -> None:
     peer = Peer()
     for number in range(1_000):
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"member-{number}"))
     route = peer.requests._route
     assert len(route._repeated) <= MAX_CACHED
+    assert len(peer.requests._cached.exact) <= MAX_CACHED
     for number in range(1, 11):
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, f"{number}" * 4_000))
     assert sum(map(len, route._repeated)) <= MAX_BYTES

@@ -61,7 +61,7 @@ async def test_group_version_0_refuses_the_consumer_protocol_at_once() -> None:
         for _ in range(5):
             assert (await member.ask(again)).error_code == 0
         assert values_of(await admin.ask(update((GROUP, 0, SAFE_DOWNGRADE)))) == [0, None, []]
-        for _ in range(2):
+        for _ in range(9):  # what repeats is cached, but not this
             assert (await member.ask(again)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert values_of(await admin.ask(update((GROUP, 1, UPGRADE)))) == [0, None, []]
         assert (await member.ask(again)).error_code == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.api.cached_requests import FrameTemplate, Run, runs_between
+from muster.coordinator.api.cached_requests import Run, layout_of, runs_between
 
 CODES = {12: "qi", 8: "q"}
 int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
@@ -47,12 +47,13 @@ def test_a_frame_that_differs_in_numbers_matches_and_gives_the_numbers(
     drawn: tuple, correlation: bytes, before: bytes
 ) -> None:
     code, pieces, numbers, others = drawn
-    made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    frame = frame_of(code, pieces, numbers)
+    layout = layout_of(len(frame), tuple(runs_of(code, pieces)))
     again = frame_of(code, pieces, others, correlation)
-    assert made.size == len(again)
-    parts = made.match(before + again + b"more", len(before))
-    assert parts is not None
-    step = len(code) + 1
+    assert layout.size == len(again)
+    assert layout.constants(again) == layout.constants(frame)
+    parts = layout.unpack(before + again + b"more", len(before))
+    step = layout.every
     assert parts[step + 1 :: step] == tuple(row[0] for row in others)
     if code == "qi":
         assert parts[step + 2 :: step] == tuple(row[1] for row in others)
@@ -61,13 +62,14 @@ def test_a_frame_that_differs_in_numbers_matches_and_gives_the_numbers(
 @given(frames(), st.data())
 def test_a_frame_with_another_fixed_byte_does_not_match(drawn: tuple, data: st.DataObject) -> None:
     code, pieces, numbers, others = drawn
-    made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    frame = frame_of(code, pieces, numbers)
+    layout = layout_of(len(frame), tuple(runs_of(code, pieces)))
     again = bytearray(frame_of(code, pieces, others))
     zeros = frame_of(code, [bytes(len(piece)) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
     marked = frame_of(code, [b"\xff" * len(piece) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
     constant = [*range(4), *(at for at in range(len(again)) if zeros[at] != marked[at])]
     again[data.draw(st.sampled_from(constant))] ^= data.draw(st.integers(1, 255))
-    assert made.match(bytes(again), 0) is None
+    assert layout.constants(bytes(again)) != layout.constants(frame)
 
 
 @given(frames())
@@ -77,17 +79,16 @@ def test_the_variable_bytes_are_found_where_two_encodings_differ(drawn: tuple) -
     assert runs_between(low, high, CODES) == runs_of(code, pieces)
 
 
-def test_frames_of_different_kinds_make_no_template() -> None:
+def test_frames_of_different_kinds_have_no_layout() -> None:
     with pytest.raises(ValueError, match="not of one kind"):
-        FrameTemplate(bytes(60), [(10, "qi"), (30, "q")])
+        layout_of(60, ((10, "qi"), (30, "q")))
     with pytest.raises(ValueError, match="not of one kind"):
-        FrameTemplate(bytes(60), [])
+        layout_of(60, ())
     with pytest.raises(ValueError, match="not of one length"):
         runs_between(b"a", b"ab", CODES)
     with pytest.raises(ValueError, match="3 bytes vary at 1"):
         runs_between(b"a\0\0\0b", b"a\xff\xff\xffb", CODES)
 
 
-def test_templates_of_one_layout_share_its_struct() -> None:
-    one, other = (FrameTemplate(bytes([fill]) * 30, [(10, "qi")]) for fill in (1, 2))
-    assert one._unpack is other._unpack
+def test_connections_share_layouts() -> None:
+    assert layout_of(30, ((10, "qi"),)) is layout_of(30, ((10, "qi"),))
