@@ -42,6 +42,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing_out.
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """The same for its fixtures."""
+    yield from compiled.skipping_refusals()
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """A test that changes compiled code is skipped (`make test-compiled`)."""
     yield from compiled.skipping_refusals()

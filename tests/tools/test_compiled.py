@@ -48,6 +48,16 @@ def test_an_interpreted_class_is_below_a_compiled_class_only_if_this_is_said() -
     assert seen == {(home, one) for home, classes in compiled.EXTENDED.items() for one in classes}
 
 
+def test_no_compiled_module_calls_a_function_inside_a_slice() -> None:
+    """Mypyc would call it twice when it has no fast way to slice the object, for example a memoryview."""
+    for path in compiled.modules(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+                bounds = [bound for bound in (node.slice.lower, node.slice.upper) if bound is not None]
+                calls = [one for bound in bounds for one in ast.walk(bound) if isinstance(one, ast.Call)]
+                assert not calls, f"{path}:{node.lineno}"
+
+
 @pytest.mark.parametrize(("marked", "name", "one"), CLASSES)
 def test_a_marked_class_is_in_a_compiled_module(marked: dict[str, tuple[str, ...]], name: str, one: str) -> None:
     assert PACKAGE / name in compiled.modules(PACKAGE)

@@ -344,7 +344,8 @@ class ProducerStateManager:
                 # last stable offsets rise: no entry matters after the first one at or above the end
                 is_last = part[-1].last_stable_offset >= end
                 if is_last:
-                    part = part[: bisect_left(part, end, key=_STABLE_OFFSET) + 1]
+                    at_end = bisect_left(part, end, key=_STABLE_OFFSET)
+                    part = part[: at_end + 1]
                 found += [aborted for aborted in part if aborted.first_offset < end]
                 if is_last:
                     return found

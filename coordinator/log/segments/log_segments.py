@@ -93,7 +93,10 @@ class LogSegments(Sequence[Segment]):
     def since(self, offset: int) -> list[Segment]:
         """Return the segments from the segment of `offset` (`index_for`) to the active segment."""
         active = self.active
-        return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
+        if offset >= active.base_offset:
+            return [active]
+        first = self.index_for(offset)
+        return self._segments[first:]
 
     # -- beginning new segments
 

@@ -324,7 +324,8 @@ class FileStorage:
         try:
             view = memoryview(data)
             while view:
-                view = view[os.write(descriptor, view) :]
+                written = os.write(descriptor, view)
+                view = view[written:]
             if sync:
                 sync_descriptor(descriptor)
         finally:

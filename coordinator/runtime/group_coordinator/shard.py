@@ -205,7 +205,7 @@ class GroupShard:
             for _ in log_.producers.loading():
                 yield
         for one in over:
-            if core is not self.runtime.core or one not in core.open_transactions():
+            if not self._has(core) or one not in core.open_transactions():
                 continue
             written, offsets = log_.producers.get(one.producer_id), len(one.offsets)
             self.runtime.complete_transaction(
@@ -213,10 +213,14 @@ class GroupShard:
                 is_committed=False,
                 coordinator_epoch=0 if written is None else max(written.coordinator_epoch, 0),
             )
-            if core is self.runtime.core:
+            if self._has(core):
                 log.warning("a transaction that was left open is aborted: nobody could end it here",
                             partition=self.partition, producer_id=one.producer_id, offsets=offsets,
                             idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
+
+    def _has(self, core: GroupCore) -> bool:
+        """Whether the shard is active with this state. A call between two questions may change the answer."""
+        return core is self.runtime.core
 
     def append_error(self, producer: Producer, guard: VerificationGuard | None) -> int:
         """The error code for an append in this producer's transaction now; 0 when the append is allowed.

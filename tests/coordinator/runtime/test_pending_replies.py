@@ -4,30 +4,35 @@ from typing import Any
 
 from muster.coordinator.runtime.replies import ANSWERS_AT_ONCE, LATE_MS, PendingReplies
 from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Reply
 from muster.coordinator.system.clock import ManualClock
+from muster.protocol.messages.heartbeat import HeartbeatResponse
 
 
 class RepliesHarness:
     def __init__(self) -> None:
         self.clock = ManualClock(0)
         self.replies = PendingReplies(self.clock)
-        self.given: list[Any] = []
+        self.given: list[int] = []
 
-    def reply(self, what: Any) -> Any:
-        return self.given.append, what
+    def reply(self, number: int) -> Reply:
+        return self.give, HeartbeatResponse(number)
+
+    def give(self, response: Any) -> None:
+        self.given.append(response.throttle_time_ms)
 
 
 def test_replies_are_sent_in_the_order_of_their_positions() -> None:
     harness = RepliesHarness()
-    harness.replies.park(3, [harness.reply("a"), harness.reply("b")], 0)
-    harness.replies.park(5, [harness.reply("c")], 0)
-    harness.replies.park_behind(harness.reply("d"))
+    harness.replies.park(3, [harness.reply(1), harness.reply(2)], 0)
+    harness.replies.park(5, [harness.reply(3)], 0)
+    harness.replies.park_behind(harness.reply(4))
     harness.replies.release(2)
     assert harness.given == []
     harness.replies.release(4)
-    assert harness.given == ["a", "b"]
+    assert harness.given == [1, 2]
     harness.replies.release(5)
-    assert harness.given == ["a", "b", "c", "d"]
+    assert harness.given == [1, 2, 3, 4]
     harness.replies.release(9)
 
 
@@ -44,9 +49,9 @@ def test_many_replies_are_sent_over_several_iterations() -> None:
 
 def test_removed_replies_are_not_sent() -> None:
     harness = RepliesHarness()
-    harness.replies.park(3, [harness.reply("a")], 0)
-    harness.replies.park(4, [harness.reply("b")], 0)
-    assert [response for _, response in harness.replies.remove_all()] == ["a", "b"]
+    harness.replies.park(3, [harness.reply(1)], 0)
+    harness.replies.park(4, [harness.reply(2)], 0)
+    assert [response.throttle_time_ms for _, response in harness.replies.remove_all()] == [1, 2]
     harness.replies.release(9)
     assert harness.given == []
 
@@ -55,7 +60,7 @@ def test_the_waiting_times_of_replies_are_recorded() -> None:
     harness = RepliesHarness()
     assert harness.replies.waits().since_ms == NEVER
     assert harness.replies.waits(5).since_ms == 5
-    harness.replies.park(3, [harness.reply("a")], 2)
+    harness.replies.park(3, [harness.reply(1)], 2)
     assert harness.replies.waits(5).since_ms == 2
     harness.clock.advance(LATE_MS + 3)
     harness.replies.release(3)

@@ -26,8 +26,8 @@ def harness() -> ShardHarness:
 
 def _add_one(core: Sums, now: Now) -> Output:
     """A change for which no client waits."""
-    output = core.handle(Command(Add("a", 1), Answers(), CLIENT), now, 1_000)  # type: ignore[arg-type]
-    return Output((), output.records, output.events)
+    output = core.handle(Command(Add("a", 1), Answers(), CLIENT), now, 1_000)
+    return Output([], output.records, output.events)
 
 
 class TestCommands:

@@ -22,6 +22,7 @@ from muster.coordinator.state_machine.interface import (
 from muster.coordinator.state_machine.output import Output
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import Job
+from muster.protocol.message import Message
 from muster.protocol.wire import uv
 from tests.coordinator.log.support import PendingResult, manage
 
@@ -31,7 +32,7 @@ LARGE = 3
 """The number of records of a transaction that does not end at once."""
 
 
-class Add:
+class Add(Message):
     """Add a number to the sum of a name. The answer is the sum; `alarm_ms`: report after that time."""
 
     def __init__(self, name: str, number: int, alarm_ms: int | None = None, size: int = 0) -> None:
@@ -39,14 +40,14 @@ class Add:
         self.size = size
 
 
-class Read:
+class Read(Message):
     """Ask for the sum, without a record."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class Answer:
+class Answer(Message):
     """A sum, or an error."""
 
     def __init__(self, value: int, error_code: int = 0) -> None:
@@ -67,7 +68,7 @@ class Sums:
     def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
         request = command.request
         if isinstance(request, Read):
-            return Output([(command.respond, Answer(self.sums.get(request.name, 0)))])  # type: ignore[list-item]
+            return Output([(command.respond, Answer(self.sums.get(request.name, 0)))])
         if request.number == 0:  # it waits for ever
             self.parked.append(command.respond)
             return Output()
@@ -76,7 +77,7 @@ class Sums:
         self.sums[request.name] = self.sums.get(request.name, 0) + request.number
         record: Any = (request.name + "x" * request.size, request.number)
         event = Event("added", request.name, {"number": request.number})
-        return Output([(command.respond, Answer(self.sums[request.name]))], [record], [event])  # type: ignore[list-item]
+        return Output([(command.respond, Answer(self.sums[request.name]))], [record], [event])
 
     def advance(self, now: Now, waits: LateAnswers) -> Output:
         while (due := self.deadlines.pop_due(now.mono_ms)) is not None:
@@ -112,7 +113,7 @@ class Sums:
         return Output()
 
     def resign(self, error_code: int) -> Output:
-        return Output([(respond, Answer(0, error_code)) for respond in self.parked])  # type: ignore[misc]
+        return Output([(respond, Answer(0, error_code)) for respond in self.parked])
 
 
 class Codec:
