@@ -27,6 +27,7 @@ RESULT: Final = Path(__file__).with_name("pipeline.md")
 MEASURES: Final = {
     "reading": "bench.explain.reading:segments",
     "growth": "bench.explain.reading:growth",
+    "explain": "bench.explain.one_group:one_group",
     "small": "bench.explain.small:small_log",
     "facts": "bench.explain.facts:all_tables",
     "skew": "bench.explain.skew:one_large_group",

@@ -9,7 +9,7 @@ from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.log.records.headers import whole_batches
 from muster.protocol.api import ApiKey
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -37,6 +37,12 @@ def fetched(
             yield from answered.partitions
 
 
+def _refused(topic: str, partition: int, error: int) -> str:
+    if error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"{topic} cannot be read: this user needs the right READ for this topic ({error_name(error)})"
+    return f"{topic}-{partition} cannot be read: {sentence(error)}"
+
+
 def fetch_ranges(
     client: KafkaClient, topic: str, ranges: Mapping[int, tuple[int, int]]
 ) -> dict[int, tuple[int, bytes]]:
@@ -55,7 +61,7 @@ def fetch_ranges(
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and row.log_start_offset > position[partition]:
                 position[partition] = row.log_start_offset
             elif row.error_code:
-                raise RequestFailed(f"{topic}-{partition} cannot be read: {sentence(row.error_code)}")
+                raise RequestFailed(_refused(topic, partition, row.error_code))
             found[partition].append(data)
             _, _, after = whole_batches(data)
             if after > position[partition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.cli.groups.offsets import fetch_committed
@@ -109,21 +110,22 @@ def _log_of_cluster(client: KafkaClient, group: str, span: Span) -> tuple[Log, l
 
     notes: list[str] = []
     # the ends are read before the log: otherwise the group may have committed for later records
-    try:
+    ends = None
+    with suppress(RequestFailed):
         ends = _ends(Lookup(client, fetch_committed(client, group)))
-    except RequestFailed as failure:
-        ends = None
-        notes.append(f"the lag: {failure}")
     topics = client.topics(None)
     if OFFSETS not in topics:
         raise RequestFailed(
-            f"{client.address} has no topic {OFFSETS}: no group has committed there, or this user may not see it"
+            f"{client.address} shows no topic {OFFSETS}: no group has committed there, or this user lacks the right "
+            f"READ for the topic {OFFSETS}"
         )
     fetched = {OFFSETS: fetch_ranges(client, OFFSETS, _ranges(client, topics, OFFSETS, group, span, notes))}
     if EVENTS in topics:
         own = group_partition(group, len(topics[EVENTS].partitions))
         ranges = _ranges_since(client, EVENTS, [own], span.since_ms - span.margin_ms)
-        fetched[EVENTS] = fetch_ranges(client, EVENTS, ranges)
+        # who may not read the events gets an answer without them
+        with suppress(RequestFailed):
+            fetched[EVENTS] = fetch_ranges(client, EVENTS, ranges)
     names = {as_text(one.topic_id): name for name, one in topics.items()}
     return log_of_bytes(fetched, ends, names), notes
 

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from muster.pipeline.explain.inputs import Log, inputs_of
 from muster.pipeline.frames import DataFrame, F, in_this_process
 from muster.pipeline.report.formatting import sure_words, why
+from muster.pipeline.report.groups import advised, is_hiding
 from muster.pipeline.report.story import rebalance_cost
 from muster.pipeline.schema import SOURCE_EVENTS
 from muster.pipeline.tables.build import build
@@ -17,6 +18,7 @@ from muster.pipeline.whatif.job import what_if
 from muster.pipeline.wording import moment, plural
 
 Row = Mapping[str, Any]
+HIDDEN: Final = "a setting would only hide that a member ends again and again"
 _TABLES: Final = ("memberships", "rebalances", "verdicts", "commits")
 
 
@@ -39,9 +41,9 @@ class Answer(NamedTuple):
     rebalances: tuple[Row, ...]
     """The group's rows of the table `rebalances` in the time, in their order."""
     advice: Row | None
-    """The group's row of the table `advice`."""
+    """The group's row of the table `advice`, if the page would show it (`report.groups.advised`)."""
     unadvised: str | None
-    """Why nothing is advised."""
+    """Why no change of a setting is advised."""
     notes: tuple[str, ...]
     """What is not known."""
 
@@ -64,6 +66,8 @@ def answer(log: Log, group: str, span: Span) -> Answer | None:
     rebalances = sorted(_rows(facts["rebalances"]), key=lambda row: (row["end_ms"] or 0, row["generation"] or 0))
     in_time = tuple(row for row in rebalances if (row["end_ms"] or 0) >= span.since_ms)
     unadvised = None if advice is not None or fidelity is None else fidelity["unadvised"]
+    if advice is not None and is_hiding(verdict["claims"]):
+        advice, unadvised = None, HIDDEN
     return Answer(group, span, verdict, in_time, advice, unadvised, tuple(_notes(inputs, in_time)))
 
 
@@ -87,20 +91,19 @@ def _inputs_of_group(inputs: Inputs, group: str) -> Inputs:
 def _notes(inputs: Inputs, rebalances: tuple[Row, ...]) -> Iterator[str]:
     inferred = [row for row in rebalances if row["source"] != SOURCE_EVENTS]
     if inferred:
-        yield "causes and times are inferred from the offsets log: the server keeps no events"
+        yield "causes and times are inferred from the offsets log: __group_events is not there, or may not be read"
     if any(row["before_generation"] is None for row in inferred):
         yield "the state before the first rebalance is not in the log that was read"
     if inputs.ends is None:
-        yield "the ends of the topics are not known, so the lag is not known"
+        yield "the lag: the ends of the topics are not there, or need the right DESCRIBE for the group and its topics"
 
 
 def text_of(found: Answer) -> Iterator[str]:
     """The answer as sentences."""
     verdict, span = found.verdict, found.span
     yield f"group {found.group}: {verdict['verdict']}"
-    for claim in verdict["claims"] or ():
-        if claim["advice"]:
-            yield f"what to do: {claim['advice']}"
+    for _, advice in advised({**verdict, "advice": None}):
+        yield f"what to do: {advice}"
     count = plural(len(found.rebalances), "rebalance")
     yield f"{count} from {moment(span.since_ms)} to {moment(span.until_ms)} UTC"
     for row in found.rebalances:
@@ -108,7 +111,7 @@ def text_of(found: Answer) -> Iterator[str]:
     if found.advice is not None:
         yield f"one change: {found.advice['sentence']}"
     elif found.unadvised:
-        yield f"nothing is advised: {found.unadvised}"
+        yield f"no change of a setting is advised: {found.unadvised}"
     for note in found.notes:
         yield f"not known: {note}" if not note.startswith("causes") else f"note: {note}"
 

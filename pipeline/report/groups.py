@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from muster.pipeline.episodes.model import CRASH_LOOP
@@ -101,10 +101,14 @@ def advised(row: Row) -> list[tuple[str, str]]:
     """The advice about a group: what its claims say, and the setting that would have spared most, with titles."""
     claims = row.get("claims") or ()
     found = [("What to do", one["advice"]) for one in claims if one["advice"]][:1]
-    # a setting only hides that a member ends again and again
-    if row["advice"] and not any(one["rule"] == CRASH_LOOP for one in claims):
+    if row["advice"] and not is_hiding(claims):
         found.append(("One change", row["advice"]))
     return found
+
+
+def is_hiding(claims: Iterable[Row] | None) -> bool:
+    """Whether a change of a setting would only hide the trouble: a member ends again and again."""
+    return any(one["rule"] == CRASH_LOOP for one in claims or ())
 
 
 _COLUMNS: Final = (

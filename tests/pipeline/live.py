@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it is there
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are there
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 4
@@ -44,6 +52,18 @@ class Live:
         if transactions:
             self.commit_in_transactions(consumer)
         consumer.close()
+
+    def allow(self, user: str, operation: AclOperation, *topics: str) -> None:
+        """Let a user do something with topics."""
+        entries = [
+            AclBinding(
+                ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation,
+                AclPermissionType.ALLOW,
+            )
+            for topic in topics
+        ]  # fmt: skip
+        for made in self._admin.create_acls(entries).values():
+            made.result(ANSWER_TIMEOUT_S)
 
     def topics(self) -> set[str]:
         """The names of all topics."""

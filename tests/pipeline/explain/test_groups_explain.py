@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # it is there
 
 from muster.cli import main
 from muster.cli.groups import explain
@@ -17,6 +18,7 @@ from muster.pipeline.explain.fetched import log_of_bytes
 from muster.pipeline.explain.inputs import Log, last_ms, log_of_path
 from muster.simulation.sample.writing import Wanted, write
 from tests.pipeline.live import Live
+from tests.support.servers import QUICK, MusterServer
 
 HOUR_MS = 3_600_000
 
@@ -43,7 +45,13 @@ def test_an_answer_has_the_verdict_each_rebalance_and_the_advice(log: Path, caps
     rows = [line for line in lines if line.startswith("  ")]
     assert count.startswith(f"{len(rows)} rebalances from 2025-12-31 21:59:58")
     assert any("sent no heartbeat for its session timeout" in line for line in rows)
-    assert lines[-1].startswith("one change: ")
+    # as on the page: a setting would only hide the crash loop
+    advice = [line for line in lines if line.startswith(("what to do: ", "one change: "))]
+    assert len(advice) == 1
+    assert advice[0].startswith("what to do: look why flapping-1-4 ends")
+    assert (
+        lines[-1] == "no change of a setting is advised: a setting would only hide that a member ends again and again"
+    )
 
 
 def test_only_the_rebalances_of_the_time_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,8 +71,8 @@ def test_what_is_not_known_is_told(log: Path) -> None:
     found = answer(without_events, "flapping-1", Span(end_ms - HOUR_MS, end_ms, HOUR_MS))
     assert found is not None
     assert found.notes == (
-        "causes and times are inferred from the offsets log: the server keeps no events",
-        "the ends of the topics are not known, so the lag is not known",
+        "causes and times are inferred from the offsets log: __group_events is not there, or may not be read",
+        "the lag: the ends of the topics are not there, or need the right DESCRIBE for the group and its topics",
     )
     late = answer(without_events, "flapping-1", Span(end_ms - HOUR_MS // 2, end_ms, 0))
     assert late is not None
@@ -128,6 +136,43 @@ def test_other_groups_are_left_out_if_they_have_too_many_records(
     part = of_server(capsys, live, "with-members")
     assert part["notes"] == ["whether other groups had trouble at the same time: their records are too many to read"]
     assert part["rebalances"] == whole["rebalances"]
+
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a" user_web="w";'
+SECURED = {
+    **QUICK,
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+
+
+def test_what_a_user_may_not_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = MusterServer(tmp_path, SECURED, in_memory=True)
+    server.start()
+    try:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        admin = {**login, "sasl.username": "admin", "sasl.password": "a"}
+        cluster = Live({"bootstrap.servers": server.bootstrap, **admin})
+        cluster.fill()
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        user = [*(f"{name}={value}" for name, value in login.items())]
+        user.append(f'sasl.jaas.config={module} required username="web" password="w";')
+        (tmp_path / "web").write_text("\n".join(user))
+        asked = ("with-members", "--bootstrap-server", server.bootstrap, "--command-config", str(tmp_path / "web"))
+        assert "lacks the right READ for the topic __consumer_offsets" in said(capsys, *asked, status=1)
+        cluster.allow("web", AclOperation.DESCRIBE, "__consumer_offsets", "__group_events")
+        refused = said(capsys, *asked, status=1)
+        assert "__consumer_offsets cannot be read: this user needs the right READ for this topic" in refused
+        cluster.allow("web", AclOperation.READ, "__consumer_offsets")
+        answer = said(capsys, *asked)
+        assert "2 rebalances from " in answer
+        assert "__group_events is not there, or may not be read" in answer
+        assert "the right DESCRIBE for the group and its topics" in answer
+    finally:
+        server.stop()
 
 
 def test_damaged_bytes_are_no_records() -> None:
