@@ -38,6 +38,8 @@ _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
 """The pauses before the stream starts again, after the first, second, … failure of the cluster in a row."""
 _MAX_FAILURES_ONCE: Final = 3
+_MAX_LATE_WORKERS: Final = 10
+"""A follower whose Python process starts too late so often in a row ends."""
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
 """If an error of the stream has this text, a new try does not help."""
@@ -131,19 +133,22 @@ class Follower:
                 break
             except (StreamingQueryException, ClusterError) as error:
                 failures = 1 if self.manifest.batch > before else failures + 1
-                if not _is_transient(error) or failures > self._max_failures():
+                if not _is_transient(error) or failures > self._max_failures(error):
                     if _MARK in str(error):
                         raise ClusterError(_sentence(error)) from error
                     raise
                 wait_s = _AGAIN_S[min(failures, len(_AGAIN_S)) - 1]
-                self._report_status(f"the cluster cannot be read, once more in {wait_s} s: {_sentence(error)}")
+                what = "the machine is busy" if LATE_WORKER in str(error) else "the cluster cannot be read"
+                self._report_status(f"{what}, once more in {wait_s} s: {_sentence(error)}")
                 self._stopped.wait(wait_s)
 
-    def _max_failures(self) -> float:
-        """The allowed number of failures of the cluster in a row.
+    def _max_failures(self, error: Exception) -> float:
+        """The allowed number of failures in a row, when `error` is the last one.
 
-        It is one before the first batch, a few with `once`, and otherwise without limit.
+        Failures of the cluster: one before the first batch, a few with `once`, and otherwise without limit.
         """
+        if LATE_WORKER in str(error):
+            return _MAX_LATE_WORKERS
         if self.manifest.batch < 0:
             return 1
         return _MAX_FAILURES_ONCE if self._what.once else math.inf

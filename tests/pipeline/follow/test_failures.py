@@ -38,13 +38,16 @@ def test_permanent_failures_are_not_tried_again() -> None:
 class Tried(Follower):
     """Follows a cluster that fails several times, and once more when the tables are made at the end."""
 
-    def __init__(self, failures: int, *, batch: int, once: bool, at_the_end: int = 0) -> None:
+    def __init__(
+        self, failures: int, *, batch: int, once: bool, at_the_end: int = 0, text: str = "one:9092: Local: Timed out"
+    ) -> None:
         self._what: Any = SimpleNamespace(once=once)
         self._stopped = threading.Event()
         self._report_status = lambda _: None
         self._store: Any = SimpleNamespace(manifest=SimpleNamespace(version=0, shown=0, batch=batch))
         self._failures = iter(range(failures))
         self._at_the_end = iter(range(at_the_end))
+        self._text = text
         self.tries = 0
 
     def _follow(self) -> None:
@@ -58,7 +61,7 @@ class Tried(Follower):
 
     def _fail(self, failures: Iterator[int]) -> None:
         if next(failures, None) is not None:
-            raise ClusterError("one:9092: Local: Timed out")
+            raise ClusterError(self._text)
 
 
 @pytest.mark.parametrize(
@@ -77,3 +80,16 @@ def test_a_cluster_may_fail_a_bounded_number_of_times(
     at_the_end = Tried(0, batch=batch, once=True, at_the_end=1)
     at_the_end._run()
     assert at_the_end.tries == 2
+
+
+def test_a_busy_machine_may_start_pythons_processes_too_late_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One retry was too few before the first batch: a machine that is ten times too busy needs more."""
+    monkeypatch.setattr(run, "_AGAIN_S", (0,))
+    reported: list[str] = []
+    patient = Tried(10, batch=-1, once=True, text=run.LATE_WORKER)
+    patient._report_status = reported.append  # type: ignore[method-assign]
+    patient._run()
+    assert patient.tries == 11
+    assert reported == [f"the machine is busy, once more in 0 s: {run.LATE_WORKER}"] * 10
+    with pytest.raises(ClusterError, match="connect back"):
+        Tried(11, batch=-1, once=True, text=run.LATE_WORKER)._run()
