@@ -120,7 +120,9 @@ class Housekeeping:
             log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
         # a bug: this node gives up its registration, and another node writes the snapshot
         except Exception as error:
-            log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
+            log.error(
+                "no snapshot of the metadata log could be written, because of a bug in the server", exc_info=error
+            )
             self._writer.failed(f"a snapshot of the metadata log could not be written: {error}")
         finally:
             self._writing = None

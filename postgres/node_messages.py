@@ -211,7 +211,7 @@ class NodeMessages:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        log.error("what another node has asked could not be answered, by a fault", exc_info=error)
+        log.error("what another node has asked could not be answered, because of a bug in the server", exc_info=error)
 
     def _answered(self, mail: Mail) -> None:
         question = self._waiting.pop(mail.mail_id, None)

@@ -218,7 +218,7 @@ class PostgresConnection:
             await self.close()
             raise StoreAway(str(error) or type(error).__name__) from error
         except BaseException:
-            # The request was cancelled, or failed by a fault: the state of the connection is unknown.
+            # The request was cancelled, or failed because of a bug: the state of the connection is unknown.
             await self.close()
             raise
 

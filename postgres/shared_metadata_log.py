@@ -100,7 +100,7 @@ class SharedMetadataLog:
         wall_ms = self._clock.now().wall_ms
         batch = batches.build(encoded, timestamp_ms=wall_ms, base_offset=base, leader_epoch=LEADER_EPOCH)
         row = MetadataRow(base, base + len(records), self._draw_text(), bytes(batch))
-        fault = "the metadata log could not be written, by a fault"
+        fault = "the metadata log could not be written, because of a bug in the server"
         found: Any = yield self._begin(partial(self._write, row, needing, dead or {}), fault)
         if isinstance(found, Exception):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(found))
@@ -153,7 +153,7 @@ class SharedMetadataLog:
         """Apply all rows that the database has now, unless it is unavailable."""
         if not self._stopped:
             # an error is not reported here: the next write reports it
-            yield self._begin(self.follow, "the metadata log could not be read, by a fault")
+            yield self._begin(self.follow, "the metadata log could not be read, because of a bug in the server")
 
     async def follow(self) -> None:
         """Apply all rows that the database has. Raises StoreAway or StoreRefused."""

@@ -39,7 +39,7 @@ class Owner(Protocol):
         """The process has ended."""
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """Report a fault of the server."""
+        """Report a bug of the server."""
 
 
 class Process(VirtualProcess):

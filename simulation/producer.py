@@ -277,7 +277,7 @@ class TransactionalProducer(Actor):
         return LOST
 
     def must_know(self, request: Message, error: int) -> None:
-        """Report an answer that no client could handle as a fault of the server."""
+        """Report an answer that no client could handle as a bug of the server."""
         if error and error not in OVER and error not in ABORT:
             self.world.fault(f"{type(request).__name__} of {self.name} was answered with {error_name(error)}")
 

@@ -7,8 +7,8 @@ Cached requests are requests that a connection sends again and again: heartbeats
 
 Such a request differs from the previous one in its correlation id. A commit also differs in offsets and leader epochs.
 A request that has arrived twice is cached: the parts that do not change are decoded and looked up once. Later requests
-are recognized by their bytes. `tests/budget` counts instructions: a cached heartbeat takes a quarter of them, a cached
-commit half.
+are recognized by their bytes. A cached heartbeat takes a quarter of the instructions of an uncached one, a cached
+commit half (`tests/budget`).
 
 The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection, and reports each decoded request to
 it. The connection's `CachedRequests` are found by their constant bytes. The dispatcher looks there first. The cached
@@ -51,7 +51,7 @@ from muster.coordinator.api.groups.offset_commit import existing_rows
 from muster.coordinator.api.layers import Answer
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import Route
-from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
+from muster.coordinator.groups.classic.sessions import SUCCESS, GenerationMember
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -70,7 +70,7 @@ Run = tuple[int, str]
 _ID_AT: Final = 4
 """The place of the correlation id in a frame: after API key and version."""
 _ID: Final = {1: "4s", 2: "2s2s"}
-"""The types of the correlation id, which varies too. The id has as many parts as a run has numbers."""
+"""The types of the correlation id, by the number of numbers in a run. The id is cut into as many parts as a run."""
 _VARIED: Final = re.compile(b"\xff+")
 
 
@@ -88,7 +88,7 @@ class FrameLayout:
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
         if len(codes) not in _ID:
-            raise ValueError("the runs are not of one kind")
+            raise ValueError("the runs must all have the same one or two types")
         self.size = size
         layout, at = ">", 0
         for where, what in ((_ID_AT, _ID[len(codes)]), *runs):
@@ -263,7 +263,7 @@ def _cache_heartbeat(node: Node, route: Route, context: RequestContext, frame: b
         return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_heartbeat(request)
-    return None if member is None else (CachedHeartbeat(node, route, context, shard, member, WELL), frame[8:], None)
+    return None if member is None else (CachedHeartbeat(node, route, context, shard, member, SUCCESS), frame[8:], None)
 
 
 def _cache_consumer_heartbeat(

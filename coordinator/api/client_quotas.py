@@ -166,7 +166,7 @@ def handle_alter_client_quotas(
             if changes and entity not in there:
                 new += 1
                 if len(there) + new > MAX_ENTITIES:
-                    raise _refused(f"There are {MAX_ENTITIES} entities with quotas already: remove some before.")
+                    raise _refused(f"There are {MAX_ENTITIES} entities with quotas already: remove some of them first.")
             records += changes
         except ApiError as refusal:
             answer.error_code, answer.error_message = refusal.error_code, refusal.message

@@ -93,7 +93,7 @@ class Channel:
     def fault(self, error: Exception) -> None:
         """Report a bug in a handler. The bug ends the connection, not the server."""
         log.error("a handler failed", peer=self.peer, exc_info=error)
-        self._end(CloseConnection("its request met a fault in the server"))
+        self._end(CloseConnection("its request met a bug in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` when the connection has ended, perhaps at once. The returned function cancels the call."""

@@ -209,7 +209,9 @@ class ConnectionRequests:
     def _handle_uncached(
         self, known: ConnectionRoute, data: bytes, start: int, end: int, exchange: Exchange | None = None
     ) -> Answer | None:
-        """Handle a request without its cached form. `exchange`: that of a request whose turn has come."""
+        """Handle a request without its cached form. `exchange`: the exchange of a large request, which has waited.
+        None: a new request.
+        """
         route = known.route
         body = route.body_at(data, start, end)
         if exchange is None:
@@ -370,7 +372,7 @@ class ConnectionRequests:
         log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:
-            self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
+            self.sink.fail(CloseConnection("its request met a bug in the server", **route.facts()))
 
     def _switch_route(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
         """Find the route of another kind of request, and set `context`. None means that the request is answered."""

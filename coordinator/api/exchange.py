@@ -1,7 +1,7 @@
 """One request that is being answered (`Exchange`), and the place of tests' faults, delays and refusals (`Intercept`).
 
-An interceptor replaces the handler of a decoded request. Without an interceptor, each request reads only one more
-field. A large answer is encoded in a thread, all other answers at once.
+An interceptor replaces the handler of a decoded request. Without an interceptor, a request costs only the read of one
+field more. A large answer is encoded in a thread, all other answers at once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ request of the connection waits for this answer.
 class Intercept:
     """An interceptor between the connections and the handlers.
 
-    `wants(context)` is called for each request, and may change its answer. A request that `wants` accepts is never
-    handled as a cached request. Other requests are handled as without an interceptor.
+    `wants(context)` is called for each request, and need not always return the same. A request that `wants` accepts is
+    never handled as a cached request. Other requests are handled as without an interceptor.
     """
 
     __slots__ = ("request", "wants")
@@ -226,7 +226,7 @@ class Exchange:
         """The bytes of an answer. None means that the response cannot be encoded; then the connection was ended."""
         try:
             return self._frame(response)
-        except Exception as error:  # noqa: BLE001 - logged there
+        except Exception as error:  # noqa: BLE001 - `_frame` has logged the reason
             self._encoding_failed(error)
             return None
 

@@ -240,7 +240,7 @@ def timed_out(timeout_ms: int) -> bool:
 
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
-    """Wait until the changes are durable that the `rows` of an answer report. A row with an error reports no change.
+    """Wait until the changes that the `rows` of an answer report are durable. A row with an error reports no change.
 
     When the disk fails, rows of changes get KAFKA_STORAGE_ERROR. The change is in force, but a power cut may undo it.
     """

@@ -95,7 +95,7 @@ class Controller(Protocol):
         """Remove a broker from the cluster. Other brokers lead the partitions at once. Raises `ApiError`."""
 
 
-class _Staying:
+class _OwnerOfChanges:
     """The owner of a job that is completed even after the client has disconnected."""
 
     __slots__ = ("channel", "fault")
@@ -110,7 +110,7 @@ class _Staying:
         return self.channel.throttle
 
 
-class _Nobody:
+class _BackgroundOwner:
     """The owner of work that no client waits for."""
 
     closed = False
@@ -119,7 +119,7 @@ class _Nobody:
         log.error("work that nobody waits for failed", exc_info=error)
 
 
-_NOBODY: Final = _Nobody()
+_NOBODY: Final = _BackgroundOwner()
 
 
 def _nothing(_: object) -> None:
@@ -206,7 +206,7 @@ class Node:
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes shared state. The job is completed even after its client has disconnected."""
-        self.job_queue.run(job, respond, _Staying(context.channel))
+        self.job_queue.run(job, respond, _OwnerOfChanges(context.channel))
 
     def run_forwarded(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run_to_end` for a job that begins after this node has applied all earlier decisions of any node."""

@@ -133,8 +133,8 @@ _TABLE = (
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
 """The served APIs by API key, in ascending order, as in the answer to ApiVersions."""
-OF_A_RECEIVER: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
-"""APIs that a node without a receiver of metrics serves, as Kafka does, but does not advertise."""
+METRICS_APIS: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""APIs that need a receiver of metrics. Without a receiver they are served, but not advertised, as on Kafka."""
 
 _loaded: dict[int, Handler] = {}
 
@@ -242,7 +242,7 @@ class Route:
             self.api.decode_request(self.version, data, body, end)
         except MalformedMessage as error:
             return CloseConnection(f"malformed request: {error}", **self.facts())
-        raise AssertionError("bytes that were malformed no longer are")
+        raise AssertionError("the second decoding of a malformed request has found no error")
 
     def lower(self, response: Message) -> Message:
         """Convert a response from the newest shape to this version."""

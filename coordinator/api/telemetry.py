@@ -90,7 +90,7 @@ def handle_push_telemetry(
 
 
 def _decode(codec: int, data: bytes, max_bytes: int) -> Pushed:
-    # imported here, in the thread: the library takes longer than all of a usual request
+    # imported in the thread, because the import takes longer than a usual request
     from muster.coordinator.telemetry.otlp import decode
 
     return decode(codec, data, max_bytes)
@@ -102,7 +102,7 @@ def _max_bytes(node: Node) -> int:
 
 
 def _instance(node: Node, context: RequestContext, instance_id: bytes) -> Job[ClientInstance]:
-    """The instance of a client. It is made again when the subscriptions have changed since it was made."""
+    """The instance of a client. If the subscriptions have changed since its making, a new instance is made."""
     instances = node.client_instances
     if instances is None:
         instances = node.client_instances = ClientInstances()

@@ -24,8 +24,9 @@ STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
 NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While other connections wait
-for memory, the time is `WAITED_FOR_MS`; then `NEXT_MS` for further connections, because hundreds may be slow.
+"""While memory is short, a connection that reads fewer bytes than this in `STALLED_MS` is closed. If other connections
+wait for memory, the time is only `WAITED_FOR_MS`. After one connection was closed, the time is `NEXT_MS`, because
+hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
 """Unread answers leave this many bytes, but at most half of the limit, to the next waiting answer."""
@@ -52,7 +53,7 @@ class Reader(Protocol):
         """Close the connection, because other connections need the memory."""
 
 
-class _Held:
+class _SlowReader:
     """A slow reader. `began_ms`, `began_unread`: when the peer began to read slowly, and the bytes that were unread.
     `since_ms`, `unread`: time and unread bytes at the last check that saw progress.
     """
@@ -117,7 +118,7 @@ class Unsent:
         """`most_bytes`: the limit. A number that is not positive means no limit."""
         self._clock = clock
         self._most = most_bytes if most_bytes > 0 else NO_LIMIT
-        self._held: dict[Reader, _Held] = {}
+        self._held: dict[Reader, _SlowReader] = {}
         self._held_bytes = 0
         self.bytes = 0
         self.growing: Taken | None = None
@@ -135,7 +136,7 @@ class Unsent:
         """Note that `reader` cannot take more bytes now."""
         held = self._held.get(reader)
         if held is None:
-            held = self._held[reader] = _Held(reader.unread_bytes, self._clock.mono_ms())
+            held = self._held[reader] = _SlowReader(reader.unread_bytes, self._clock.mono_ms())
         self._count(held, reader.unsent_bytes)
         if self._is_short:
             self._arm()
@@ -148,7 +149,7 @@ class Unsent:
             if self._waiting:
                 self.serve_later()
 
-    def _count(self, held: _Held, size: int) -> None:
+    def _count(self, held: _SlowReader, size: int) -> None:
         self.bytes += size - held.bytes
         self._held_bytes += size - held.bytes
         held.bytes = size

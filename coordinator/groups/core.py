@@ -206,7 +206,7 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
 OTHERS: Final = unsupported_group.replay
 """The function for other records: those of unsupported groups are kept, further types change nothing."""
 ENDED_IN_A_STEP: Final = 1_000
-"""After this many offsets, the end of a transaction pauses: so many take some 2 ms."""
+"""After this many offsets the end of a transaction pauses. One such part takes some 2 ms."""
 
 
 def replay_transactional(state: State, batch: TransactionalBatch) -> int:

@@ -89,7 +89,7 @@ class _Walks:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        log.error("a walk over all logs has failed, by a fault", exc_info=error)
+        log.error("a walk over all logs has failed, because of a bug in the server", exc_info=error)
 
 
 def _nothing(_: object) -> None:

@@ -103,7 +103,7 @@ class MetricsServer:
             return Response(200, CONTENT_TYPE, prometheus_text(await self._collect()).encode())
         except Exception as error:  # a bug costs this answer, and not the server
             log.error("metrics could not be collected", exc_info=error)
-            return _plain(500, "a fault of the server, which its log has\n")
+            return _plain(500, "a bug in the server: its log has the error\n")
 
 
 def _plain(status: int, what: str) -> Response:

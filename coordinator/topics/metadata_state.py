@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from muster.coordinator.groups.common.image import Gone, TopicImage, TopicsImage
+from muster.coordinator.groups.common.image import DeletedSince, TopicImage, TopicsImage
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.names import collision_key, may_collide
@@ -207,7 +207,7 @@ class MetadataState:
                     if self._image_number != number:  # a later call has changed the maps
                         return (yield from self.imaging())
                 copied.update(islice(rest, COPIED_AT_ONCE))
-        return TopicsImage(by_name, version, deleted, by_id, Gone(before, gone))
+        return TopicsImage(by_name, version, deleted, by_id, DeletedSince(before, gone))
 
     def evolve_all(self, records: Iterable[Message]) -> None:
         """Apply the records of one change."""

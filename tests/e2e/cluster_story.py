@@ -62,7 +62,7 @@ OWN_REASONS = {
 """Reasons why a client itself may stand still for longer than the cluster does."""
 PATIENCE_S = 90.0
 """How long a client may make no progress, on a busy machine."""
-FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
+FAULTS = re.compile(r"Traceback|because of a bug|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
 """Lines that no node may log."""
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.groups import core
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import join, rebalance, records, sessions
 from muster.coordinator.groups.classic.member import SESSION
-from muster.coordinator.groups.classic.sessions import WELL
+from muster.coordinator.groups.classic.sessions import SUCCESS
 from muster.coordinator.groups.common import committed_offsets as offsets
 from muster.coordinator.groups.offsets import commit
 from muster.protocol.errors import ErrorCode
@@ -145,7 +145,7 @@ def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
 
 def _lenient(answer: Any, error: int, *of: Any) -> Any:
     response = answer(*of)
-    return WELL if response.error_code == error else response
+    return SUCCESS if response.error_code == error else response
 
 
 def leavers_stay(patch: pytest.MonkeyPatch) -> None:

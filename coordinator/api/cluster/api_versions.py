@@ -11,7 +11,7 @@ from muster.coordinator.api.context import (
     api_versions_shows_features_from_zero,
 )
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.registry import OF_A_RECEIVER, SERVED
+from muster.coordinator.api.registry import METRICS_APIS, SERVED
 from muster.coordinator.topics.features import FEATURES, finalized
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 _WITH_RECEIVER: Final = tuple(SERVED.values())
-_WITHOUT_RECEIVER: Final = tuple(api for api in _WITH_RECEIVER if api.key not in OF_A_RECEIVER)
+_WITHOUT_RECEIVER: Final = tuple(api for api in _WITH_RECEIVER if api.key not in METRICS_APIS)
 _ANY_NODE: Final = -1
 """The node id of a client that names no node."""
 

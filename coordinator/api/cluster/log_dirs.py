@@ -93,7 +93,7 @@ def handle_alter_replica_log_dirs(
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                # of a partition that is named twice, the last directory counts
+                # if a partition is named twice, its last directory counts
                 error = refusal or _move_error(node, path, directory.path, topic.name, index)
                 found.setdefault(topic.name, {})[index] = error
                 yield None

@@ -181,7 +181,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
     except InvalidProperty as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
     if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and not present and len(node.topics.state.configs) >= MAX_RESOURCES:
-        what = f"There are {MAX_RESOURCES} resources with configs already: reset one before."
+        what = f"There are {MAX_RESOURCES} resources with configs already: remove configs of another first."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     new = {key: text for key, text in changes.items() if text != present.get(key)}
     if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and after:
@@ -213,7 +213,9 @@ def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
 
 
 def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:
-    """Every new cluster has eligible leader replicas. So all brokers have one `min.insync.replicas` (KIP-966)."""
+    """Raise `ApiError` if a change gives brokers different values of `min.insync.replicas`. Every new cluster has
+    eligible leader replicas (KIP-966), which need one value.
+    """
     if MIN_INSYNC_REPLICAS not in changes:
         return
     what = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."

@@ -20,7 +20,7 @@ _STRING: Final = 2
 
 
 def client_reports(node: Node, name: str) -> Job[list[Entry]]:
-    """The config with the reports as a JSON list. No config: the node keeps no reports."""
+    """The config with the reports as a JSON list. The result is empty if the node keeps no reports."""
     reports, now_ms = node.client_reports, node.clock.mono_ms()
     if reports is None:
         return []

@@ -95,7 +95,7 @@ class _Fetch:
                 if self._room.is_used_up:  # the answer has no part of this group
                     group.row.error_code = TOO_LARGE
                     continue
-                topics = _many_of(self._node, group.asked.group_id)
+                topics = _topics_of_large_group(self._node, group.asked.group_id)
             if not topics:
                 yield _Piece(group, topics)
                 continue
@@ -105,7 +105,7 @@ class _Fetch:
     def _ask(self, piece: _Piece, token: PendingResult) -> None:
         group, topics, goes_on = piece
         if topics is not None and not group.is_all:
-            topics, refused = _sort_out(self._node, self._context, topics)
+            topics, refused = _allowed_and_refused(self._node, self._context, topics)
             _join(group.refused, refused, goes_on)
         one = group.asked
         wanted = OffsetFetchRequestGroup(one.group_id, one.member_id, one.member_epoch, topics)
@@ -118,8 +118,8 @@ class _Fetch:
         row, found = group.row, part.topics
         if group.is_all:
             if topics is not None:
-                found = _still_there(self._node.routing.shard(row.group_id).committed(row.group_id), found)
-            found = _seen(self._node, self._context, self._by_id, found)
+                found = _existing_offsets(self._node.routing.shard(row.group_id).committed(row.group_id), found)
+            found = _describable(self._node, self._context, self._by_id, found)
         row.error_code = row.error_code or part.error_code
         size = _size(found)
         group.size += size
@@ -153,7 +153,7 @@ class _Fetch:
         return answer
 
 
-def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:
+def _topics_of_large_group(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:
     """All topics with committed offsets of a group, if they have more rows than one step fetches; else None."""
     committed = node.routing.shard(group_id).committed(group_id)
     if sum(map(len, committed.values())) <= ROWS_AT_ONCE:
@@ -176,7 +176,7 @@ def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
     )
 
 
-def _sort_out(
+def _allowed_and_refused(
     node: Node, context: RequestContext, asked: Sequence[OffsetFetchRequestTopics]
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
     """The topics that the client may fetch, with names, and the refused topics. A named topic need not exist."""
@@ -204,7 +204,7 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
 
 
-def _still_there(
+def _existing_offsets(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """The rows whose offsets still exist. The list of topics is older than the rows, so offsets may have been deleted.
@@ -216,7 +216,7 @@ def _still_there(
     return [topic for topic in rows if topic.partitions]
 
 
-def _seen(
+def _describable(
     node: Node, context: RequestContext, by_id: bool, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
     """The topics of a group that the client may describe. In requests with topic ids, deleted topics are left out."""

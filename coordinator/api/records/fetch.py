@@ -161,7 +161,7 @@ def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
                 wanted.current_leader_epoch,
                 wanted.last_fetched_epoch,
             )
-            # rows are no measure: a request may name one partition many times
+            # Places are counted, not rows: a request may name one partition many times.
             if place > PLAIN_ROWS:
                 yield None
         if number > PLAIN_ROWS:

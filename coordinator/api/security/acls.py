@@ -280,7 +280,7 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
             if len(present) + len(records) >= MAX_ACLS:
                 for answer in new[acl]:
                     answer.error_code = ErrorCode.POLICY_VIOLATION
-                    answer.error_message = f"There are {MAX_ACLS} access control entries already: delete some before."
+                    answer.error_message = f"There are {MAX_ACLS} access control entries already: delete some first."
                 continue
             records.append(to_record(acl, node.draw_uuid()))
             if len(records) == WRITTEN_AT_ONCE:

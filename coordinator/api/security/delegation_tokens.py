@@ -272,7 +272,7 @@ class TokenExpiry:
 
     def fault(self, error: Exception) -> None:
         """See `jobs.Owner`."""
-        log.error("delegation tokens that have expired cannot be removed, by a fault", exc_info=error)
+        log.error("expired delegation tokens cannot be removed, because of a bug in the server", exc_info=error)
 
     def _sweeping(self) -> Job[None]:
         wall_ms = self._clock.now().wall_ms
@@ -281,7 +281,7 @@ class TokenExpiry:
             if over:
                 yield from self._topics.writing([RemoveDelegationTokenRecord(record.token_id) for record in over])
         except ApiError as refusal:
-            log.error("delegation tokens that have expired cannot be removed now", why=refusal.message)
+            log.error("expired delegation tokens cannot be removed now", why=refusal.message)
         else:
             for record in over:
                 log.info("a delegation token has expired", token=record.token_id, owner=record.owner)

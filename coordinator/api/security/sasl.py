@@ -106,7 +106,7 @@ def handle_sasl_authenticate(
             f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
             f"{principal.type}.{principal.name}"
         )
-        _reject(node, context, respond, _failed(message), "the client is another one than before")
+        _reject(node, context, respond, _failed(message), "the client re-authenticates as another principal")
         return
     respond(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=authentication.lifetime_ms or 0))
 

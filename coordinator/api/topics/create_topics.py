@@ -208,7 +208,7 @@ def _grow(
         if topic.name in _PLACES:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The number of partitions of {topic.name} says where {_PLACES[topic.name]} are kept and stays.",
+                f"The number of partitions of {topic.name} is fixed, as it decides where {_PLACES[topic.name]} are.",
             )
         yield from node.topics.growing(
             topic.name, topic.count, assignments, validate_only=validate_only, charge=charge_of(context)

@@ -5,8 +5,8 @@ A producer id with an epoch identifies duplicates of a producer (KIP-98, KIP-360
 that id decides. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
 
 If a partition does not exist, or the client may not write to it, the whole transaction is refused. Then the shard is
-not asked, and never about topics without partitions. As on Kafka, an answer names such topics only if the whole
-transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
+not asked. The shard is never asked about topics without partitions. As on Kafka, an answer names such topics only if
+the whole transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
 """
 
 from __future__ import annotations

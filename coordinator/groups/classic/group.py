@@ -89,8 +89,9 @@ class ClassicGroup:
     `pending`: member ids that were handed out and not used yet (KIP-394). `pending_sync`: the members that have not
     sent SyncGroup in this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`. `partition_counts` of the topics, at the end of the last rebalance. `departed`:
-    the assignments of members that left since then. `late_syncs`: the times of SyncGroups after the leader's.
+    Only the history uses these fields. `rebalance`: the facts about the present rebalance. `partition_counts`: those of
+    the topics at the end of the last rebalance. `departed`: the assignments of members that left since then.
+    `late_syncs`: the times of SyncGroups after the leader's.
     """
 
     __slots__ = (
@@ -249,7 +250,7 @@ class ClassicGroup:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic; if the topics are unknown, whether the members are consumers."""
+        """Whether a member subscribes to the topic. If the topics are unknown: whether the members are consumers."""
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 

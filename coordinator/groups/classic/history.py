@@ -29,7 +29,7 @@ def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, imag
     """
     changed = False
     if member.protocols != protocols:
-        before, now = _said(group, member.protocols), _said(group, protocols)
+        before, now = _decoded_metadata(group, member.protocols), _decoded_metadata(group, protocols)
         if _topics(before) != _topics(now):
             return events.SUBSCRIPTION_CHANGED
         if member.member_id != group.leader_id:
@@ -49,7 +49,7 @@ def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
     return {name: by_name[name].partitions for name in sorted(there)}
 
 
-def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
+def _decoded_metadata(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
     """The decoded metadata of each protocol. None for unreadable metadata, or for groups without consumers."""
     is_consumers = group.protocol_type == CONSUMER
     return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
@@ -216,7 +216,7 @@ def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None
     _departs(group, member)
     facts = of_member(member, step.now)
     if cause == events.SESSION_EXPIRED:
-        # The session's deadline has just been due, and was switched off.
+        # The session has just ended, and its deadline is off. `rang_ms` still has the time.
         due_ms = step.state.deadlines.rang_ms
         last_ms = facts.joined_ms if member.is_new else heard_ms(member, due_ms, step.now)
         step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=last_ms))

@@ -204,7 +204,9 @@ def _create(step: Step, group_id: str, other: Group | None) -> ClassicGroup:
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Kafka's acceptJoiningMember. In the join phase only members with a parked JoinGroup count."""
+    """Whether the group accepts one more member (Kafka's acceptJoiningMember). In the join phase only members with a
+    parked JoinGroup count.
+    """
     if group.state == EMPTY:
         return True
     member = group.members.get(member_id)
@@ -368,6 +370,7 @@ _ACTIONS: Final = {
 _REFUSALS: Final = {
     REFUSE_UNKNOWN: ErrorCode.UNKNOWN_MEMBER_ID,
     REFUSE_FENCED: ErrorCode.FENCED_INSTANCE_ID,
-    # The id was handed out to a client without an instance id. Kafka fails in this case, and names no member id.
+    # The id was handed out to a client without an instance id. Kafka answers with an internal error, and names no
+    # member id.
     FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

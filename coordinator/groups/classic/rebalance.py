@@ -5,8 +5,9 @@ longer while members join, at most the rebalance timeout (KIP-134). From any oth
 have joined and no member id is pending (KIP-394). Each join phase ends at the latest after the rebalance timeout of the
 slowest member. Members that have not joined by then are removed, except static members (KIP-345).
 
-Kafka never answers a parked request if its member sends a new request, nor the SyncGroup of a removed member. The
-clients' connections stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
+Kafka leaves two kinds of parked requests without an answer. The member has sent a new request instead, or a removed
+member has sent a SyncGroup. The clients' connections stay blocked for ever. So Muster answers abandoned requests with
+an error after a session timeout.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 
 _VERSION: Final = 3
 A_MEMBER: Final = 16
-"""A quarter of a member's other bytes in the record, since `is_too_large` counts four bytes for one in `texts`."""
+"""What `texts` counts for the other fields of a member. `is_too_large` takes each as four bytes, so 64 bytes in all."""
 
 
 def new_group(group_id: str, wall_ms: int) -> Record:

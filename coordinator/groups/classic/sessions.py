@@ -20,8 +20,8 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
-WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
-REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+SUCCESS: Final = HeartbeatResponse(0, ErrorCode.NONE)
+REBALANCE_IN_PROGRESS: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 """The usual answers to a Heartbeat. These answers never change, so their bytes are encoded only once."""
 
 
@@ -37,7 +37,7 @@ def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: Clas
             member.due_ms = due_ms = mono_ms + member.session_timeout_ms
             if due_ms < member.queued_ms:
                 state.deadlines.set(member, due_ms)
-            return REJOIN if group.state == PREPARING else WELL
+            return REBALANCE_IN_PROGRESS if group.state == PREPARING else SUCCESS
     return HeartbeatResponse(0, _heartbeat_error(group, request))
 
 
@@ -51,7 +51,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the function `heartbeat` would return WELL. If true, the deadline moves; else nothing is changed."""
+        """Whether the function `heartbeat` would return SUCCESS. If true, the deadline moves; else nothing changes."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER

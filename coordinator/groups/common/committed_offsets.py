@@ -50,7 +50,7 @@ class PendingOffsets:
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
         self._replaced: dict[Place, int] = {}
-        """By place: records of open transactions up to this number are replaced by a later commit."""
+        """For each place, the highest number of a record that a later commit has replaced."""
 
     def transactions(self) -> Collection[OpenTransaction]:
         """The open transactions, in the order of their beginning."""
@@ -70,7 +70,9 @@ class PendingOffsets:
         self.transactions_of.setdefault(group_id, {}).setdefault(partition, set()).add(transaction)
 
     def replace(self, place: Place, number: int | None = None) -> None:
-        """Note that an offset is in force, which no record of an open transaction up to `number` may replace."""
+        """Note that an offset is in force. Records of open transactions up to `number` may no longer replace this
+        offset.
+        """
         group_id, partition = place
         if partition in self.transactions_of.get(group_id, ()):
             self._replaced[place] = self._records if number is None else max(number, self._replaced.get(place, 0))

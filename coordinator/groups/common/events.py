@@ -86,7 +86,8 @@ EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have reached their targets.
 
 * epoch, first_epoch, epochs (how many), causes (how many by cause), assignor, members, revoked, assigned, partitions.
-* cause and trigger of the first epoch. took_ms: the time since then. Each is None if this core did not see that epoch.
+* cause and trigger of the first epoch. took_ms: the time since then. All three are None if this core did not see that
+  epoch.
 * changed: how many members have lost or got partitions.
 * paused_partition_ms: the sum of times without an owner, over all partitions with a new owner.
 * slowest: rows like MEMBER_RECONCILED. waited_for: members that others waited for, with took_ms.

@@ -21,7 +21,7 @@ class TopicImage:
         self.metadata_hash: int | None = None
 
 
-class Gone(NamedTuple):
+class DeletedSince(NamedTuple):
     """The topics of the image of version `before` that a later image does not have: name by id."""
 
     before: int
@@ -41,7 +41,7 @@ class TopicsImage:
         version: int,
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
-        gone: Gone | None = None,
+        gone: DeletedSince | None = None,
     ) -> None:
         """`by_id`: the same topics by id; then both maps are the image's own. Otherwise `topics` is copied.
 
@@ -64,7 +64,7 @@ class TopicsImage:
             names: Mapping[bytes, str] = {}
             if not ids.keys() >= before.by_id.keys():  # most changes delete no topic
                 names = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
-            self._gone = gone = Gone(before.version, names)
+            self._gone = gone = DeletedSince(before.version, names)
         return gone.names
 
 

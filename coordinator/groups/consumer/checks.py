@@ -173,8 +173,8 @@ MAX_NAMES: Final = 20_000
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """Raise Refused for too many names, or for names too long for a batch with `besides` other bytes. The names were
-    not read before.
+    """Raise Refused for too many names, or for names too long for a batch with `besides` other bytes. The names may be
+    as many as the request can hold.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.max_bytes:
         distinct = distinct_names(names)

@@ -38,7 +38,7 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 
 
 TOPICS_AT_ONCE: Final = 1_000
-"""After this many topics in targets and answers the next iteration of the event loop continues: some 10 ms."""
+"""The most topics of targets and answers in one iteration of the event loop, which takes some 10 ms."""
 NAMES_AS_A_TOPIC: Final = 20
 """This many names in a subscription count as one topic, because an answer needs a look-up of each name."""
 

@@ -398,7 +398,7 @@ def topics_of(description: Description, resolved: Mapping[str, Resolved]) -> Ite
 
 
 def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
-    """Which of `partitions` no other member has, or is still giving up."""
+    """Those of `partitions` that no other member has or is still giving up."""
     of_topic = group.owners.get(topic_id)
     if of_topic is None:
         return partitions
@@ -406,6 +406,6 @@ def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[
 
 
 def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:
-    """Whether no other member has this partition, or is still giving it up."""
+    """Whether the partition is free: no other member has it or is still giving it up."""
     of_topic = group.owners.get(topic_id)
     return of_topic is None or of_topic.get(partition, member_id) == member_id

@@ -330,7 +330,7 @@ def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, clie
         and group.assignment_epoch == group.epoch
         and group.hashed_version == state.image.version
         and not group.patterns
-        # with as many members for another assignor, each heartbeat makes a new epoch
+        # If two assignors have equally many members, each heartbeat makes a new epoch.
         and target.preferred_assignor(group, state.settings, description.assignor)
         == target.preferred_assignor(group, state.settings)
     )

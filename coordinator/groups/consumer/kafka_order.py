@@ -46,14 +46,15 @@ class Tables(NamedTuple):
     """The hash tables from which Kafka writes a record, by their initial capacities.
 
     `of_topics` is for the table of topics, `of_partitions` for the tables of partitions, by topic, `of_others` for
-    other topics. With `computes`, computeIfAbsent inserted the topics, but put inserted those in `there`.
+    other topics. If `computes`, Java's computeIfAbsent inserted the topics, except those in `were_put`, which put
+    inserted.
     """
 
     of_topics: int = DEFAULT_CAPACITY
     of_partitions: Mapping[bytes, int] = MappingProxyType({})
     of_others: int = DEFAULT_CAPACITY
     computes: bool = False
-    there: tuple[bytes, ...] = ()
+    were_put: tuple[bytes, ...] = ()
 
 
 NEW: Final = Tables()
@@ -74,15 +75,15 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     if len(topic_ids) < 2 or len(topic_ids) > FEW_TOPICS:
         return list(range(len(topic_ids)))
     hashes = _hashes_of(topic_ids)
-    if not (tables.computes and tables.there):
+    if not (tables.computes and tables.were_put):
         return _filled(hashes, tables)
     row_of = dict(zip(topic_ids, range(len(topic_ids)), strict=True))
-    capacity, walk = tables.of_topics, [row for one in tables.there if (row := row_of.get(one)) is not None]
+    capacity, walk = tables.of_topics, [row for one in tables.were_put if (row := row_of.get(one)) is not None]
     # A table grows when more than three quarters of its buckets are counted as taken.
-    while len(tables.there) > capacity * 3 // 4:
+    while len(tables.were_put) > capacity * 3 // 4:
         capacity *= 2
-    there = frozenset(tables.there)
-    new = [row for row, topic_id in enumerate(topic_ids) if topic_id not in there]
+    were_put = frozenset(tables.were_put)
+    new = [row for row, topic_id in enumerate(topic_ids) if topic_id not in were_put]
     # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
     while new and len(walk) + len(new) - 1 > capacity * 3 // 4:
         capacity *= 2
@@ -134,8 +135,8 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether Java iterates over ascending partitions in ascending order. Nearly always Java does: for one partition,
-    with a bucket for each partition, or if no number is left out.
+    """Whether Java iterates over ascending partitions in ascending order. Nearly always Java does so: for one
+    partition, with a bucket for each partition, or if no number is left out.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
@@ -150,8 +151,8 @@ def changed(before: TargetAssignment) -> Tables:
     if len(before) > FEW_TOPICS:
         return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
-    there = tuple([before[row][0] for row in topics([one[0] for one in before])])
-    return Tables(capacity_for(len(before)), sizes, computes=True, there=there)
+    were_put = tuple([before[row][0] for row in topics([one[0] for one in before])])
+    return Tables(capacity_for(len(before)), sizes, computes=True, were_put=were_put)
 
 
 def ranges(subscribed: int) -> Tables:
@@ -169,7 +170,7 @@ def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
         for topic_id, its, _ in after
         if (mine := had.get(topic_id)) is not None and (mine is its or not frozenset(its).isdisjoint(mine))
     }
-    return Tables(of_partitions=sizes, computes=True, there=tuple(sizes))
+    return Tables(of_partitions=sizes, computes=True, were_put=tuple(sizes))
 
 
 def without_topics(before: CurrentAssignment) -> Tables:

@@ -54,7 +54,9 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Let a static member leave that will return, with its partitions and session, but no pending revocation."""
+    """Let a static member leave that will return. The member keeps its partitions and session, but no pending
+    revocation.
+    """
     position = member.position._replace(
         epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=without_epochs(member.position.assigned), revoking=NOTHING
     )
@@ -89,7 +91,7 @@ def remove(
             step.record(records.pattern_forgotten(group_id, pattern))
     metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
-    if not group.members:  # since Kafka 4.4 the epoch of an Empty group has targets: none
+    if not group.members:  # Since Kafka 4.4 an Empty group has an empty target assignment in its new epoch.
         step.record(records.target_epoch(group_id, group.epoch, 0))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)

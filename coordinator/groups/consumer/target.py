@@ -76,7 +76,7 @@ class Ranges:
 def _is_unchanged(
     before: TargetAssignment, given: Mapping[str, Collection[int]], by_id: Mapping[bytes, TopicImage]
 ) -> bool:
-    """Whether an assignment by name is the target that the member has. So it is for most members."""
+    """Whether an assignment by name is the target that the member has. Most members keep their target."""
     if len(given) != len(before):
         return False
     for topic_id, partitions in before:
@@ -202,10 +202,9 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The assignor that most members ask for. If several have as many members, the first in Java's table is chosen.
-
-    But if no assignor has two members, `wish` is chosen: Kafka inserts it at the head. Assignors that this server does
-    not have are ignored: a log of another cluster may name them.
+    """The assignor that most members ask for. If several have equally many members, the first in Java's table is
+    chosen. But if no assignor has two members, `wish` is chosen: Kafka inserts `wish` at the head. Assignors that this
+    server does not have are ignored: a log of another cluster may name them.
     """
     there = names_of(settings.group_consumer_assignors)
     if not group.assignors:  # no member asks for an assignor, as usual

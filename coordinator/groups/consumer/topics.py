@@ -28,7 +28,7 @@ from muster.protocol.errors import ErrorCode
 
 NO_HASH: Final = 0
 MAX_WITH_RACKS: Final = 100_000
-"""The racks of topics with more partitions are not hashed: so many take some 12 ms."""
+"""The racks of a topic with more partitions than this are not hashed. At this limit, the hash takes some 12 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
 _TWO: Final = Struct("<ii")

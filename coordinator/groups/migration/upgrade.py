@@ -47,7 +47,7 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 
 CANNOT: Final = "Cannot upgrade classic group {} to consumer group because "
 READ_AT_ONCE: Final = 32 * 1024
-"""A group with more bytes of members' data is read in a thread: so many bytes take some 5 ms."""
+"""A group with more bytes of members' data is read in a thread. At this limit, the read takes some 5 ms."""
 MemberData = tuple[str, bytes, bytes]
 """The data of a classic member: the member id, the metadata for the group's protocol, and the assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
@@ -231,8 +231,8 @@ def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
 
 
 def _check_bytes(step: Step, group: ClassicGroup) -> None:
-    """Raise Refused, before members are read, if their metadata is too large for a batch. The batch has this metadata,
-    and each topic again in the description and the current assignment.
+    """Raise Refused, before members are read, if their metadata is too large for a batch. The metadata is a part of the
+    batch, beside descriptions and current assignments.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
     if offered > step.max_bytes:

@@ -1,8 +1,9 @@
 """Deletion in groups of all types: OffsetDelete, DeleteGroups, and the offsets of deleted topics.
 
 Offsets of deleted topics are deleted, as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
-requests need not wait. Clients see old offsets until the check. A new topic may have the same name. Transactional
-commits have no topic id, and are like old offsets. So these commits are refused until their group was checked.
+requests need not wait. Until the check, clients still see the old offsets. A new topic may have the name of a deleted
+topic. A transactional commit has no topic id, so it looks like an old offset of that name. So such commits are refused
+until their group was checked.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ CHUNK: Final = 50
 SLICE_AFTER_MS: Final = 1
 
 
-class _Gone:
+class _DeletedTopics:
     """Deleted topics. `topics`: names by id. `names`: offsets without an id under these names are deleted too."""
 
     __slots__ = ("names", "topics", "touched")
@@ -128,7 +129,7 @@ class _Gone:
         return topic_id in self.topics if topic_id != ZERO_UUID else topic in self.names
 
 
-class _Some(NamedTuple):
+class _OffsetsToCheck(NamedTuple):
     """Some offsets to check. `is_pending`: of open transactions. `topic` None: the group has no more offsets."""
 
     group_id: str
@@ -144,13 +145,13 @@ class TopicDeletion(Due):
 
     kind = TOPIC_DELETION
 
-    def __init__(self, state: State, gone: _Gone) -> None:
+    def __init__(self, state: State, gone: _DeletedTopics) -> None:
         super().__init__("")
-        self.next: _Gone | None = None
+        self.next: _DeletedTopics | None = None
         """Topics that were deleted since the check began. All groups are checked again for these topics."""
         self.begin(state, gone)
 
-    def begin(self, state: State, gone: _Gone) -> None:
+    def begin(self, state: State, gone: _DeletedTopics) -> None:
         """Search all groups for offsets of these topics."""
         self.gone = gone
         self.waiting = state.offsets.group_ids()
@@ -170,7 +171,7 @@ def change_topics(step: Step, command: TopicsChanged) -> None:
     gone = command.image.gone_since(state.image)
     state.image = command.image
     if gone:
-        _begin(step, _Gone(gone, gone.values()))
+        _begin(step, _DeletedTopics(gone, gone.values()))
 
 
 def delete_offsets_of_deleted_topics(step: Step) -> None:
@@ -179,7 +180,7 @@ def delete_offsets_of_deleted_topics(step: Step) -> None:
     """
     image = step.state.image
     if image.deleted:
-        _begin(step, _Gone(image.deleted, frozenset(image.deleted.values()) - image.by_name.keys()))
+        _begin(step, _DeletedTopics(image.deleted, frozenset(image.deleted.values()) - image.by_name.keys()))
 
 
 def on_topic_deletion_deadline(step: Step, _: object, deletion: TopicDeletion) -> None:
@@ -187,36 +188,40 @@ def on_topic_deletion_deadline(step: Step, _: object, deletion: TopicDeletion) -
     _slice(step, deletion)
 
 
-def _begin(step: Step, gone: _Gone) -> None:
+def _begin(step: Step, gone: _DeletedTopics) -> None:
     deletion: TopicDeletion | None = step.state.topic_deletion
     if deletion is None:
         deletion = step.state.topic_deletion = TopicDeletion(step.state, gone)
         _slice(step, deletion)
     else:
         before = deletion.next
-        deletion.next = gone if before is None else _Gone({**before.topics, **gone.topics}, before.names | gone.names)
+        deletion.next = (
+            gone if before is None else _DeletedTopics({**before.topics, **gone.topics}, before.names | gone.names)
+        )
 
 
-def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All offsets that may have to be deleted. Pending offsets are first, and again later if committed meanwhile."""
+def _walk(state: State, gone: _DeletedTopics, group_ids: list[str]) -> Iterator[_OffsetsToCheck]:
+    """All offsets that may have to be deleted. Pending offsets come first. An offset that is committed meanwhile comes
+    again later.
+    """
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))
         while some := [*islice(places, CHUNK)]:
-            yield _Some(group_id, "")  # an item that counts as work, but checks nothing
+            yield _OffsetsToCheck(group_id, "")  # an item that counts as work, but checks nothing
             of_topic: dict[str, list[int]] = {}
             for topic, partition in some:
                 if topic in touched:
                     of_topic.setdefault(topic, []).append(partition)
             for topic, partitions in of_topic.items():
-                yield _Some(group_id, topic, partitions, is_pending=True)
+                yield _OffsetsToCheck(group_id, topic, partitions, is_pending=True)
         topics = offsets.topics(group_id)
         names = touched if len(touched) < len(topics) else list(topics)
         for name in names:
             known = list(offsets.partitions(group_id, name)) if name in touched else ()
             for at in range(0, len(known) or 1, CHUNK):
-                yield _Some(group_id, name, known[at : at + CHUNK])
-        yield _Some(group_id)
+                yield _OffsetsToCheck(group_id, name, known[at : at + CHUNK])
+        yield _OffsetsToCheck(group_id)
 
 
 def _slice(step: Step, deletion: TopicDeletion) -> None:
@@ -224,7 +229,7 @@ def _slice(step: Step, deletion: TopicDeletion) -> None:
     for some in deletion.walk:
         group_id, before = some.group_id, len(step.records)
         if some.topic is not None:
-            _delete_some(step, deletion.gone, some, doomed)
+            _check_offsets(step, deletion.gone, some, doomed)
         else:
             del deletion.waiting[group_id]
             _report(step, group_id, doomed)
@@ -241,7 +246,7 @@ def _slice(step: Step, deletion: TopicDeletion) -> None:
     step.state.deadlines.set(deletion, step.now.mono_ms + SLICE_AFTER_MS)
 
 
-def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[int]]) -> None:
+def _check_offsets(step: Step, gone: _DeletedTopics, some: _OffsetsToCheck, doomed: dict[str, list[int]]) -> None:
     offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
     for partition in some.partitions:
         if some.is_pending:

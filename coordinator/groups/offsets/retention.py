@@ -21,9 +21,9 @@ RETENTION: Final = "retention"
 SLICE: Final = 4_000
 """The work of one slice, about a millisecond. Each checked offset counts 1."""
 CHECK: Final = 5
-"""Each group, and each topic of a group, counts this much in addition."""
+"""The work for each group, and for each topic of a group, beside the work for its offsets."""
 REMOVE: Final = 20
-"""Each written record counts this much."""
+"""The work for each written record."""
 CHUNK: Final = 250
 """The largest number of offsets in one proposal; all are of one topic."""
 

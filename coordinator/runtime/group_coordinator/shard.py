@@ -131,7 +131,7 @@ class GroupShard:
 
     def fault(self, error: Exception) -> None:
         """See `Owner`. The state stays incomplete until the next load."""
-        log.error("the end of a transaction failed, by a fault of the server", exc_info=error)
+        log.error("the end of a transaction failed, because of a bug in the server", exc_info=error)
 
     def _run_job(self, job_queue: JobQueue, job: Job[None]) -> None:
         job_queue.run(job, lambda _: None, self)

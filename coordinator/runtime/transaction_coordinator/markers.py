@@ -203,7 +203,7 @@ class MarkerSender:
 
     def fault(self, error: Exception) -> None:
         """See `jobs.Owner`. The next load sends the missing markers."""
-        log.error("a marker could not be sent, by a fault of the server", exc_info=error)
+        log.error("a marker could not be sent, because of a bug in the server", exc_info=error)
 
     def _send(self, transactional_id: str, message: Message) -> None:
         if self.closed or not isinstance(message, WriteTxnMarkersRequest):

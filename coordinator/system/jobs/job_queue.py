@@ -296,11 +296,11 @@ async def to_its_end(job_queue: JobQueue, job: Job[T]) -> T:
             if not done.done():
                 done.set_result(result)
 
-    job_queue.run(guarded(), lambda _: None, _Nobody())
+    job_queue.run(guarded(), lambda _: None, _BackgroundOwner())
     return await done
 
 
-class _Nobody:
+class _BackgroundOwner:
     """The owner of a job for which other code waits."""
 
     closed = False

@@ -591,7 +591,7 @@ def test_a_fault_in_a_later_step_closes_its_connection(seen: Seen) -> None:
     connection.requests.job_queue.run(job(), seen[0][2], connection.channel)
     with capture_logs() as logs:
         later(None)
-    assert [refused.reason for refused in connection.failed] == ["its request met a fault in the server"]
+    assert [refused.reason for refused in connection.failed] == ["its request met a bug in the server"]
     assert [line["event"] for line in logs] == ["a handler failed"]
 
 

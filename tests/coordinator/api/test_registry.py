@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from muster.coordinator.api.registry import OF_A_RECEIVER, SERVED, handler
+from muster.coordinator.api.registry import METRICS_APIS, SERVED, handler
 from muster.protocol.api import api
 
 VERSIONS = Path(__file__).resolve().parents[2] / "golden" / "versions.json"
@@ -11,7 +11,7 @@ VERSIONS = Path(__file__).resolve().parents[2] / "golden" / "versions.json"
 
 def test_version_ranges_are_exactly_those_of_kafka() -> None:
     kafka = {row["key"]: (row["min"], row["max"]) for row in json.loads(VERSIONS.read_text())["apis"]}
-    kafka |= dict.fromkeys(OF_A_RECEIVER, (0, 0))  # as of a broker with a receiver of metrics
+    kafka |= dict.fromkeys(METRICS_APIS, (0, 0))  # as of a broker with a receiver of metrics
     assert {key: (served.min_version, served.max_version) for key, served in SERVED.items()} == {
         key: kafka[key] for key in SERVED
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, classic_group
-from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
+from muster.coordinator.groups.classic.sessions import SUCCESS, GenerationMember
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
@@ -158,7 +158,7 @@ class History:
             due = [one.due_ms for one in members]
             if prepared.heartbeat(now):
                 beaten = [one.due_ms for one in members]
-                assert core.heartbeat(HeartbeatRequest(*names), now) is WELL
+                assert core.heartbeat(HeartbeatRequest(*names), now) is SUCCESS
                 assert [one.due_ms for one in members] == beaten
             for one, due_ms in zip(members, due, strict=True):
                 one.due_ms = due_ms

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic import sessions
-from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
+from muster.coordinator.groups.classic.sessions import SUCCESS, GenerationMember
 from muster.coordinator.groups.common import state
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, id_of, prepare_commit
@@ -69,7 +69,7 @@ class CachingHarness(TracedHarness):
     def heartbeat(self, request: HeartbeatRequest) -> None:
         known = self.members.get(repr(request))
         if known is not None and known.heartbeat(self.now.mono_ms):
-            self.answer(WELL, [])
+            self.answer(SUCCESS, [])
             return
         made = sessions.prepare_heartbeat(self.core.state, request)
         if made is not None:

@@ -47,7 +47,7 @@ def test_new_topics_are_not_compared_with_each_topic_of_a_large_table() -> None:
     before = [Counted(random.randbytes(16)) for _ in range(2_000)]
     after = [Counted(one) for one in before[1_000:]] + [Counted(random.randbytes(16)) for _ in range(2_000)]
     Counted.compared = 0
-    kafka_order.topics(after, Tables(capacity_for(len(before)), computes=True, there=tuple(before)))
+    kafka_order.topics(after, Tables(capacity_for(len(before)), computes=True, were_put=tuple(before)))
     assert Counted.compared < 4 * len(after)
 
 
@@ -76,7 +76,7 @@ IDS = st.lists(st.binary(min_size=16, max_size=16), max_size=60, unique=True)
 def test_topics_have_the_order_of_single_inserts_into_kafkas_hash_map(
     ids: list[bytes], begin: int, end: int, size: int
 ) -> None:
-    tables = Tables(size, computes=True, there=tuple(ids[:end]))
+    tables = Tables(size, computes=True, were_put=tuple(ids[:end]))
     after = ids[begin:]
     assert [after[row] for row in kafka_order.topics(after, tables)] == (
         one_by_one(after, tables) if len(after) > 1 else after

@@ -199,4 +199,4 @@ def test_a_log_that_must_be_loaded_first_delays_no_other_marker(harness: MarkerH
 def test_a_fault_of_the_marker_sender_is_logged(harness: MarkerHarness) -> None:
     with capture_logs() as logs:
         harness.sender.fault(RuntimeError("a bug"))
-    assert logs[0]["event"] == "a marker could not be sent, by a fault of the server"
+    assert logs[0]["event"] == "a marker could not be sent, because of a bug in the server"
