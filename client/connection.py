@@ -111,7 +111,7 @@ class Connection:
             is_plain = hints.speaks_plainly(self._place)
             hint = hints.SPEAKS_NO_TLS if is_plain else "is it a listener of SSL or SASL_SSL?"
             raise RequestFailed(
-                f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; {hint}"
+                f"{self.address} cannot be reached with TLS: {getattr(error, 'reason', None) or error}; {hint}"
             ) from error
 
     def _log_in(self) -> None:

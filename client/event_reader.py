@@ -88,7 +88,9 @@ class Events:
             yield from self.fetch(position, WAIT_MS)
 
     def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
-        """The next events from `position` on, which moves behind them. Leaders wait up to `wait_ms` for an event."""
+        """The next events from `position` on. `position` then moves behind these events. Leaders wait up to `wait_ms`
+        for an event.
+        """
         found: list[Value] = []
         for row in fetched(self._client, self._of.topic, self._leaders, position, wait_ms):
             found.extend(self._read(row, position))

@@ -255,7 +255,7 @@ INNER = {
     "system/logging/rate_limit.MAX_CAUSES",
     "system/logging/rate_limit.MAX_KINDS",
     "system/jobs/jobs.COUNTED_AT_ONCE",
-    "system/jobs/matching.DEAR_AT_ONCE",
+    "system/jobs/matching.EXPENSIVE_AT_ONCE",
     "system/jobs/matching.NAMES_AT_ONCE",
     "system/jobs/job_queue.MANY_STEPS",
     "topics/catalogue.CLOSED_AT_ONCE",

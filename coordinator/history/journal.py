@@ -29,8 +29,8 @@ log = structlog.get_logger("muster.events")
 PIECES_AT_ONCE: Final = 10
 """How many pieces of events (`schema.pieces`) one iteration of the event loop makes: some 5 ms."""
 
-A_SHORT_ONE: Final = 0.01
-"""Even the shortest event counts for this part of a piece, since many short events take time too."""
+SHORTEST_EVENT: Final = 0.01
+"""The least part of a piece for which an event counts, since many short events take time too."""
 BYTES_AS_A_PIECE: Final = 64 * 1024
 """This many bytes of a short event count as one piece. Most of these bytes are metadata, which is encoded fast."""
 MAX_ROWS_WAITING: Final = 100_000
@@ -106,7 +106,7 @@ class PendingRows:
             return True
         if value is None:
             return False
-        self._left -= max(A_SHORT_ONE, len(value) / BYTES_AS_A_PIECE)
+        self._left -= max(SHORTEST_EVENT, len(value) / BYTES_AS_A_PIECE)
         self.rows.append((record_key(event.group_id), value))
         return True
 

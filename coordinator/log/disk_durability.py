@@ -188,7 +188,8 @@ class DiskDurability:
 
         def job() -> None:
             if availability.failure is not None:
-                # the log was opened again: this sync must not take a failure that the system reports only once
+                # The log was opened again. A sync by the new log must get the failure, which the system reports only
+                # once.
                 return
             for file in files:
                 file.sync()

@@ -146,7 +146,7 @@ class DirectoryMonitor:
             if self._timer is None:
                 return
             if failure is None or isinstance(failure, DirectoryGone):
-                self._manager.directory_is(failure)
+                self._manager.directory_checked(failure)
             for log in removed:
                 if failure is None and any(log is one and file is log.segments.active.file for one, file in files):
                     log.go_offline(log.segments.active.file.path, OSError(REMOVED))

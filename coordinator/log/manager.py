@@ -108,7 +108,7 @@ class LogManager:
         if self._sync is not None:
             self._sync.share(job, clock)
 
-    def directory_is(self, gone: DirectoryGone | None) -> None:
+    def directory_checked(self, gone: DirectoryGone | None) -> None:
         """Use the result of a check of the directory: every log is offline while the directory is missing."""
         was_gone, self.gone = self.gone, gone
         if gone is not None:
@@ -222,7 +222,7 @@ class LogManager:
         try:
             self.storage.verify()
         except DirectoryGone as gone:
-            self.directory_is(gone)
+            self.directory_checked(gone)
         self._raise_if_gone()
         if old is None:
             raise KeyError(key)  # the log was never opened

@@ -176,7 +176,7 @@ class PendingReplies:
 
 
 NO_DELAY_MS: Final = 5
-"""The least time until a new deadline, as the end of a join phase with `group.initial.rebalance.delay.ms=0`.
+"""The least time until a new deadline, such as the end of a join phase with `group.initial.rebalance.delay.ms=0`.
 
 Members that start together then get one assignment, as on Kafka. On Kafka 4 to 7 ms pass from the first JoinGroup to
 the assignment. This wait is in the machine's time, which passes even while a test has stopped the server's time.

@@ -15,7 +15,9 @@ _JAVA_INT: Final = (1 << 31) - 1
 
 
 class Range(NamedTuple):
-    """The addresses of `bits` bits whose first `prefix` bits are those of `address`. Its other bits are 0."""
+    """The addresses of `bits` bits whose first `prefix` bits are those of `address`. The other bits of `address` are
+    0.
+    """
 
     bits: int
     prefix: int
@@ -65,7 +67,7 @@ def _range(bits: int, prefix: int, address: int) -> Range:
 
 
 class Ranges:
-    """A set of ranges, in which a range may be several times. It finds the ranges of an address."""
+    """Ranges of addresses, each as often as it was added, and the search for the ranges that hold an address."""
 
     __slots__ = ("_counts", "_prefixes")
 

@@ -64,7 +64,7 @@ class Data:
         if self._filesystem is not None:
             self.logs.share_sync(self._filesystem.sync, clock.machine)
 
-    def look_after(self) -> None:
+    def begin_maintenance(self) -> None:
         """Begin to sync, delete and compact logs, as their settings require."""
         logs, clock, machine = self.logs, self._clock, self._machine
         self._maintenance = Maintenance(logs, clock)
@@ -109,7 +109,7 @@ def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[]
         there = len(topic.partitions)
         if there != partitions:
             log.warning(
-                "a topic of --topic is there with another number of partitions: it stays as it is",
+                "a topic of --topic exists with another number of partitions, and is not changed",
                 topic=name, partitions=there, wanted=partitions,
             )  # fmt: skip
     if config.users:

@@ -88,7 +88,7 @@ def _on_signal(
 
 
 def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    log.error(context.get("message", "a fault in the event loop"), exc_info=context.get("exception"))
+    log.error(context.get("message", "an error in the event loop"), exc_info=context.get("exception"))
 
 
 Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]]

@@ -142,7 +142,7 @@ class Server:
             await self._open_topics()
             self._open_nodes()
             self._load()
-            self._data.look_after()
+            self._data.begin_maintenance()
             await self._listen()
         except ApiError as refusal:
             # the disk has failed: a topic that every node needs cannot be created
@@ -279,7 +279,7 @@ class Server:
 
     def _live_of(self, config: Config) -> Live:
         live = Live(config)
-        self.topics.dynamic_configs.also(config.node_id, live, self._reconfigured, self.topics.state)
+        self.topics.dynamic_configs.follow(config.node_id, live, self._reconfigured, self.topics.state)
         return live
 
     def _reconfigured(self) -> None:

@@ -316,7 +316,7 @@ class ManualClock:
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call `callback` once, during the `advance` that reaches `mono_ms`."""
-        del every_ms  # every call is made
+        del every_ms  # this clock never leaves out a call
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
         return timer

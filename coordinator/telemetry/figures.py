@@ -22,7 +22,7 @@ FIGURES: Final[Mapping[str, str]] = {
 
 
 def figures(report: Report) -> dict[str, float]:
-    """The figures that the client has pushed. A client whose subscription has other metrics has none."""
+    """The figures that the client has pushed. A client whose subscription has other metrics has no figures."""
     series = report.series
     return {name: series[metric] for name, tail in FIGURES.items() if (metric := _PREFIX + tail) in series}
 

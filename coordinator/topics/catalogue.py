@@ -220,7 +220,7 @@ class Catalogue:
         """Open the logs of changed topics. `made`: new partitions of the one changed topic, which are open already."""
         for state in topics:
             self.open.open(state, made)
-            state.as_image()  # the call is made now: many topics may change before the next complete image
+            state.as_image()  # made now, because many topics may change before the next image of all topics
         self.pending.changed(topics=bool(topics))
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:

@@ -81,7 +81,7 @@ class DynamicConfigs:
         """Call `callback` whenever properties of this broker were changed. `TopicConfigs.broker` has the properties."""
         self._subscribers.append(callback)
 
-    def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
+    def follow(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
         """Keep another broker's properties in `live` up to date. `changed` is called after a change."""
         self._others.append((str(node_id), live, changed))
         live.set(

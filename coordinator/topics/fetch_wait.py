@@ -31,7 +31,7 @@ class FetchWait:
         ready: Callable[[], object],
         run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
-        """`available`: bytes that were readable when the reader parked; it waits for `min_bytes`.
+        """`available`: bytes that were readable when the reader parked; the reader waits for `min_bytes`.
 
         `run_job`: runs jobs for which no client waits.
         """

@@ -3,7 +3,8 @@
 All nodes reach all logs, so that any node can lead any partition. Replicas have no logs of their own; the first replica
 is the preferred leader. A partition whose leader is not alive moves to its first replica that is alive. If no replica
 is alive, the partition moves to the node that leads the fewest partitions of its topic. When the first replica is alive
-again, leadership moves back to that replica. A node that no replica of a topic names gets an even share of that topic.
+again, leadership moves back to that replica. A node without a replica of a topic gets an even share of that topic's
+partitions.
 
 A history's partition (`names.EVENTS_OF`) has the same leader as the partition whose events it has. The node that
 decides also writes the events.
@@ -39,8 +40,9 @@ def changes(
     """Return the records after which live nodes lead all partitions, evenly. An empty list means that nothing changes.
 
     `prefers`: move leaders back to the first replicas, and give new nodes their share. `max_moves`: the limit of such
-    moves at once. The moves of one topic are made all or not at all. Otherwise, once a topic names a new node, its
-    other partitions would stay. The result is invalid if the state changes meanwhile: compare `state.version`.
+    moves at once. The moves of one topic are made all or not at all. After a part of them, the node would no longer
+    count as new, and would never get its full share. The result is invalid if the state changes meanwhile: compare
+    `state.version`.
     """
     if not live:
         return []

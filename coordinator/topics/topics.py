@@ -99,7 +99,9 @@ class Topics:
         self.moved: Callable[[], object] = lambda: None
         """Called when records of other nodes have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
-        """Called with each partition that this process no longer leads, once all nodes know it: then the log closes."""
+        """Called with each partition that this process no longer leads. All nodes know the new leader then, and the log
+        closes.
+        """
         self._producer_ids = range(0)
 
     @property

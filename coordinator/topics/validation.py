@@ -131,7 +131,7 @@ def checked(
 
     Raises a `BatchError` (MoreThanAllowed: more than `limits`), or `InvalidRecords` of topics. INVALID_RECORD: keys are
     missing in a compacted topic. INVALID_TIMESTAMP: a timestamp is out of the topic's range. Each error refuses one
-    row, also the CorruptBatch of a wrong CRC: only that of `first_batch` refuses the request.
+    row, also the CorruptBatch of a wrong CRC. Only the CorruptBatch of `first_batch` refuses the request.
     """
     attributes, size = header.attributes, header.length + LENGTH_OVERHEAD
     if size < len(batch):

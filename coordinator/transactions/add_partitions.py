@@ -31,7 +31,7 @@ from muster.protocol.messages.add_partitions_to_txn import (
 )
 
 MAX_ORDERED: Final = 1_000
-"""A transaction of more partitions does not have Kafka's order: so many take some 2 ms."""
+"""Partitions beyond this number are not put into Kafka's order. At this limit, the sort takes some 2 ms."""
 
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 

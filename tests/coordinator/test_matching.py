@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
-from muster.coordinator.system.jobs.matching import A_STEP, DEAR, DEAR_AT_ONCE, Budget, matching
+from muster.coordinator.system.jobs.matching import A_STEP, EXPENSIVE, EXPENSIVE_AT_ONCE, Budget, matching
 
 
 class Counted:
@@ -54,8 +54,8 @@ def test_a_matching_step_is_bounded_for_any_pattern_and_names(size: int) -> None
     pattern = Counted(size)
     found, here, there = run(matching(pattern, names, str, Budget(10**12)), pattern)
     assert found == [name for name in names if "x" in name]
-    assert here <= A_STEP + DEAR
-    assert there <= DEAR_AT_ONCE + size * 50
+    assert here <= A_STEP + EXPENSIVE
+    assert there <= EXPENSIVE_AT_ONCE + size * 50
 
 
 def test_a_long_name_is_matched_in_the_thread() -> None:
@@ -64,7 +64,7 @@ def test_a_long_name_is_matched_in_the_thread() -> None:
     found, here, there = run(matching(pattern, names, str, Budget()), pattern)
     assert found == [names[0], names[2], names[3]]
     assert here <= A_STEP
-    assert there > DEAR
+    assert there > EXPENSIVE
 
 
 def test_all_names_and_patterns_share_one_budget() -> None:

@@ -183,7 +183,7 @@ def test_a_capturing_pattern_on_the_event_loop_is_detected(
     version = case.oldest or 0
     assert not verdict_on(states, name, case, version, FEW).is_too_long
     monkeypatch.setattr(patterns, "_compiled", capturing)
-    for limit in ("A_STEP", "DEAR"):
+    for limit in ("A_STEP", "EXPENSIVE"):
         monkeypatch.setattr(matching, limit, NEVER)
     monkeypatch.setattr(matching.Budget.__init__, "__defaults__", (NEVER,))
     assert verdict_on(states, name, case, version, FEW).is_too_long

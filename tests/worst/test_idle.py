@@ -63,10 +63,10 @@ def test_periodic_work_over_many_partitions_is_divided_into_steps(node: WorstNod
 def test_taking_many_logs_offline_is_divided_into_steps(node: WorstNode) -> None:
     logs = node.process.server.logs
     node.process.server._data._stop_watching()  # or else it finds soon that the directory is there
-    worst = longest(node, 20, lambda: logs.directory_is(DirectoryGone(2, "it was removed")))
+    worst = longest(node, 20, lambda: logs.directory_checked(DirectoryGone(2, "it was removed")))
     assert all(log.failure is not None for log in logs.logs())
     assert worst <= LIMIT, node.meter.where
-    worst = longest(node, 20, lambda: logs.directory_is(None))
+    worst = longest(node, 20, lambda: logs.directory_checked(None))
     assert all(log.failure is None for log in logs.logs())
     assert worst <= LIMIT, node.meter.where
 

@@ -135,8 +135,8 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether Java iterates over ascending partitions in ascending order. Nearly always Java does so: for one
-    partition, with a bucket for each partition, or if no number is left out.
+    """Whether Java iterates over ascending partitions in ascending order. This is so for one partition, with a bucket
+    for each partition, or if no number is left out.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 

@@ -43,7 +43,7 @@ class VerificationState:
         self.supports_epoch_bump = supports_epoch_bump
         """Whether each end of a transaction raises the client's epoch, as from Produce 12 and TxnOffsetCommit 5 on."""
 
-    def also(self, sequence: int, epoch: int) -> None:
+    def add_batch(self, sequence: int, epoch: int) -> None:
         """Add another batch of the same producer."""
         if epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
@@ -70,7 +70,7 @@ class Verifications:
         known = self._by_id.get(producer_id)
         if known is None:
             known = self._by_id[producer_id] = VerificationState(now_ms, sequence, epoch, supports_epoch_bump)
-        known.also(sequence, epoch)
+        known.add_batch(sequence, epoch)
         return known
 
     def get(self, producer_id: int) -> VerificationState | None:

@@ -68,7 +68,7 @@ class Producers:
         self._open: dict[int, int] = {}
         """First offset of each open transaction -> its producer, in the order of the offsets."""
         self._ended: list[tuple[int, int]] = []
-        """First and last offset of transactions whose marker was not durable when it was appended."""
+        """First and last offset of transactions that ended lately: their markers may not be durable yet."""
         self.before_change: Callable[[Producer], object] | None = None
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 _NAME = "aiokafka"
 
 
-def _put_off_its_start() -> None:
+def _register_without_init() -> None:
     """Register the aiokafka package, unless it is loaded, without running its `__init__`."""
     spec = None if _NAME in sys.modules else find_spec(_NAME)
     if spec is None or spec.loader is None:
@@ -25,7 +25,7 @@ def _put_off_its_start() -> None:
     sys.modules[_NAME] = package
 
 
-_put_off_its_start()
+_register_without_init()
 
 from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode  # noqa: E402
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError  # noqa: E402

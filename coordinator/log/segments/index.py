@@ -197,7 +197,7 @@ def batch_size(data: bytes, at: int) -> int:
 
 
 def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
-    """Return where the first batch in `data` begins that ends at `offset` or after it. Raises CorruptBatch.
+    """Return the position of the first batch in `data` that ends at `offset` or after it. Raises CorruptBatch.
 
     Without such a batch, return the negated number of searched bytes. `data` begins at `position` of `file`.
     """

@@ -28,7 +28,7 @@ Waiter = Callable[[LogOffline | None], object]
 class Waiters:
     """Callbacks by the position for which they wait. Calls come in the order of positions, then of arrival.
 
-    `queue` is for this class to change, and for others to see whether somebody waits.
+    Only this class changes `queue`. Other code may look whether `queue` is empty.
     """
 
     __slots__ = ("queue",)

@@ -151,14 +151,14 @@ class PlainSocket:
         try:
             if await self._speaks_tls(clock):
                 await handshakes.wait_for_step()
-                HANDSHAKE_OF_TASK.set(self)  # this is for the task, and for the tasks that it starts
+                HANDSHAKE_OF_TASK.set(self)  # the value holds for this task, and for the tasks that it starts
                 self._handshakes = handshakes
-                self._below, below = await loop.connect_accepted_socket(_Below, self.socket)
+                self._below, below = await loop.connect_accepted_socket(_PlainProtocol, self.socket)
                 if below.has_ended:
                     self._below.abort()
                     raise ConnectionAbortedError("the client has ended it")
                 self.received = below.data
-                early = _Early()
+                early = _EarlyBytes()
                 transport = await loop.start_tls(
                     self._below,
                     early,
@@ -205,8 +205,10 @@ def _set_done(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class _Below(asyncio.Protocol):
-    """The protocol of the plain transport until `ssl` has it. uvloop reads at once: bytes are kept."""
+class _PlainProtocol(asyncio.Protocol):
+    """The protocol of the plain transport until `ssl` takes the transport over. It keeps bytes, because uvloop reads at
+    once.
+    """
 
     def __init__(self) -> None:
         self.data = b""
@@ -226,7 +228,7 @@ class _Below(asyncio.Protocol):
         self.has_ended = True
 
 
-class _Early(asyncio.Protocol):
+class _EarlyBytes(asyncio.Protocol):
     """Keeps bytes that arrive right behind a handshake until the connection has the transport."""
 
     def __init__(self) -> None:

@@ -86,7 +86,7 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
     prepared: Any = None
     try:
         prepared = yield OffloadedWork(wanted.read)
-    except Exception as error:  # noqa: BLE001 - whoever waits for it is to be answered
+    except Exception as error:  # noqa: BLE001 - the heartbeat must be answered in any case
         log.error("the members of a classic group could not be decoded", error=repr(error))
     return UpgradePrepared(wanted.command, prepared)
 

@@ -36,7 +36,7 @@ def _line(event: Event) -> str | None:
     if kind == events.ENDING and facts["cause"] != events.BY_CLIENT:
         return "a transaction is aborted"
     if kind == events.INITIALIZED and facts["fenced_producer_id"] != -1:
-        return "a producer took a transactional id over; the one before it is fenced"
+        return "a producer took a transactional id over; the previous producer is fenced"
     if kind == events.EXPIRED:
         return "a transactional id expired"
     return None

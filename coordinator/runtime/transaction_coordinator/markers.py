@@ -251,8 +251,8 @@ class MarkerSender:
             self._warn(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
             self._marker_written(ending)
         elif error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            self._warn(ending, topic, index, "a newer coordinator has ended transactions of the producer: this one is "
-                       "left to it")  # fmt: skip
+            self._warn(ending, topic, index, "a newer coordinator has ended transactions of the producer, and "
+                       "ends this transaction too")  # fmt: skip
             del self._endings[ending.transactional_id]
         else:
             self._again.append((ending, topic, index))

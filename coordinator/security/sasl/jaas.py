@@ -58,7 +58,7 @@ def parse_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
         if kind == "sign" or tokens[at + 1 : at + 2] != [("sign", "{")]:
             raise BadJaas("a section does not begin with its name and {")
         if name in found:
-            raise BadJaas(f"the section {name} is there twice")
+            raise BadJaas(f"the section {name} occurs twice")
         at += 2
         modules: list[LoginModule] = []
         while at < len(tokens) and tokens[at] != ("sign", "}"):

@@ -171,7 +171,7 @@ class JwtCheck:
     def __call__(self, token: str) -> BearerToken:
         """The client of this token, and when it expires. Raises InvalidToken."""
         if token.count(".") != 2:
-            raise InvalidToken("it has not the three parts of a signed token")
+            raise InvalidToken("it does not have the three parts of a signed token")
         try:
             payload = self._keys.now().payload(token)
         except UnknownKey as error:

@@ -150,7 +150,7 @@ class UnsecuredCheck:
         """The client of this token, and when it expires. Raises InvalidToken."""
         parts = token.split(".")
         if len(parts) != 3 or not all(parts[:2]):
-            raise InvalidToken("it has not the three parts of an unsecured token")
+            raise InvalidToken("it does not have the three parts of an unsecured token")
         header, claims = _object(parts[0]), _object(parts[1])
         if header.get("alg") != "none" or parts[2]:
             raise InvalidToken("it is not an unsecured token")

@@ -116,7 +116,7 @@ class Credentials(NamedTuple):
         drawn = self.mechanism.hmac(self.secret, user.encode())
         return base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
 
-    def made_up(self, user: str, *, is_token: bool = False) -> ScramCredential:
+    def decoy(self, user: str, *, is_token: bool = False) -> ScramCredential:
         """The decoy credential of an unknown user, or of an unknown delegation token."""
         iterations = MIN_ITERATIONS
         if self.draw_iterations is not None and not is_token:
@@ -174,7 +174,7 @@ class ScramExchange:
             credential = self._credentials.find(name)
         if found["id"] is not None and found["id"] != name:
             raise AuthenticationFailed(OTHER_ID)
-        self._credential = credential or self._credentials.made_up(name, is_token=self.by_token)
+        self._credential = credential or self._credentials.decoy(name, is_token=self.by_token)
         self._nonce = found["nonce"] + self._credentials.draw_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={self._credential.iterations}"

@@ -218,7 +218,7 @@ class JobQueue:
                 assert isinstance(asked, PendingResult)
                 later = asked
             if not later.is_there:
-                later.when_there(partial(self._resume, running, later))
+                later.when_delivered(partial(self._resume, running, later))
                 return False
             _set_result(running, later)
             # a result without a wait is a step like any other
@@ -257,7 +257,7 @@ def _one_step(work: Callable[[], object]) -> Job[None]:
 
 
 def _ignore(_: object) -> None:
-    """The work has passed its result on."""
+    """Do nothing with a result, because the work itself has passed it on."""
 
 
 class _Failed:
@@ -289,7 +289,7 @@ async def to_its_end(job_queue: JobQueue, job: Job[T]) -> T:
     def guarded() -> Job[None]:
         try:
             result = yield from job
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets the error
             if not done.done():
                 done.set_exception(error)
         else:

@@ -45,7 +45,7 @@ class PendingResult:
         if resume is not None:
             resume()
 
-    def when_there(self, resume: Callable[[], object]) -> None:
+    def when_delivered(self, resume: Callable[[], object]) -> None:
         """Call `resume` when the result is delivered."""
         self._resume = resume
 
@@ -67,7 +67,7 @@ def at_once(job: Job[T]) -> T:
         if isinstance(asked, OffloadedWork):
             try:
                 value = asked.work()
-            except Exception as failed:  # noqa: BLE001 - the job gets it, as in the queue
+            except Exception as failed:  # noqa: BLE001 - the job gets the error, as in the queue
                 error = failed
         elif asked is not None:
             if not asked.is_there:
@@ -175,7 +175,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
     """Run the work. Returns (result, None) or (None, error). The error keeps no object of the work in memory."""
     try:
         return work(), None
-    except Exception as error:  # noqa: BLE001 - the caller gets it
+    except Exception as error:  # noqa: BLE001 - the caller gets the error
         _forget_objects(error)
         return None, error
 

@@ -16,9 +16,9 @@ MAX_STEPS: Final = 2_000_000_000
 """The most steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and usually a hundredth of that."""
 A_STEP: Final = 50_000
 """How many steps of matches are made in one step of a job: at worst 0.2 ms."""
-DEAR: Final = 250_000
+EXPENSIVE: Final = 250_000
 """A match of more steps, 1 ms at worst, runs in the thread."""
-DEAR_AT_ONCE: Final = 2_500_000
+EXPENSIVE_AT_ONCE: Final = 2_500_000
 """The thread runs matches of this many steps without a pause (at worst 10 ms), or one larger match."""
 
 NAMES_AT_ONCE: Final = 2_000
@@ -60,24 +60,24 @@ def matching(pattern: Matcher, things: Collection[T], name: Callable[[T], str], 
         yield None
     found: list[T] = []
     some: list[T] = []
-    cost = dearest = 0
+    cost = most_expensive = 0
     for thing in things:
         steps = pattern.steps(name(thing))
         some.append(thing)
         cost += steps
-        dearest = max(dearest, steps)
-        if cost >= (A_STEP if dearest <= DEAR else DEAR_AT_ONCE):
-            found += yield from _matched(pattern, some, name, dearest)
-            some, cost, dearest = [], 0, 0
-    found += yield from _matched(pattern, some, name, dearest)
+        most_expensive = max(most_expensive, steps)
+        if cost >= (A_STEP if most_expensive <= EXPENSIVE else EXPENSIVE_AT_ONCE):
+            found += yield from _matched(pattern, some, name, most_expensive)
+            some, cost, most_expensive = [], 0, 0
+    found += yield from _matched(pattern, some, name, most_expensive)
     return found
 
 
-def _matched(pattern: Matcher, some: list[T], name: Callable[[T], str], dearest: int) -> Job[list[T]]:
+def _matched(pattern: Matcher, some: list[T], name: Callable[[T], str], most_expensive: int) -> Job[list[T]]:
     def work() -> list[T]:
         return [one for one in some if pattern.matches(name(one))]
 
-    if dearest > DEAR:
+    if most_expensive > EXPENSIVE:
         result: list[T] = yield OffloadedWork(work)
         return result
     done = work()

@@ -59,7 +59,7 @@ class LineWriter:
             self._lines.append(data)
             self._bytes += len(data)
             if self._thread is None:
-                # the thread is a daemon: a write that never ends does not keep the process from ending
+                # the thread is a daemon, so the process can end while a write hangs
                 self._thread = threading.Thread(target=self._run, name="muster-lines", daemon=True)
                 self._thread.start()
         self._wake.set()

@@ -16,7 +16,7 @@ BUGS: Final = frozenset(
         "a handler failed",
         "an answer could not be encoded",
         "a request was answered twice",
-        "a fault in the event loop",
+        "an error in the event loop",
     }
 )
 """Log lines that only a bug writes."""

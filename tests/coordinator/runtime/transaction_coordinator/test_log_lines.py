@@ -18,7 +18,7 @@ from tests.coordinator.history import happenings as happened
         (happened.ending(events.NEW_PRODUCER, is_committed=False), "a transaction is aborted"),
         (
             happened.initialized(events.NEW_PRODUCER, fenced=(4000, 0)),
-            "a producer took a transactional id over; the one before it is fenced",
+            "a producer took a transactional id over; the previous producer is fenced",
         ),
         (happened.expired(), "a transactional id expired"),
     ],

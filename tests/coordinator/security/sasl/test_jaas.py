@@ -88,7 +88,7 @@ def test_a_jaas_file_with_sections_is_parsed() -> None:
         ("K { a.M required; }", "the section K does not end in };"),
         ("K { a.M required }", "behind an option a = is expected"),
         ('K { user_x="hush"; };', "behind the login module one of required"),
-        ("K {}; K {};", "the section K is there twice"),
+        ("K {}; K {};", "the section K occurs twice"),
     ],
 )
 def test_a_malformed_jaas_file_is_refused(text: str, why: str) -> None:

@@ -30,30 +30,30 @@ def credentials(state: Any, secret_: bytes = b"s" * 32) -> Credentials:
 def test_decoy_iterations_are_distributed_as_those_of_real_users() -> None:
     state = SimpleNamespace(version=1, scram={})
     made = credentials(state)
-    assert made.made_up("x").iterations == 4096
+    assert made.decoy("x").iterations == 4096
     for number in range(4):
         count = 8192 if number else 5000
         state.scram[f"u{number}", SHA256.type] = UserScramCredentialRecord(f"u{number}", 1, b"", b"", b"", count)
     state.scram["other", 2] = UserScramCredentialRecord("other", 2, b"", b"", b"", 16384)
-    assert made.made_up("x").iterations == 4096, "not looked at again while nothing has changed"
+    assert made.decoy("x").iterations == 4096, "not looked at again while nothing has changed"
     state.version = 2
-    seen = Counter(made.made_up(f"nobody {number}").iterations for number in range(2000))
+    seen = Counter(made.decoy(f"nobody {number}").iterations for number in range(2000))
     assert set(seen) == {5000, 8192}
     assert 400 < seen[5000] < 600
-    assert made.made_up("x", is_token=True).iterations == 4096
+    assert made.decoy("x", is_token=True).iterations == 4096
 
 
 def test_the_decoy_credential_of_a_user_is_always_the_same() -> None:
     state = SimpleNamespace(version=1, scram={})
-    assert credentials(state).made_up("x") == credentials(state).made_up("x")
-    assert credentials(state).made_up("x").salt != credentials(state, b"t" * 32).made_up("x").salt
-    assert credentials(state).made_up("x").salt != credentials(state).made_up("y").salt
+    assert credentials(state).decoy("x") == credentials(state).decoy("x")
+    assert credentials(state).decoy("x").salt != credentials(state, b"t" * 32).decoy("x").salt
+    assert credentials(state).decoy("x").salt != credentials(state).decoy("y").salt
 
 
 def test_real_salts_have_the_form_of_decoy_salts() -> None:
     drawn = iter(bytes([number]) * 16 for number in range(100))
     salts = [one.salt for one in scram_records([("a", "p"), ("b", "q")], set(), lambda: next(drawn))]
     assert len(set(salts)) == 4
-    for salt in (*salts, credentials(SimpleNamespace(version=1, scram={})).made_up("x").salt):
+    for salt in (*salts, credentials(SimpleNamespace(version=1, scram={})).decoy("x").salt):
         assert 20 < len(salt) <= 26
         assert set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz")
