@@ -113,7 +113,7 @@ def require_distinct(members: Sequence[Member]) -> None:
         seen = set()
         for member in members:
             if member.member_id in seen:
-                raise ValueError(f"member {member.member_id!r} stands twice among the members; ids must differ")
+                raise ValueError(f"member {member.member_id!r} occurs twice among the members; ids must differ")
             seen.add(member.member_id)
 
 

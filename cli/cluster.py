@@ -107,7 +107,7 @@ def lines(status: Status) -> list[str]:
     """The lines that `muster cluster status` prints."""
     found = [f"PostgreSQL {status.server}"]
     if status.version == 0:
-        found.append("there are no tables of Muster's: run `muster cluster init URL`")
+        found.append("the database has no Muster tables: run `muster cluster init URL`")
     elif status.version < schema.NEWEST:
         found.append(f"the tables are of version {status.version}: run `muster cluster upgrade URL`")
     elif status.version > schema.NEWEST:
@@ -129,7 +129,7 @@ def _lines_of(cluster: ClusterStatus) -> list[str]:
         if node.lease_ms > 0:
             found.append(f"  node {node.node_id}, {node.address}, serves; its lease has {node.lease_ms} ms left")
         else:
-            found.append(f"  node {node.node_id}, last {node.address}, is not there")
+            found.append(f"  node {node.node_id}, last at {node.address}, is not running")
     return found
 
 

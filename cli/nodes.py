@@ -113,8 +113,8 @@ def _directory(client: KafkaClient) -> Path | str:
         if directory.is_absolute() and (directory / NAME).is_socket() and _is_of(client, directory):
             return directory
     return (
-        "it is no muster serve --nodes with a data directory on this machine; only such brokers can be changed, or by "
-        "--control those of a server under test"
+        "it is no muster serve --nodes with a data directory on this machine; brokers of a server under test are "
+        "changed by --control"
     )
 
 

@@ -46,9 +46,9 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
         if listener.has_sasl:
             yield from _sasl(listener, live, warnings)
         if not listener.has_tls and not _is_loopback(listener.host) and not _in_the_clear(listener, live):
-            who = "all can be read on the way that clients send"
+            who = "others on the network can read all that clients send"
             if not listener.has_sasl:
-                who = "it is open to all who reach it, and all they send can be read on the way"
+                who = "everyone who reaches it may connect, and others on the network can read all that clients send"
             warnings.append(f"warning: listener {listener.name}: {who}; use TLS, or listen on 127.0.0.1")
     yield _authorization(config)
     if config.value(TOKEN_SECRET):

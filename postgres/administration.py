@@ -128,7 +128,7 @@ async def upgrade(url: str) -> list[schema.Migration]:
     async def work(connection: Any) -> list[schema.Migration]:
         version = await _version(connection)
         if version == 0:
-            raise StoreRefused("the database has no tables of Muster's: run `muster cluster init URL`")
+            raise StoreRefused("the database has no Muster tables: run `muster cluster init URL`")
         done = await _migrate(connection, version)
         await _prove(connection)
         return done
@@ -201,8 +201,8 @@ def warnings(settings: dict[str, str]) -> list[str]:
         )
     if not standbys and "synchronous_standby_names" in settings:
         found.append(
-            "synchronous_standby_names is empty: what is acknowledged is on the disk of one server, and a failover to "
-            "a standby may lose the newest of it; fence the old primary before: a node that still reaches it "
-            "acknowledges what the new one never gets"
+            "synchronous_standby_names is empty: acknowledged records are on the disk of one server, and a failover to "
+            "a standby may lose the newest records; fence the old primary first: a node that still reaches it "
+            "acknowledges records that the new primary never gets"
         )
     return found

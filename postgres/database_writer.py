@@ -239,8 +239,8 @@ class DatabaseWriter:
         registration = next((one for one in await self._store.registrations() if one.node_id == self.node_id), None)
         found = outcome(registration, self.epoch, self._bases, sent, barrier)
         if registration is None or found is Outcome.LOST:
-            self.failed("others have taken this node for dead, or another one has its id, or the database has lost "
-                        "what this node has read or written")  # fmt: skip
+            self.failed("other nodes have declared this node dead, or another node has its id, or the database has "
+                        "lost what this node has read or written")  # fmt: skip
             return None
         if registration.needs > self._known_metadata():
             await self._follow(registration.needs)
@@ -253,7 +253,7 @@ class DatabaseWriter:
         if self._away_since_ms < 0:
             self._away_since_ms = self._clock.mono_ms()
             _logger.warning("the database is away", reason=str(error),
-                            what="what is to be written waits, as long as the lease lasts",
+                            what="records wait for the database, until the lease is over",
                             lease_ms=max(self.lease.ends_ms - self._clock.mono_ms(), 0))  # fmt: skip
         await pause(self._clock, AGAIN_MS[min(attempt, len(AGAIN_MS) - 1)])
 

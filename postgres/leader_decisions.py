@@ -49,7 +49,7 @@ class LeaderDecisions:
         *,
         others_until_ms: int,
     ) -> None:
-        """`others_until_ms`: before this time no node is taken for dead."""
+        """`others_until_ms`: before this time no node counts as dead."""
         self._registration = registration
         self._store = store
         self._metadata_log = metadata_log
@@ -135,7 +135,7 @@ class LeaderDecisions:
         if is_done and state.version == checked_state[0]:
             self._settled = checked_state
         for one in gone if is_done else ():
-            log.warning("a node has died: others lead what it led", node=one)
+            log.warning("a node has died: other nodes lead its partitions", node=one)
         return True
 
     async def hand_over(self) -> bool:

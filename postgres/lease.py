@@ -106,7 +106,7 @@ class LeasedTransport:
         return getattr(self._transport, name)
 
 
-NOT_REGISTERED = "others have taken this node for dead, or the database has lost what this node has read or written"
+NOT_REGISTERED = "other nodes have declared this node dead, or the database has lost what this node has read or written"
 """Why a node must register again."""
 
 

@@ -64,7 +64,7 @@ def clear(storage: Storage) -> None:
     entries = [entry for entry in storage.entries("") if entry.name != LOCK_FILE]
     if entries and storage.load(MARK) is None:
         raise ReplicaRefused(
-            f"{storage.root} is not empty and holds no copy of a cluster, which would be thrown away: "
+            f"{storage.root} is not empty, and is no local replica of a cluster, which a start empties: "
             "give --data-dir a directory of its own, or none"
         )
     lock = storage.lock()  # another node may use the directory

@@ -83,8 +83,8 @@ def _figures(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
     session: NodeSession | None = of.node_session
     away_ms = 0 if session is None else session.writer.away_for_ms
     yield single("muster_cluster_database_away_seconds_total", COUNTER,
-                 "How long database writes found the database away.", (of.away_ms + away_ms) / 1000)  # fmt: skip
-    yield single("muster_cluster_database_away", GAUGE, "1: the database is away for the database write that is due.",
+                 "How long database writes could not reach the database.", (of.away_ms + away_ms) / 1000)  # fmt: skip
+    yield single("muster_cluster_database_away", GAUGE, "1: a database write waits for the unavailable database.",
                  int(away_ms > 0))  # fmt: skip
     yield single("muster_cluster_registered", GAUGE, "1: this process is registered, and serves.",
                  int(session is not None))  # fmt: skip
@@ -96,7 +96,7 @@ def _of_session(session: NodeSession, now_ms: int) -> Iterator[Metric]:
     writer, membership = session.writer, session.membership
     yield single("muster_cluster_node_id", GAUGE, "The id of the node.", writer.node_id)
     yield single("muster_cluster_epoch", GAUGE, "The node epoch.", writer.epoch)
-    yield single("muster_cluster_lease_seconds", GAUGE, "What is left of the lease, by this node's clock.",
+    yield single("muster_cluster_lease_seconds", GAUGE, "The remaining time of the lease, by this node's clock.",
                  (writer.lease.ends_ms - now_ms) / 1000)  # fmt: skip
     yield single("muster_cluster_bytes_waiting", GAUGE, "Bytes in the local replica that no database write has yet.",
                  writer.pending.waiting_bytes)  # fmt: skip

@@ -91,7 +91,7 @@ class NodeLifecycle:
                     return registration, asked_ms
                 if logged != "taken" and self._node_id is not None:
                     logged = "taken"
-                    what = "this one waits for the end of its lease; if it lives, give each its own node.id, or none"
+                    what = "this process waits for the end of that node's lease; if both run, give each its own node.id"
                     _logger.warning("another node has this id", node=self._node_id, what=what)
             await self._pause(stop)
         return None
@@ -107,7 +107,7 @@ class NodeLifecycle:
             await self._store.unregister_node(registration.node_id, registration.epoch)
         except (StoreAway, StoreRefused) as error:
             _logger.warning("the registration could not be ended", reason=str(error),
-                            what="others lead what it led when the lease is over")  # fmt: skip
+                            what="when the lease is over, other nodes lead its partitions")  # fmt: skip
 
 
 async def _first_of(*events: asyncio.Event) -> None:

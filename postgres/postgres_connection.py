@@ -45,7 +45,7 @@ def refusal(error: asyncpg.PostgresError) -> StoreRefused | None:
     """The error for failures that no second try mends; None for failures that may end soon."""
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
         return StoreRefused(
-            "the database has no tables of Muster's, or those of another version: run `muster cluster init URL`, "
+            "the database has no Muster tables, or those of another version: run `muster cluster init URL`, "
             "or `muster cluster upgrade URL`"
         )
     if isinstance(error, asyncpg.InsufficientPrivilegeError):

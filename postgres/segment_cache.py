@@ -132,12 +132,12 @@ class SegmentCache:
                     await pause(self._clock, AGAIN_MS)
             except DamagedLog as error:
                 log.error("a segment is damaged in the database", path=error.path, position=error.position,
-                          what="it cannot be read: what is before and behind it can")  # fmt: skip
+                          what="the segment cannot be read; the segments before and behind it can")  # fmt: skip
                 coming.segment.fail_fetch(error)
                 failure = error
             except OSError as error:
                 if coming.log.lacks(coming.segment):
-                    coming.log.failed(f"the copy cannot be written: {error}")
+                    coming.log.failed(f"the local replica cannot be written: {error}")
             # a bug: this node gives up its registration, and others lead the partition
             except Exception as error:
                 log.error("a segment cannot be fetched", path=coming.segment.file.path, exc_info=error)
@@ -174,7 +174,7 @@ class SegmentCache:
                 live = [one.segment_no for one in await self._store.segments(of.log_no) if one.state == LIVE]
                 if coming.number not in live or not of.lacks(segment):
                     raise StoreAway("another node leads its log, and has removed it")
-                what = f"{writing.size} bytes of it are there, and {segment.size} were written"
+                what = f"the database has {writing.size} bytes of it, and {segment.size} were written"
                 raise DamagedLog(segment.place(writing.size), what)
             segment.make_present()
             self._figures.segments_fetched += 1

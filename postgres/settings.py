@@ -10,7 +10,7 @@ class ClusterSettings:
     """The settings, with Kafka's names and "_" for "."."""
 
     broker_session_timeout_ms: int = 9_000
-    """How long the lease of a registration is. A node that has been silent for this time is taken for dead."""
+    """How long the lease of a registration is. A node that has been silent for this time counts as dead."""
     auto_leader_rebalance_enable: bool = True
     """Whether leadership returns to the preferred replicas, and new nodes get their share."""
     metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024 * 1024

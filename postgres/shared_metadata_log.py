@@ -223,7 +223,7 @@ class SharedMetadataLog:
                 self.began = rows[-1].next_offset if rows else snapshot.end_offset
                 self.bytes_read = sum(len(row.data) for row in rows)
                 return rows
-        raise StoreAway("each time that it was read the metadata log had got another snapshot")
+        raise StoreAway("the metadata log got another snapshot during each attempt to read it")
 
     async def stop(self) -> None:
         """Apply no more rows, and fail no caller's wait: nobody waits any more."""

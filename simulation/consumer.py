@@ -148,12 +148,12 @@ class Consumer(Actor):
         if not response.error_code:
             self.assigned = response.assignment
             return True
-        self.heed(response.error_code)
+        self.react_to(response.error_code)
         if self.retry_ms and response.error_code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
             yield self.retry_ms
         return False
 
-    def heed(self, error: int) -> None:
+    def react_to(self, error: int) -> None:
         """React to an error of a member's request.
 
         UNKNOWN_MEMBER_ID makes the consumer forget its member id. FENCED_INSTANCE_ID ends the consumer.

@@ -162,7 +162,7 @@ class TransactionalProducer(Actor):
                 self.takes(response.producer_id, response.producer_epoch)
                 return 0
             if error != LOST and error not in LATER:
-                self.must_know(request, error)
+                self.report_unexpected(request, error)
                 return int(error)
             yield self.retry_ms
             if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
@@ -246,7 +246,7 @@ class TransactionalProducer(Actor):
             if not error:
                 break
             if error != LOST and error not in LATER:
-                self.must_know(request, error)
+                self.report_unexpected(request, error)
                 return int(error)
             yield self.retry_ms
         self.book.succeeded(self)
@@ -269,14 +269,14 @@ class TransactionalProducer(Actor):
             response = yield from self.ask(request)
             error = LOST if response is None else error_of(response)
             if error != LOST and error not in LATER:
-                self.must_know(request, error)
+                self.report_unexpected(request, error)
                 if not error:
                     self.book.succeeded(self)
                 return int(error)
             yield self.retry_ms
         return LOST
 
-    def must_know(self, request: Message, error: int) -> None:
+    def report_unexpected(self, request: Message, error: int) -> None:
         """Report an answer that no client could handle as a bug of the server."""
         if error and error not in OVER and error not in ABORT:
             self.world.fault(f"{type(request).__name__} of {self.name} was answered with {error_name(error)}")

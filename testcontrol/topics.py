@@ -251,7 +251,7 @@ def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int)
 
 
 async def _durable(when_durable: Callable[[Waiter], object]) -> None:
-    """Wait until the callback is called that `when_durable` takes. Raises the error that the callback gets."""
+    """Wait until `when_durable` calls the callback that it gets here. Raises the error that the callback gets."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     when_durable(lambda error: done.set_exception(error) if error is not None else done.set_result(None))
     await done

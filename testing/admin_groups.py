@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 15.0
 """How long a call waits for a coordinator. A new cluster first creates its topic; a dead coordinator is replaced."""
-LOOK_S: Final = 0.05
+CHECK_S: Final = 0.05
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -58,7 +58,7 @@ def asked_of_coordinator(cluster: KafkaClient, group_id: str, ask: Callable[[Con
         except _Elsewhere as why:
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"group {group_id} has no coordinator after {PATIENCE_S:g} s: {why}") from why
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)
 
 
 def coordinator_of(cluster: KafkaClient, group_id: str) -> Connection:
@@ -81,7 +81,7 @@ def group_ids(cluster: KafkaClient) -> list[str]:
         except (RequestFailed, _Elsewhere) as failure:
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"the groups cannot be listed: {failure}") from failure
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)
 
 
 def _there(error_code: int) -> None:

@@ -31,7 +31,7 @@ FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 PATIENCE_S: Final = 15.0
 """How long a call waits for leaders. Brokers get a new topic one by one; a dead leader is replaced."""
-LOOK_S: Final = 0.02
+CHECK_S: Final = 0.02
 """The pause between two checks of a wait."""
 _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -65,7 +65,7 @@ class AdminTopics:
         while not self._is_led(name, partitions):
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"topic {name} has no leaders after {PATIENCE_S:g} s")
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
 
     def _is_led(self, name: str, partitions: int) -> bool:
         found = self._cluster.topics([name]).get(name)
@@ -80,7 +80,7 @@ class AdminTopics:
         while name in self._cluster.topics([name]):
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"topic {name} is still there after {PATIENCE_S:g} s")
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
 
     def topic_id(self, name: str) -> bytes:
         found = self._cluster.topics([name]).get(name)
@@ -198,7 +198,7 @@ class AdminTopics:
                     if row is not None and (is_over or row.error_code not in _ELSEWHERE):
                         _check(f"{name}-{index}", row)
                         return row
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
 
     @staticmethod
     def _asked(leader: Connection, ask: Callable[[Connection], Any], is_repeatable: bool) -> Any:

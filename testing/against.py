@@ -25,7 +25,7 @@ from muster.testing.loop_bridge import FORKED, Lifecycle, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 
-LOOK_S: Final = 0.05
+CHECK_S: Final = 0.05
 """The pause between two checks of a group that a test waits for."""
 
 
@@ -223,7 +223,7 @@ class AdminGroups:
             if loop.time() >= due_s:
                 now = str(group) if group.state != DEAD else f"{group}\n  {others(self.ids())}"
                 raise WaitFailed(group_id, what, timeout_s, now, self.timeline(group_id), self.interventions())
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     def interventions(self) -> list[str]:
         """An empty list: a test has no interventions on this cluster."""

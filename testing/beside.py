@@ -36,7 +36,7 @@ def _main(ports: str, directory: str) -> None:
     alone = threading.Event()
     threading.Thread(target=_until_alone, args=(alone,), name="muster-alone", daemon=True).start()
     try:
-        # run by name, so that nothing of the pipeline, which the command line uses, is loaded here
+        # run by its name: an import would make the pipeline, which the command imports, a part of `muster.testing`
         runpy.run_module("muster.cli", run_name="__main__", alter_sys=True)
     finally:
         if alone.is_set() and directory != NONE:

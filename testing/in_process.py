@@ -34,7 +34,7 @@ STOP_S: Final = 30.0
 """How long a process may take to end after SIGTERM."""
 DYING_S: Final = 1.0
 """How long to wait for the end of a process that no longer answers: perhaps it is ending."""
-MAX_TOLD: Final = 10
+MAX_WARNINGS: Final = 10
 """The most warnings that the text about an ended server quotes."""
 
 
@@ -166,7 +166,9 @@ class InProcess(Runner):
         if status is None:
             return ""
         how = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"its exit status was {status}"
-        return "\n".join([f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MAX_TOLD:])])
+        return "\n".join(
+            [f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MAX_WARNINGS:])]
+        )
 
     def _control_of(self, before: int) -> str:
         """The address of the test control. Another thread reads it in the server's log."""

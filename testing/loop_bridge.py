@@ -29,8 +29,8 @@ PATIENCE_S: Final = 60.0
 """How long a verb without a wait may take. If it takes longer, the server hangs."""
 ENDED: Final = "the server was stopped or killed while this waited for it"
 FORKED: Final = (
-    "this process was forked from the one that has the server: clients can connect to it from here, and its verbs are "
-    "for the process that started it"
+    "this process was forked from the one that has the server: clients can connect to it from here, but only "
+    "the process that started it can use its verbs"
 )
 
 

@@ -36,8 +36,8 @@ MAX_NAME: Final = 100
 RUN_BYTES: Final = 3
 _FIXTURES: Final = {"muster", "muster_session", "muster_topic", "muster_group"}
 _MARK: Final = (
-    "muster(fresh=False, nodes=1, properties=None, topics=(), partitions=3, seed=None): the server of this test; with "
-    "any of the first three, or a seed, it has one of its own"
+    "muster(fresh=False, nodes=1, properties=None, topics=(), partitions=3, seed=None): the server of this test; a "
+    "test with fresh, nodes, properties or seed gets a server of its own"
 )
 
 
@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--muster-against",
         metavar="HOST:PORT",
-        help="run the tests on the Kafka cluster there; tests of what only Muster can do are skipped",
+        help="run the tests on this Kafka cluster, and skip tests of what only Muster can do",
     )
 
 

@@ -382,7 +382,7 @@ def test_check_reports_who_may_connect_to_each_listener(tmp_path: Path) -> None:
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
         "Every connected client may do everything: there is no authorizer.class.name.",
-        "warning: listener OUT: it is open to all who reach it, and all they send can be read on the way; use TLS, or "
+        "warning: listener OUT: everyone who reaches it may connect, and others on the network can read all that clients send; use TLS, or "
         "listen on 127.0.0.1",
         "warning: listener SSL: without ssl.truststore, clients with a certificate of any authority of the system are "
         "trusted",
@@ -504,7 +504,7 @@ def test_check_warns_of_records_sent_without_encryption(tmp_path: Path) -> None:
     said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines()[-1] == (
-        "warning: listener SASL_PLAINTEXT: all can be read on the way that clients send; use TLS, or listen on 127.0.0.1"
+        "warning: listener SASL_PLAINTEXT: others on the network can read all that clients send; use TLS, or listen on 127.0.0.1"
     )
 
 

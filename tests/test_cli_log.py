@@ -173,7 +173,7 @@ class TestCheckAndRepair:
         assert main(["log", "check", str(data)]) == 1
         output = capsys.readouterr().out
         assert f"__consumer_offsets-14: damage: {path} at byte 0: magic 7, only 0, 1 and 2 are known" in output
-        assert "__consumer_offsets-14: Stop the server and move the folder to one that can read it" in output
+        assert "__consumer_offsets-14: Stop the server and move the folder to a server that can read it" in output
         assert main(["log", "check", str(data), "--json"]) == 1
         assert "move the folder" in json.loads(capsys.readouterr().out.splitlines()[0])["advice"]
         assert main(["log", "repair", str(data), "--partition", "14"]) == 1

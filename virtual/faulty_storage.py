@@ -1,8 +1,8 @@
 """A storage in memory whose process dies before, in or after any operation, or whose disk fails.
 
-One integer decides when. A killed process leaves all that it wrote. A power cut leaves what was synced. Of the writes
-to a file after the last sync, it leaves some of the first ones. The last of these may be torn. Of the changes of names
-in a directory after the last sync, it leaves a random part. Data that a failed sync should have written is lost. It can
+One integer decides when. A killed process leaves all that it wrote. A power cut leaves what was synced. Of the later
+writes to a file, a power cut leaves some of the first ones. The last of these may be torn. Of the changes of names in a
+directory after the last sync, it leaves a random part. Data that a failed sync should have written is lost. It can
 still be read, because the operating system counts it as written.
 """
 
@@ -20,7 +20,7 @@ Names = dict[str, "Contents | Directory"]
 
 
 class Died(BaseException):
-    """The process was killed here. It is not an Exception, so that nothing in the log can survive it by catching it."""
+    """The process was killed here. It is not an Exception, so no `except Exception` of the log catches it."""
 
 
 class Contents:

@@ -31,9 +31,9 @@ EVENTS: Final = "__group_events"
 MARGIN_MS: Final = 1_800_000
 """The log is read from this long before `--since` on. So the members at that time and their commits are known."""
 OWN_RECORDS: Final = 50_000
-"""Of the group's own partition, at least so many of the newest records are read. They have the group's last state."""
+"""At least this many of the newest records of the group's own partition are read. They have the group's last state."""
 OTHER_RECORDS: Final = 200_000
-"""The other partitions are read if they have at most so many records in the time."""
+"""The other partitions are read if they have at most this many records in the wanted time."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +64,7 @@ def _of_directory(options: argparse.Namespace) -> int:
     from muster.pipeline.sources.segment_files import NoSource
 
     if not options.log.exists():
-        return fail(COMMAND, f"{options.log} is not there: a data directory or copied partitions were expected")
+        return fail(COMMAND, f"{options.log} does not exist: a data directory or copied partitions were expected")
     try:
         log = log_of_path(str(options.log))
         # a copied log may be old, so the time is counted from its last record

@@ -23,7 +23,7 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.records import OFFSETS, TRANSACTION_STATE, UnknownRecord
 
 MOVE_IT = (
-    "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"
+    "Stop the server and move the folder to a server that can read it: the server that wrote it, or a newer Muster"
 )
 
 

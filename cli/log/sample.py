@@ -57,7 +57,7 @@ def sample(
 
 
 def wanted_of(groups: int, hours: float, seed: int, records: str | None, end: str | None) -> Wanted:
-    """The parameters of the sample that the options describe. Raises BadWish."""
+    """The parameters of the sample that the options describe. Raises InvalidOption."""
     if not 1 <= groups <= MAX_GROUPS:
         raise InvalidOption(f"--groups {groups}: a number from 1 to {MAX_GROUPS:,} was expected")
     if not MIN_HOURS <= hours <= MAX_HOURS:

@@ -24,7 +24,8 @@ examples:
 """
 
 QUICK: Final = ("serve", "health")
-"""Commands that must start fast. For them, the options of other commands are not made, which saves 20 of 250 ms."""
+"""Commands that must start fast. For them, the options of other commands are not made, which saves 20 of 250 ms.
+"""
 
 
 LOG_LEVEL: Final = {"choices": ("debug", "info", "warning", "error"), "type": str.lower, "metavar": None}
@@ -32,39 +33,39 @@ LOG_LEVEL: Final = {"choices": ("debug", "info", "warning", "error"), "type": st
 _SERVE: Final = """
 serve  serve:serve  run the coordinator with its embedded log
     | Run the coordinator. When clients can connect it prints one line, `muster ready HOST:PORT`, to stdout; logs go
-    | to stderr. Options win over the environment (KAFKA_NUM_PARTITIONS=3 is num.partitions=3), that over --config, that
-    | over Kafka's defaults.
+    | to stderr. Options override the environment (KAFKA_NUM_PARTITIONS=3 is num.partitions=3). The
+    | environment overrides --config, and --config overrides Kafka's defaults.
     --listen HOST:PORT  where to listen; port 0: a free one (default: :9092)
-    --advertise HOST:PORT  the address that clients get (default: the host that the listener names; for a listener on
-        every address the one that their connection arrived at)
+    --advertise HOST:PORT  the address that clients get (default: the listener's host; if the listener is on every
+        address, the address at which the connection arrived)
     / --data-dir DIR  where to keep the log (default: log.dirs, else ./muster-data)
-    / --in-memory  keep the log in memory; it is gone at the end
-    --cluster URL  keep the log in PostgreSQL, and share topics and groups with the other nodes that do; --data-dir
-        holds a copy then, which is thrown away at each start (default: a temporary one)
+    / --in-memory  keep the log in memory; the log is lost when the server ends
+    --cluster URL  keep the log in PostgreSQL, and share topics and groups with the other nodes of this cluster; then
+        --data-dir holds a local replica, which is made anew at each start (default: a temporary directory)
     --cluster-name NAME  as of `muster cluster init`
     --config FILE  a server.properties as Kafka has it
     --nodes N  be a cluster of N brokers, on consecutive ports, with consecutive ids (default: 1)
     --override+ NAME=VALUE  one of Kafka's properties; repeatable
     --strict  refuse unknown properties of the file and the environment too, instead of ignoring them with a warning
-    --topic+ NAME:PARTITIONS  have this topic; repeatable
-    --user+ NAME:PASSWORD  make this user of SCRAM if it does not exist; NAME:@FILE for a password in a file; repeatable
+    --topic+ NAME:PARTITIONS  create this topic if it does not exist; repeatable
+    --user+ NAME:PASSWORD  create this SCRAM user if it does not exist; NAME:@FILE for a password in a file; repeatable
     --metrics HOST:PORT  serve metrics over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a
         free one, see the log
     --control HOST:PORT  let tests control the server over HTTP: faults, virtual time, groups, nodes
         (docs/testcontrol.md); port 0: a free one, see the log; on loopback, or with --control-token
-    --control-token FILE  what clients of --control must show is in this file
+    --control-token FILE  the file with the token that clients of --control must send
     --virtual-time  with --control: time stands still from the start until the control moves it
-    --check  only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used, or would send
-        passwords in the clear
+    --check  start nothing; only report who may connect and do what; exit status 2 when the configuration cannot be
+        used, or would send passwords unencrypted, else 0
     --started-lines  print to stdout, before `muster ready`, what Kafka logs when it has started: containers wait for it
     --log-level LEVEL  log lines of this level and above (default: info)
 """
 _OTHERS: Final = """
 health  health:health  ask a server whether it answers
     | Ask a server for its API versions; exit status 0 when it answers, else 1.
-    address? HOST:PORT  default: the first listener of --config and the environment, first those without TLS
+    address? HOST:PORT  default: a listener of --config or the environment, if possible one without TLS
     --tls  with TLS; not needed when the address is that of --config
-    --command-config FILE  a client.properties: with its TLS, as a client that checks
+    --command-config FILE  a client.properties: use its TLS settings, and check the server's certificate
     --config FILE  the server.properties that the server runs with
 version  -  print the version
 """

@@ -57,7 +57,7 @@ _SOME_TOPICS: Final = """
 """.strip("\n")
 _EXECUTE: Final = """
     / --execute  do it
-    / --dry-run  only show what would be done: this is so without it, too
+    / --dry-run  only show what would be done, as without --execute
 """.strip("\n")
 _GROUPS: Final = f"""
 list  groups.read_groups:run_list  all groups with type and state
@@ -65,7 +65,7 @@ list  groups.read_groups:run_list  all groups with type and state
     --type+ TYPE  only these; repeatable: {", ".join(GROUP_TYPES)}
 describe  groups.show_groups:run_describe  state and members, with their partitions
     groups* GROUP
-    --all-groups  every group, of whatever type
+    --all-groups  every group, of any type
 offsets  groups.offsets:run_offsets  committed offsets, ends of the partitions, lag
     | Committed offsets of groups. A group that is named reset or delete is given after --: muster groups offsets --
     | reset
@@ -81,11 +81,11 @@ offsets reset  groups.reset_offsets:run_reset  set committed offsets of inactive
 {_SOME_TOPICS}
     --to-earliest  the beginning of each partition
     --to-latest  the end of each partition
-    --to-current  what is committed; the end where nothing is
+    --to-current  the committed offset; without a committed offset, the end
     --to-offset N  this offset
-    --shift-by N  so far on from what is committed, or back: -10
-    --to-datetime TIME  the first record from then on: 2026-01-31T08:00:00.000 (UTC)
-    --by-duration TIME  the first record of this last time: PT1H30M, P7D, 30m, 2h
+    --shift-by N  N records after the committed offset, or before it: -10
+    --to-datetime TIME  the first record at or after this time: 2026-01-31T08:00:00.000 (UTC)
+    --by-duration TIME  the first record of the last TIME: PT1H30M, P7D, 30m, 2h
     --from-file FILE  CSV: topic,partition,offset or group,topic,partition,offset
 {_EXECUTE}
     --export  print the new offsets as CSV, for --from-file
@@ -118,7 +118,7 @@ explain  groups.explain:run  why a group rebalanced: verdict, each rebalance wit
     | Why a group rebalanced, from the offsets log of any Kafka, by the rules of muster analyze. Nothing is changed, and
     | no group is joined. The log is read from 30 minutes before --since, so that the members are known.
     group GROUP
-    --since TIME  the rebalances of this last time: 30m, 2h, 1d (default: %(default)s)
+    --since TIME  the rebalances of the last TIME: 30m, 2h, 1d (default: %(default)s)
     --log DIR  read a data directory or copied partitions, not a cluster; the time ends with the last record
 """
 _UNDER_TEST: Final = """

@@ -35,13 +35,13 @@ dump  log.dump:run_dump  print records as JSON lines
     | those of __consumer_offsets, __transaction_state and __share_group_state decoded as Kafka's DumpLogSegments does,
     | keys and values of other topics in base64.
     path PATH  a file (.log, .txnindex, .snapshot), a partition's folder or a data directory
-    --jsonl  JSON lines; this is the only form, said or not
+    --jsonl  print JSON lines, which is the only form
     --batches  one line for each batch instead of each record
 check  log.check:run_check  check files, CRCs, offsets and indexes
     | Read everything and say what is wrong, with file and position, which folders fit no topic, and what to do. Changes
     | nothing. Exit status 0: all is sound, 1: something is damaged, 2: the folder cannot be read.
     directory DIR  a data directory or a partition's folder
-    --json  what was found as JSON lines
+    --json  print the findings as JSON lines
 repair  log.repair:run_repair  make a damaged partition readable again
     | Keep every whole batch of a damaged partition, keep each damaged file beside as NAME.damaged, and say which
     | offsets are lost. A folder that belongs to no topic (orders-0, or orders-0.0123…-stray as a start has set it
@@ -55,10 +55,10 @@ sample  log.sample:run_sample  make a sample of a group log
     | options make the same bytes. DIR/truth.jsonl says what really happened.
     directory DIR  empty, or not there yet
     --groups N  how many groups (default: 50)
-    --hours N  how long it lasts (default: 24)
-    --seed N  another seed is another day (default: 1)
+    --hours N  how many hours of log (default: 24)
+    --seed N  another seed makes another sample (default: 1)
     --records N  about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)
-    --end TIME  when it ends: 2026-01-31T12:00 (UTC) or now (default: a fixed day)
+    --end TIME  the end of the log: 2026-01-31T12:00 (UTC) or now (default: a fixed day)
 """
 
 

@@ -95,27 +95,27 @@ end  -  end a scenario
     id ID
 """
 _ACTIONS: Final = """
---error NAME  it is answered with this error of Kafka
---delay MS  it is kept for so long; --where after: its answer
---lose-answer  it is done, and the connection cut before the answer
---cut  the connection ends; --where before, middle or after
---trickle BYTES  its answer is sent so many bytes at a time
---hold  its answer is kept until released; --where before: itself
---throttle MS  its answer has this throttle_time_ms
---note  nothing: it is in the log
---older-broker RELEASE  the broker serves what this release of Kafka did
+--error NAME  answer the request with this error of Kafka
+--delay MS  delay the request by so many ms; --where after: delay its answer
+--lose-answer  handle the request, and cut the connection before the answer
+--cut  cut the connection; --where before, middle or after
+--trickle BYTES  send the answer in pieces of this size
+--hold  hold the answer until release; --where before: hold the request
+--throttle MS  set this throttle_time_ms in the answer
+--note  do nothing, but log the request
+--older-broker RELEASE  serve only what a broker of this release of Kafka served
 """
 _OF_ACTIONS: Final = """
 --where WHERE  before or after the handler
 --every-ms MS  with --trickle: between two pieces (default: 10)
 """
 _WHEN: Final = """
-/ --once  at the first
-/ --times N  at the first N
-/ --on-call N  at the N-th only
-/ --every N  at each N-th
-/ --with-probability P  at each with this chance; see --seed
-/ --until-released  at each, until muster faults release
+/ --once  at the first request
+/ --times N  at the first N requests
+/ --on-call N  only at the N-th request
+/ --every N  at each N-th request
+/ --with-probability P  at each request with this probability; see --seed
+/ --until-released  at each request, until muster faults release
 """
 _TIME: Final = """
 show  -  what time it is, and when the next deadline is
@@ -144,16 +144,16 @@ upgrade  cluster:run  bring the tables to this Muster's version
 _TRY: Final = f"""
 try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it, on this machine
     --nodes N  how many (default: 3); a node uses one core at most
-    --listen HOST:PORT  where the first node listens, the others on the ports after it; port 0: free ports (default: the
-        listeners of --config and the environment, else {LISTEN_OF_TRY})
-    --advertise HOST:PORT  the address of the first node for clients, the others have the ports after it
+    --listen HOST:PORT  where the first node listens; the other nodes use the ports after it; port 0: free ports
+        (default: the listeners of --config and the environment, else {LISTEN_OF_TRY})
+    --advertise HOST:PORT  the address of the first node for clients; the other nodes have the ports after it
     --data-dir DIR  keep the database and the log lines in this directory; a later start with it continues with them
         (default: a temporary directory)
     --config FILE  a server.properties, for all nodes
     --override+ NAME=VALUE  one of Kafka's properties, for all nodes; repeatable
-    --topic+ NAME:PARTITIONS  have this topic; repeatable
-    --user+ NAME:PASSWORD  have this user of SCRAM; NAME:@FILE for a password in a file; repeatable
-    --metrics HOST:PORT  figures of the first node for Prometheus, those of the others on the ports after it; port 0:
+    --topic+ NAME:PARTITIONS  create this topic if it does not exist; repeatable
+    --user+ NAME:PASSWORD  create this SCRAM user if it does not exist; NAME:@FILE for a password in a file; repeatable
+    --metrics HOST:PORT  metrics of the first node for Prometheus; the other nodes use the ports after it; port 0:
         free ports, see the log of each node
     --restart-after SECONDS  start a node again this long after it has ended (default: it stays away)
     --log-level LEVEL  log lines of this level and above (default: info)

@@ -59,7 +59,7 @@ class Team(Protocol):
     world: World
     random: Random
 
-    def look(self) -> None:
+    def check_rebalance(self) -> None:
         """Check whether the expected rebalance has happened."""
 
     def expect_another(self, consumer: SampleConsumer) -> None:
@@ -234,7 +234,7 @@ class SampleConsumer(Consumer):
             return False
         # meanwhile another rebalance may have begun
         self.expect_beat()
-        self.group.look()
+        self.group.check_rebalance()
         yield None
         return True
 
@@ -263,11 +263,11 @@ class SampleConsumer(Consumer):
             return
         error = self.group.world.beat(self.heartbeat(), self.client).error_code
         if error and self.state == STABLE:
-            self.heed(error)
+            self.react_to(error)
 
-    def heed(self, error: int) -> None:
+    def react_to(self, error: int) -> None:
         if self.state != STABLE:
-            super().heed(error)
+            super().react_to(error)
         elif error == ErrorCode.UNKNOWN_MEMBER_ID:
             self.forget()
             self.again(self.live())
@@ -317,8 +317,10 @@ class SampleConsumer(Consumer):
         if self.state == STABLE and error != ErrorCode.REBALANCE_IN_PROGRESS:
             self.turn += 1  # the process waits for no other event
             turn = self.turn
-            world.later(1, lambda _: self.heed(error) if turn == self.turn else None)
+            world.later(1, lambda _: self.react_to(error) if turn == self.turn else None)
 
     def _say(self, request: LeaveGroupRequest) -> None:
         world = self.group.world
-        world.submit(self.group_id, request, lambda _: world.later(1, lambda _: self.group.look()), self.client)
+        world.submit(
+            self.group_id, request, lambda _: world.later(1, lambda _: self.group.check_rebalance()), self.client
+        )

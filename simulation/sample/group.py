@@ -55,7 +55,7 @@ class Group:
         self._script: Script | None = None
         self._awaited = False
         self._expected: list[_Expected] = []
-        truth.tell(
+        truth.write(
             "group", group=plan.group_id, story=plan.story, about=plan.about, topics=plan.topics,
             protocol=plan.strategy, session_timeout_ms=plan.session_timeout_ms,
             commit_interval_ms=plan.commit_interval_ms,
@@ -74,7 +74,7 @@ class Group:
         what = next(self._script, None)
         if what == SETTLED:
             self._awaited = True
-            self.look()
+            self.check_rebalance()
         elif what is not None:
             self.world.later(what, self._go_on)
 
@@ -142,7 +142,7 @@ class Group:
 
     def act(self, what: str, consumer: SampleConsumer | None = None, why: str = "") -> None:
         who = None if consumer is None else consumer.who()
-        self.truth.tell("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
+        self.truth.write("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
 
     def expect(self, cause: str, trigger: SampleConsumer | None) -> None:
         """Expect that the next action makes the group rebalance, for this cause."""
@@ -157,14 +157,14 @@ class Group:
         if self.generation + len(self._expected) == consumer.generation:
             self.expect(events.METADATA_CHANGED, consumer)
 
-    def tell(self, kind: str, **facts: object) -> None:
+    def write_truth(self, kind: str, **facts: object) -> None:
         """Write a line about this group to the truth."""
-        self.truth.tell(kind, group=self.group_id, time=self.world.wall_ms, **facts)
+        self.truth.write(kind, group=self.group_id, time=self.world.wall_ms, **facts)
 
     def refused(self, consumer: SampleConsumer, error: int) -> None:
-        self.tell("refused", client_id=consumer.client.client_id, error=error_name(error))
+        self.write_truth("refused", client_id=consumer.client.client_id, error=error_name(error))
 
-    def look(self, _: None = None) -> None:
+    def check_rebalance(self, _: None = None) -> None:
         """Check whether the expected rebalance has happened."""
         living, due = self.living, self.generation + len(self._expected)
         generation = due
@@ -184,18 +184,20 @@ class Group:
         owners = {one.name: {topic: list(rows) for topic, rows in one.owned.items()} for one in self.living}
         for one in expected:
             number += 1
-            self.truth.tell(
+            self.truth.write(
                 "rebalance", group=self.group_id, generation=number, cause=one.cause, trigger=one.trigger,
                 acted=one.acted_ms, settled=self.world.wall_ms,
                 owners=owners if one is expected[-1] else None,
             )  # fmt: skip
         for unplanned in range(number + 1, generation + 1):
-            self.truth.tell("unplanned", group=self.group_id, generation=unplanned)
+            self.truth.write("unplanned", group=self.group_id, generation=unplanned)
         self.generation = generation
 
     def finish(self) -> None:
         for one in self._expected:
-            self.truth.tell("unfinished", group=self.group_id, cause=one.cause, trigger=one.trigger, acted=one.acted_ms)
+            self.truth.write(
+                "unfinished", group=self.group_id, cause=one.cause, trigger=one.trigger, acted=one.acted_ms
+            )
 
     # ---- heartbeats
 

@@ -185,7 +185,7 @@ class Worker:
         self._tell(began_ms, "aborted", "new_producer")
         yield self.random.randrange(1_000, 5_000)
         error, _ = yield from self.end(zombie, producer, commit=True)
-        self._truth.tell("fenced", transactional_id=self.name, time=self._world.wall_ms, client_id=zombie.client_id,
+        self._truth.write("fenced", transactional_id=self.name, time=self._world.wall_ms, client_id=zombie.client_id,
                          error=error_name(error))  # fmt: skip
         return heir, new
 
@@ -198,7 +198,7 @@ class Worker:
         return (yield from self.begin(client))
 
     def _tell(self, began_ms: int, outcome: str, cause: str) -> None:
-        self._truth.tell("transaction", transactional_id=self.name, began=began_ms, time=self._world.wall_ms,
+        self._truth.write("transaction", transactional_id=self.name, began=began_ms, time=self._world.wall_ms,
                          outcome=outcome, cause=cause, group=GROUP, offsets=1)  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def follow(world: World, steps: Steps, answer: Any = None) -> None:
         what(lambda got: world.later(1, lambda _: follow(world, steps, got)))
 
 
-def set_out(world: World, truth: Truth, span_ms: int, seed: int) -> Coordinator:
+def start_producers(world: World, truth: Truth, span_ms: int, seed: int) -> Coordinator:
     """Start all producers."""
     coordinator = Coordinator(world)
     for number, version in ((1, 0), (2, 2), (3, 2)):

@@ -39,7 +39,7 @@ class Truth:
     def __init__(self, path: Path) -> None:
         self._stream: TextIO = path.open("x", encoding="utf-8")
 
-    def tell(self, kind: str, **facts: object) -> None:
+    def write(self, kind: str, **facts: object) -> None:
         self._stream.write(json.dumps({"kind": kind, **facts}, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: C
     span_ms = wanted.end_ms - start_ms
     records = wanted.records or max(round(RECORDS_PER_GROUP_HOUR * wanted.groups * wanted.hours), 1)
     settings = {name: getattr(world.settings, name) for name in GroupSettings.__dataclass_fields__}
-    truth.tell(
+    truth.write(
         "sample",
         seed=wanted.seed,
         start=start_ms,
@@ -87,8 +87,8 @@ def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: C
         hours=wanted.hours,
         settings=settings,
     )
-    groups = _set_out(world, truth, cast(wanted.groups, records, span_ms, wanted.seed), wanted)
-    coordinator = transactions.set_out(world, truth, span_ms, wanted.seed)
+    groups = _start_groups(world, truth, cast(wanted.groups, records, span_ms, wanted.seed), wanted)
+    coordinator = transactions.start_producers(world, truth, span_ms, wanted.seed)
     for step in range(_STEPS):
         world.run(lambda: False, span_ms * (step + 1) // _STEPS - span_ms * step // _STEPS)
         progress((step + 1) / _STEPS)
@@ -96,10 +96,10 @@ def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: C
     for group in groups:
         group.finish()
     for name, traffic in world.traffic.items():
-        truth.tell("topic", topic=name, partitions=traffic.partitions, **traffic.facts())
+        truth.write("topic", topic=name, partitions=traffic.partitions, **traffic.facts())
 
 
-def _set_out(world: World, truth: Truth, everything: Cast, wanted: Wanted) -> list[Group]:
+def _start_groups(world: World, truth: Truth, everything: Cast, wanted: Wanted) -> list[Group]:
     for name, topic in everything.topics.items():
         world.create_topic(name, topic.partitions, topic.records_per_s)
     groups = []

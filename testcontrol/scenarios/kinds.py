@@ -64,7 +64,7 @@ async def flapping_member(scenario: Scenario) -> None:
 async def zombie(scenario: Scenario) -> None:
     group_id, wanted = scenario.text("group"), _member(scenario)
     match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
-    scenario.rule(match, _AllIsWell())
+    scenario.rule(match, _AnswerWithoutError())
     scenario.step(f"{wanted.name} gets an answer without an error, and its coordinator gets no request")
     if scenario.number("expire"):
         scenario.parts.groups.expire(group_id, wanted.member_id)
@@ -89,7 +89,7 @@ async def rebalance_storm(scenario: Scenario) -> None:
 
 
 @dataclass(frozen=True)
-class _AllIsWell(Action):
+class _AnswerWithoutError(Action):
     """A heartbeat is answered as if the member were still in its group; the coordinator does not receive it."""
 
     name: ClassVar[str] = "all-is-well"
@@ -189,7 +189,7 @@ async def network_cut(scenario: Scenario) -> None:
             # pending answers must not arrive either
             for connection in list(node.limits.connections):
                 connection.abort()
-    scenario.step(f"whoever asks broker {' or '.join(given)} is cut off")
+    scenario.step(f"clients that ask broker {' or '.join(given)} are cut off")
 
 
 async def unclean_leader(scenario: Scenario) -> None:
@@ -225,19 +225,19 @@ KINDS: Final = (
         "slow-coordinator",
         "every request of a group waits before its coordinator looks at it",
         slow_coordinator,
-        (_GROUP, Parameter("ms", int, "for so long", 500)),
+        (_GROUP, Parameter("ms", int, "how long, in ms", 500)),
     ),
     Kind(
         "lost-commit-answers",
         "commits are done, and the connection is cut before their answer",
         lost_commit_answers,
-        (_GROUP, Parameter("times", int, "so many of them", 1)),
+        (_GROUP, Parameter("times", int, "the number of lost answers", 1)),
     ),
     Kind(
         "flapping-member",
         "the session of a member ends again and again, and it joins again",
         flapping_member,
-        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at every N-th of its heartbeats: this N", 5)),
+        (_ONE_GROUP, _MEMBER, Parameter("every", int, "the N in: at every N-th heartbeat of the member", 5)),
     ),
     Kind(
         "zombie",
@@ -249,7 +249,11 @@ KINDS: Final = (
         "rebalance-storm",
         "rebalance after rebalance",
         rebalance_storm,
-        (_ONE_GROUP, Parameter("times", int, "so many", 10), Parameter("every_ms", int, "one in so long", 1_000)),
+        (
+            _ONE_GROUP,
+            Parameter("times", int, "the number of rebalances", 10),
+            Parameter("every_ms", int, "the time between two of them, in ms", 1_000),
+        ),
     ),
     Kind(
         "coordinator-moves",

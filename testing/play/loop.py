@@ -52,7 +52,7 @@ class ClientEnd(asyncio.Transport):
         super().__init__({"sockname": own, "peername": peer})
         self._loop = process.loop
         self._protocol = protocol
-        self._came: deque[bytes | None] = deque()
+        self._arrived: deque[bytes | None] = deque()
         """Data that has arrived and was not read yet. None stands for the end of the stream."""
         self._is_reading = True
         self._is_closing = False
@@ -64,7 +64,7 @@ class ClientEnd(asyncio.Transport):
 
     def received(self, _: Wire, data: bytes | None) -> None:
         """Data of the server has arrived."""
-        self._came.append(data)
+        self._arrived.append(data)
         self._loop.call_soon(self._read)
 
     def hung_up(self, wire: Wire) -> None:
@@ -72,8 +72,8 @@ class ClientEnd(asyncio.Transport):
         self.received(wire, None)
 
     def _read(self) -> None:
-        while self._came and self.is_reading():
-            data = self._came.popleft()
+        while self._arrived and self.is_reading():
+            data = self._arrived.popleft()
             if data is not None:
                 self._protocol.data_received(data)
             elif not self._protocol.eof_received():

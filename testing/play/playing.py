@@ -53,7 +53,7 @@ class Times:
 
 
 @contextmanager
-def standing_in(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
+def replaced_modules(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
     """In this block, aiokafka uses this clock and these random numbers. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
         import aiokafka  # noqa: F401
@@ -198,7 +198,7 @@ def play(
     server_lines.keep(runner.lines)
     try:
         with (
-            standing_in(VirtualClock(loop.world), loop.world.rng),
+            replaced_modules(VirtualClock(loop.world), loop.world.rng),
             asyncio.Runner(loop_factory=lambda: loop) as running,
         ):
             try:

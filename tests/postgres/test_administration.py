@@ -26,7 +26,7 @@ def database(postgres: str) -> Iterator[str]:
 
 def test_a_cluster_is_initialized_in_an_empty_database(database: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "status", database]) == 0
-    assert "no tables of Muster's: run `muster cluster init URL`" in capsys.readouterr().out
+    assert "no Muster tables: run `muster cluster init URL`" in capsys.readouterr().out
     assert main(["cluster", "upgrade", database]) == 1
     assert "run `muster cluster init URL`" in capsys.readouterr().err
     assert main(["cluster", "init", database, "--cluster-id", "mine"]) == 0

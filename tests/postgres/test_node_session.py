@@ -249,7 +249,7 @@ async def test_a_replaced_leader_acknowledges_nothing(store: TableStore) -> None
         await until(lambda: bool(reasons))
         assert not answers
     assert len(reasons) == 1
-    assert "others have taken this node for dead" in reasons[0]
+    assert "other nodes have declared this node dead" in reasons[0]
     assert len(answers) == 1
     assert answers[0] is not None
     assert len(store.tables.rows_of) == 1

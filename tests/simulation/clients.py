@@ -128,7 +128,7 @@ class UnrulyConsumer(Consumer):
                     yield from self.commit()
                 return False
             if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
-                self.heed(error)
+                self.react_to(error)
                 return error == ErrorCode.FENCED_INSTANCE_ID
             if error:
                 yield self.retry_ms

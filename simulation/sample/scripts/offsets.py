@@ -28,7 +28,7 @@ def rewind(group: Group) -> Script:
         consumer = group.random.choice(group.owners())
         group.act("seek", consumer, "read again")
         moved = consumer.rewind(group.random.randrange(500, 5_000))
-        group.tell("regression", cause="rewind", client_id=consumer.client.client_id, offsets=moved)
+        group.write_truth("regression", cause="rewind", client_id=consumer.client.client_id, offsets=moved)
 
 
 def reset(group: Group) -> Script:
@@ -43,7 +43,7 @@ def reset(group: Group) -> Script:
     after = {topic: {one: max(at - back, 0) for one, at in rows.items()} for topic, rows in before.items()}
     group.act("reset offsets")
     group.commit_from_outside(after)
-    group.tell("regression", cause="reset", client_id=None, offsets=_moved(before, after))
+    group.write_truth("regression", cause="reset", client_id=None, offsets=_moved(before, after))
     yield group.some_ms(30, 300)
     yield from group.gather(group.consumers)
 
@@ -81,7 +81,7 @@ def stale_commit(group: Group) -> Script:
                 consumer.commit_these(
                     {topic: {one: to for one, (_, to) in rows.items()} for topic, rows in moved.items()}
                 )
-                group.tell("regression", cause="zombie", client_id=consumer.client.client_id, offsets=moved)
+                group.write_truth("regression", cause="zombie", client_id=consumer.client.client_id, offsets=moved)
                 break
 
 
@@ -109,7 +109,7 @@ def _stall(group: Group, consumer: SampleConsumer, how: str) -> Script:
     began_ms = group.world.wall_ms
     group.act(how, consumer)
     yield group.part_ms(0.3)
-    group.tell("stall", client_id=consumer.client.client_id, begin=began_ms, how=how)
+    group.write_truth("stall", client_id=consumer.client.client_id, begin=began_ms, how=how)
     group.act("well again", consumer)
 
 
@@ -130,7 +130,7 @@ def expired(group: Group) -> Script:
         last_ms = group.world.wall_ms
         group.commit_from_outside(group.ends(), client, retention_ms)
         yield min(group.plan.commit_interval_ms, retention_ms // 2)
-    group.tell("gone", what="offsets_expired", since=last_ms, retention_ms=retention_ms)
+    group.write_truth("gone", what="offsets_expired", since=last_ms, retention_ms=retention_ms)
 
 
 def deleted(group: Group) -> Script:
@@ -142,7 +142,7 @@ def deleted(group: Group) -> Script:
     yield group.part_ms(0.1)
     group.act("delete group")
     group.ask(DeleteGroupsRequest([group.group_id]))
-    group.tell("gone", what="deleted")
+    group.write_truth("gone", what="deleted")
 
 
 def retired_topic(group: Group) -> Script:
@@ -155,7 +155,7 @@ def retired_topic(group: Group) -> Script:
             rows = [OffsetDeleteRequestPartition(one) for one in group.committed()[second]]
             group.act("delete offsets", None, second)
             group.ask(OffsetDeleteRequest(group.group_id, [OffsetDeleteRequestTopic(second, rows)]))
-            group.tell("gone", what="offsets_deleted", topic=second)
+            group.write_truth("gone", what="offsets_deleted", topic=second)
 
 
 def idle(group: Group) -> Script:

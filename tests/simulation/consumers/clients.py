@@ -220,7 +220,7 @@ class Classic(Consumer):
                 return False
             if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
                 self.assigned = None
-                self.heed(error)
+                self.react_to(error)
                 return error == ErrorCode.FENCED_INSTANCE_ID
             yield RETRY_MS
 
