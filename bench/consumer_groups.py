@@ -83,10 +83,10 @@ class Groups:
         settled = await crowd.join([group], MEMBERS)
         port, epoch = self.target.server.address[1], crowd.members[group][0].epoch
         words = [str(port), str(self.target.server.pid), group, str(epoch), str(CHANGES), *LARGE]
-        comers = await asyncio.create_subprocess_exec(
+        joining = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.load.joining_members", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
         )
-        output, _ = await comers.communicate()
+        output, _ = await joining.communicate()
         changes = json.loads(output)
         crowd.close()
         return {

@@ -256,7 +256,7 @@ def _muster_load_ms(server: MusterServer) -> float:
 
 
 def _kafka_load_ms(workdir: Path, source: Path) -> float:
-    """Kafka must create the topic in its metadata before the topic's files are replaced."""
+    """How long Kafka takes to load the partition, in ms. Kafka must create the topic before its files are replaced."""
     kafka = KafkaServer(workdir, {"offsets.topic.num.partitions": "1"})
     kafka.start()
     kafka.stop()
@@ -284,13 +284,13 @@ def _kafka_load_ms(workdir: Path, source: Path) -> float:
     return float(loaded[1])
 
 
-def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
+def events_figure(with_events: Target, without_events: Target, samples: Samples) -> None:
     """Let groups of a thousand members join, in turn on a server that writes events and on another server.
 
     The figure is the CPU time of a join. How often a member joins depends on the order of all members. The servers are
     compared in pairs of runs, because other load on the machine changes within minutes.
     """
-    targets = (telling, silent)
+    targets = (with_events, without_events)
     try:
         for target in targets:
             target.server.start()
@@ -298,7 +298,7 @@ def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
         for pair in range(SETTLES):
             first, second = targets if pair % 2 else reversed(targets)
             us = {first: _us_per_join(first), second: _us_per_join(second)}
-            samples[EVENTS]["muster"].append(100 * (us[telling] / us[silent] - 1))
+            samples[EVENTS]["muster"].append(100 * (us[with_events] / us[without_events] - 1))
     finally:
         for target in targets:
             if target.server.running:

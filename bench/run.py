@@ -224,9 +224,12 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     memory.figures(samples)
     consumer_memory.figures(samples)
     memory.load_figures(workdir, samples, muster, with_kafka=with_kafka)
-    telling, silent = (MusterServer(workdir / name, SETTINGS, executable=muster) for name in ("telling", "silent"))
-    silent.properties["muster.group.events.enable"] = "false"
-    memory.events_figure(Target(telling, frameload, args.seconds), Target(silent, frameload, args.seconds), samples)
+    with_events, without_events = (
+        MusterServer(workdir / name, SETTINGS, executable=muster) for name in ("with-events", "without-events")
+    )
+    without_events.properties["muster.group.events.enable"] = "false"
+    with_target, without_target = (Target(one, frameload, args.seconds) for one in (with_events, without_events))
+    memory.events_figure(with_target, without_target, samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
     page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     closed = UnpreparedServer(workdir / "unprepared", {**SETTINGS, **PAGE_CACHE}, executable=muster)

@@ -171,7 +171,7 @@ class Security:
         self._beats = self.target.settle(groups, MEMBERS_EACH, LONG_SESSION_MS).heartbeats
         self.heartbeats(warm_up_s)
         for _ in range(WARM_ROUNDS):
-            self.comers()
+            self.new_connections()
 
     def heartbeats(self, seconds: float) -> float:
         """The CPU time of the server for one heartbeat, in us."""
@@ -195,7 +195,7 @@ class Security:
                 rounds += 1
             return (measure.cpu_s(pid) - cpu_s) * 1e6 / (rounds * CONNECTIONS)
 
-    def comers(self) -> float:
+    def new_connections(self) -> float:
         """The CPU time of the server until all new connections are ready, in ms. Each connection has a TLS session of
         its own.
         """
@@ -214,7 +214,7 @@ class Security:
 
     def figures(self) -> Figures:
         """Run one round, and return its figures."""
-        return {BEAT: self.heartbeats(self.target.seconds), READY: self.comers()}
+        return {BEAT: self.heartbeats(self.target.seconds), READY: self.new_connections()}
 
 
 def figures(

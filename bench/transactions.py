@@ -40,7 +40,7 @@ READ_IDS_EACH: Final = 20
 READ_TRANSACTIONS: Final = 400
 """How many transactions are read from each partition."""
 ABORTED: Final = {"no": 0, "some": 10, "many": 2}
-"""One in so many of the read transactions is aborted; 0: no transaction is aborted."""
+"""Of this many read transactions, one is aborted; 0: no transaction is aborted."""
 READS: Final = {
     f"fetch, {size} answers, {name} transactions aborted": (max_bytes, name)
     for max_bytes, size in ((4_096, "4 KB"), (262_144, "256 KB"))

@@ -31,7 +31,7 @@ BETWEEN_S: Final = 0.002
 _API: Final = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
-class Comer:
+class NewMember:
     """A member on a blocking connection."""
 
     def __init__(self, port: int, group: str, member_id: str, topics: list[str]) -> None:
@@ -74,15 +74,15 @@ class Comer:
         return _API.decode_response(VERSION, data, body)
 
 
-def settle(comer: Comer) -> None:
+def settle(new_member: NewMember) -> None:
     """Keep the member alive until the server may compute the next target assignment."""
     end_s = time.perf_counter() + PAUSE_S
     while time.perf_counter() < end_s:
-        comer.beat()
+        new_member.beat()
         time.sleep(0.1)
 
 
-def one_leaves(leaver: Comer, stays: Comer, epoch: int) -> None:
+def one_leaves(leaver: NewMember, stays: NewMember, epoch: int) -> None:
     """Let a member leave, and wait until the other one has an epoch above `epoch`."""
     leaver.leave()
     stays.until_above(epoch)
@@ -90,7 +90,7 @@ def one_leaves(leaver: Comer, stays: Comer, epoch: int) -> None:
 
 def main() -> None:
     port, pid, group, epoch, times, *topics = sys.argv[1:]
-    stays = Comer(int(port), group, f"{group}-stays", topics)
+    stays = NewMember(int(port), group, f"{group}-stays", topics)
     stays.until_above(int(epoch))
     more, less = [], []
 
@@ -102,7 +102,7 @@ def main() -> None:
     for number in range(int(times)):
         settle(stays)
         before = stays.epoch
-        comes = Comer(int(port), group, f"{group}-comes-{number}", topics)
+        comes = NewMember(int(port), group, f"{group}-comes-{number}", topics)
         more.append(measured(comes.until_above, before))
         settle(stays)
         less.append(measured(one_leaves, comes, stays, stays.epoch))

@@ -40,7 +40,7 @@ WIRE_NAMES = (
 
 def module(messages: list[Message]) -> str:
     """The text of a module with these messages: request and response, key and value, or one message."""
-    tell_apart(messages)
+    make_names_distinct(messages)
     packers = Packers()
     classes = [class_text(s, message) for message in messages for s in message.structs.values()]
     functions = [text for message in messages for text in Functions(message, packers).texts()]
@@ -53,7 +53,7 @@ def module(messages: list[Message]) -> str:
     return "\n".join([*lines, "", "", body, ""])
 
 
-def tell_apart(messages: list[Message]) -> None:
+def make_names_distinct(messages: list[Message]) -> None:
     """If several messages of a module have a struct with the same name, put the message's name before it."""
     names = [s.name for message in messages for s in message.structs.values()]
     for message in messages:

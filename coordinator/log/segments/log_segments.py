@@ -266,9 +266,7 @@ def _has_its_timestamp(segment: Segment) -> bool:
 
 
 def _exceeds(excess: int) -> Callable[[Segment], bool]:
-    """Return a function that says whether to remove a segment: without it, the log still has at least the allowed
-    size.
-    """
+    """Return a function that says whether to remove a segment: the other segments have at least the allowed size."""
 
     def is_given_up(segment: Segment) -> bool:
         nonlocal excess
