@@ -53,12 +53,12 @@ def test_new_topics_are_not_compared_with_each_topic_of_a_large_table() -> None:
 
 def one_by_one(topic_ids: list[bytes], tables: Tables) -> list[bytes]:
     """The same order, as Kafka makes it: each new topic goes to the head, and a full table is doubled before."""
-    hashes = {one: spread(uuid_hash(one)) for one in (*tables.there, *topic_ids)}
-    capacity, walk = tables.of_topics, list(tables.there)
+    hashes = {one: spread(uuid_hash(one)) for one in (*tables.were_put, *topic_ids)}
+    capacity, walk = tables.of_topics, list(tables.were_put)
     while len(walk) > capacity * 3 // 4:
         capacity *= 2
     walk = [one for one in walk if one in topic_ids]
-    new = [one for one in topic_ids if one not in tables.there]
+    new = [one for one in topic_ids if one not in tables.were_put]
     for row in walked([hashes[one] for one in new], DEFAULT_CAPACITY):
         if len(walk) > capacity * 3 // 4:
             capacity *= 2

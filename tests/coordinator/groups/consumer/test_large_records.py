@@ -83,8 +83,8 @@ def test_topics_of_a_large_record_are_in_ascending_order(monkeypatch: pytest.Mon
     ids = [number.to_bytes(16) for number in range(30)]
     before = tuple([(one, (0,)) for one in ids])
     held = tuple([(one, (0,), (3,)) for one in ids])
-    assert kafka_order.changed(before).there
-    assert kafka_order.stepped(held, held).there
+    assert kafka_order.changed(before).were_put
+    assert kafka_order.stepped(held, held).were_put
     monkeypatch.setattr(kafka_order, "FEW_TOPICS", 29)
     for tables in (kafka_order.changed(before), kafka_order.stepped(held, held), kafka_order.ranges(30)):
         assert kafka_order.topics(ids, tables) == [*range(30)]
