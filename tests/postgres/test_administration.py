@@ -143,13 +143,13 @@ def test_the_cluster_commands_print_the_status() -> None:
         "PostgreSQL 18.4",
         "cluster muster (id): 105 partitions, 107 segments, 1000 rows, 2.5 MB; 2 segments wait for their removal",
         "  node 1, a:9092, serves; its lease has 8000 ms left",
-        "  node 2, last b:9092, is not there",
+        "  node 2, last at b:9092, is not running",
         "warning: careful",
     ]
     gone = cluster._replace(nodes=nodes[1:], dead_segments=0)
     assert lines(Status("18.4", schema.NEWEST, (gone,), ()))[-2:] == [
         "  nobody serves",
-        "  node 2, last b:9092, is not there",
+        "  node 2, last at b:9092, is not running",
     ]
     assert "muster cluster upgrade URL" in lines(Status("18.4", -1, (), ()))[1]
 
