@@ -7,11 +7,12 @@ import sys
 import threading
 from pathlib import Path
 from subprocess import PIPE
-from threading import Event
 
 import pytest
 
 from muster.pipeline.follow.command import StatusLine, ends_on_signals
+from muster.pipeline.session import ONE_CORE
+from tests.pipeline.follow.test_run import QUICK_TO_START
 from tests.pipeline.live import Live
 
 
@@ -35,18 +36,41 @@ def test_the_status_line_is_written_only_to_terminals(capsys: pytest.CaptureFixt
         assert capsys.readouterr().err == ("\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K" if on else "")
 
 
+CHILD = """
+import sys
+from muster.pipeline.analyze import main
+from muster.pipeline.follow import command
+
+class Follower:
+    def __init__(self, spark, following, report_status, stopped):
+        self.spark, self.stopped = spark, stopped
+
+    def run(self):
+        print("follows", flush=True)
+        self.stopped.wait()
+        self.rows = self.spark.range(3).count()
+
+    def status(self):
+        return f"{self.rows} rows"
+
+command.Follower = Follower
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command with a follower that only asks Java for three rows after the signal."""
+
+
 def test_a_signal_to_the_process_group_ends_the_follower_in_order(live: Live, tmp_path: Path) -> None:
     """systemd and `timeout` send SIGTERM to the whole group, so Java must not get it."""
-    command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap, "--follow"]
-    command += ["--trigger", "1s", "--out", str(tmp_path / "out"), "--master", "local[1]"]
-    follower = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+    command = [sys.executable, "-c", CHILD, "--bootstrap-server", live.bootstrap, "--follow"]
+    command += ["--out", str(tmp_path / "out"), "--master", ONE_CORE]
+    environment = {**os.environ, **QUICK_TO_START}
+    follower = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True, env=environment)
     try:
-        while not (tmp_path / "out" / "tables").exists():
-            assert follower.poll() is None, follower.communicate()
-            Event().wait(0.1)
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "follows\n", follower.communicate()
         os.killpg(follower.pid, signal.SIGTERM)
         output, errors = follower.communicate(timeout=600)
     finally:
         follower.kill()
     assert (follower.returncode, errors.count("Traceback")) == (0, 0), errors
-    assert f"tables: {tmp_path}/out/tables" in output
+    assert output == f"3 rows\ntables: {tmp_path}/out/tables\n"
