@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,15 @@ def postgres() -> Iterator[str]:
 
 
 def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()  # almost everything that is imported and collected now stays
     sharing_out.compile_apart(session.config)
+
+
+def pytest_collection_finish() -> None:
+    """No later garbage collection visits the million objects of modules and tests, which took a tenth of all time."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

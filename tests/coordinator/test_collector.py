@@ -16,13 +16,12 @@ MAX_AT_ONCE = 35_000
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """Restore the collector of this process, which is that of the tests."""
+    """Restore the collector of this process, which is that of the tests. What is frozen stays so (`conftest.py`)."""
     thresholds, was_on, callbacks = gc.get_threshold(), gc.isenabled(), list(gc.callbacks)
     try:
         yield
     finally:
         gc.callbacks[:] = callbacks
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
         if not was_on:
             gc.disable()

@@ -63,4 +63,3 @@ def test_a_task_is_run_by_sparks_own_worker() -> None:
         assert gc.get_freeze_count() > frozen
     finally:
         worker_daemon._worker = before
-        gc.unfreeze()

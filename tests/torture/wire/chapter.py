@@ -174,7 +174,7 @@ class Chapter:
     def run(self) -> None:
         """Play the chapter; the faults are reported afterwards."""
         log = self._log = Log()
-        was_enabled = gc.isenabled()
+        was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
         gc.disable()  # a garbage collection of the test's objects is not the server's work
         bombs(), liars()
         try:
@@ -192,7 +192,8 @@ class Chapter:
                 if process.alive:
                     process.kill()
                 process.loop.close()
-            gc.unfreeze()
+            if not was_frozen:
+                gc.unfreeze()
             if was_enabled:
                 gc.enable()
 
