@@ -134,6 +134,7 @@ def test_modules_are_imported_by_statements_except_by_one_helper() -> None:
 
 def test_lazily_imported_modules_are_visible_to_the_import_linter() -> None:
     for path in modules(*PRODUCT, "testing", "pipeline"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        if "muster.coordinator.system.lazy_import.lazy" in imported(tree):
+        text = path.read_text(encoding="utf-8")
+        if "lazy_import" in text:
+            tree = ast.parse(text)
             assert named_modules(path, tree) - imported(tree) == set(), name(path)

@@ -1,4 +1,4 @@
-"""Twenty kills under load; `make torture` does a thousand."""
+"""Ten kills under load; `make torture` does a thousand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.servers import QUICK, MusterServer
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
 from tests.torture.ledger import Ledger, Place
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.mark.timeout(300)

@@ -42,13 +42,13 @@ from muster.pipeline.analyze import main
 from muster.pipeline.follow import command
 
 class Follower:
-    def __init__(self, spark, following, report_status, stopped):
-        self.spark, self.stopped = spark, stopped
+    def __init__(self, session, following, report_status, stopped):
+        self.session, self.stopped = session, stopped
 
     def run(self):
         print("follows", flush=True)
         self.stopped.wait()
-        self.rows = self.spark.range(3).count()
+        self.rows = self.session.range(3).count()
 
     def status(self):
         return f"{self.rows} rows"

@@ -23,7 +23,7 @@ from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
 from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 
-SEEDS = 12
+SEEDS = 8
 
 
 def test_histories_of_a_cluster_keep_each_rule() -> None:
