@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
-from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_transactions
+from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_others, staged_transactions
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.published import published
 from muster.pipeline.sources.cluster import Offsets, bounds
@@ -134,7 +134,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         if transaction_events.there or not manifest.version:
             made[OF_ALL] = transactions(transaction_events, tables["commits"])
         times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
-        quiet = keep(silences(times, tables["memberships"]))
+        quiet = keep(silences(times, tables["memberships"], staged_others(store, manifest)))
         made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times), "silences": quiet}
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import Watch, refresh, request_state
-from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
+from muster.pipeline.follow.staging import EVENT, OF_NO_TABLE, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.kept import kept
 from muster.pipeline.output import write_delta as write_delta
@@ -248,7 +248,7 @@ class Follower:
         wanted = self._what.wanted
         about = About(
             self._what.kafka[BOOTSTRAP],
-            {kind: count for kind, count in manifest.rows.items() if kind not in NOT_DECODED},
+            {kind: count for kind, count in manifest.rows.items() if kind not in OF_NO_TABLE},
             bool(manifest.rows.get(EVENT)),
             manifest.has_ends,
             manifest.since_ms,

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, RAW
+from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, OTHER_COMMIT, RAW
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.tables import shaped
@@ -25,7 +25,7 @@ from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malforme
 from muster.pipeline.tables.log_times import with_sound_times
 from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
 from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
-from muster.pipeline.wanted import Wanted, is_kept, with_last_before
+from muster.pipeline.wanted import ALL, Wanted, is_kept, other_commits, with_last_before
 
 EVENT: Final = "event"
 """The kind of the rows of `__group_events` in the staged log. Their bytes are in raw_key and raw_value."""
@@ -34,8 +34,8 @@ OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event":
 
 These rows belong to no group.
 """
-NOT_DECODED: Final = (EVENT, *OF_TRANSACTIONS)
-"""The kinds of rows that are staged as bytes, without decoding."""
+OF_NO_TABLE: Final = (EVENT, *OF_TRANSACTIONS, OTHER_COMMIT)
+"""The kinds of rows that are staged as bytes, without decoding, and the commits of groups that are not wanted."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
 
@@ -87,6 +87,9 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
         if batch <= store.manifest.batch:
             return
         kept = rows.where(is_kept(wanted))
+        if wanted != ALL:
+            others = other_commits(rows, wanted).withColumn("bucket", bucket_of(F.col("group")))
+            kept = kept.unionByName(others, allowMissingColumns=True)
         name = store.name("chunk")
         _write(kept, store.folder(LOG, name))
         found = _counts(store, name)
@@ -95,8 +98,8 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
             by_kind[kind] = by_kind.get(kind, 0) + count
         chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
         last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
-        # the table of transactions is made again as a whole, without buckets
-        buckets = {bucket for bucket, kind, *_ in found if kind not in OF_TRANSACTIONS}
+        # the tables of transactions and of silences are made again as a whole, without buckets
+        buckets = {bucket for bucket, kind, *_ in found if kind not in (*OF_TRANSACTIONS, OTHER_COMMIT)}
         store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
 
     return append
@@ -168,13 +171,21 @@ def staged(
     if buckets is not None:
         rows = rows.where(F.col("bucket").isin(*sorted(buckets)))
     rows = _kept(rows, manifest.since_ms)
-    decoded, odd_times = with_sound_times(rows.where(~F.col("kind").isin(*NOT_DECODED)).drop("bucket"), now_ms())
+    decoded, odd_times = with_sound_times(rows.where(~F.col("kind").isin(*OF_NO_TABLE)).drop("bucket"), now_ms())
     raw = _raw(rows, EVENT, EVENTS_TOPIC)
     has_events = bool(manifest.rows.get(EVENT))
     of_events = events(raw) if has_events else None
     epochs = epochs_in(decoded, manifest.rows, listed)
     inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times)
     return inputs, malformed_events(raw)
+
+
+def staged_others(store: Store, manifest: Manifest) -> DataFrame | None:
+    """The commits of groups that are not wanted, as rows OTHER_COMMIT. None means that all groups are wanted."""
+    if not manifest.rows.get(OTHER_COMMIT):
+        return None
+    rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
+    return rows.where(F.col("kind") == OTHER_COMMIT)
 
 
 def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:

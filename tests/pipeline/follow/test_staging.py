@@ -5,11 +5,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.follow.staging import STAGED, appender, merge, staged
+from muster.pipeline.follow.staging import STAGED, appender, merge, staged, staged_others
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import DECODED
 from muster.pipeline.tables.epoch_states import epoch_states
-from muster.pipeline.wanted import ALL
+from muster.pipeline.wanted import ALL, Wanted
 from tests.pipeline.infer.epoch_model import Server, decoded_row
 from tests.pipeline.tables.history import START_MS
 
@@ -49,6 +49,29 @@ def test_chunks_of_all_ages_are_read_together(spark: SparkSession, tmp_path: Pat
     assert len(list((tmp_path / ".follow" / "data" / "log").iterdir())) == 2
     assert offsets(again) == [0, 1, 10, 11, 20, 21]
     again.close()
+
+
+def test_commits_of_groups_that_are_not_wanted_are_kept_as_signs_of_life(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, str(tmp_path))
+    wanted = Wanted(since_ms=0, groups=("group-1",))
+    store.open({}, None, linked=True)
+    append = appender(store, wanted)
+    # two of these come in the same second
+    for number, offset in enumerate((10, 20, 5_000)):
+        append(batch_of(spark, offset), number)
+    assert offsets(store) == [11, 21, 5_001]
+    others = staged_others(store, store.manifest)
+    assert others is not None
+    assert sorted((row["group"], row["log_timestamp_ms"]) for row in others.collect()) == [
+        ("group-0", 1_010), ("group-0", 1_020), ("group-0", 6_000)
+    ]  # fmt: skip
+    # their groups have no table that is made again
+    assert set(store.manifest.dirty) == {1}
+    merge(store, store.manifest.chunks, 2_000)
+    others = staged_others(store, store.manifest)
+    assert others is not None
+    assert [row["log_timestamp_ms"] for row in others.collect()] == [6_000]
+    store.close()
 
 
 def test_epochs_are_made_of_all_batches_and_old_members_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
