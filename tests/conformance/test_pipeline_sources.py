@@ -56,8 +56,17 @@ def test_all_sources_and_both_engines_give_the_same_tables(
                 _explained(capsys, group, *where) for where in (("--log", str(log)), ("--bootstrap-server", bootstrap))
             ]
             assert explained[0] == explained[1], group
-    different = {(source, name) for source, of in found.items() for name in here if of[name] != here[name]}
-    assert different == set()
+    # librdkafka does not show which transactions are open, nor who began them
+    different = {
+        f"{name} of {source}": (
+            sorted(set(here[name]) - set(of[name]))[:2],
+            sorted(set(of[name]) - set(here[name]))[:2],
+        )
+        for source, of in found.items()
+        for name in here
+        if of[name] != here[name] and not (name == "transactions" and source.startswith("the live server"))
+    }
+    assert different == {}, json.dumps(different, indent=1)
 
 
 def _explained(capsys: pytest.CaptureFixture[str], group: str, *where: str) -> object:

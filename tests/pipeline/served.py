@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +23,9 @@ from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from tests.support.servers import MusterServer
 
+PARTITIONS: Final = {"offsets.topic.num.partitions": "5"}
+"""As in the recordings. An archive lacks the partitions without a record."""
+
 Rows = dict[str, list[str]]
 """The rows of each table as texts, in one order."""
 
@@ -30,9 +34,8 @@ Rows = dict[str, list[str]]
 def served(log: Path, workdir: Path) -> Iterator[str]:
     """The address of a server that holds a copy of the log. Its time stands still, so no member is removed."""
     shutil.copytree(log, workdir / "data", ignore=shutil.ignore_patterns("*.timeindex", "*.jsonl"))
-    partitions = len([*log.glob("__consumer_offsets-*")])
     still = ["--control", "127.0.0.1:0", "--virtual-time"]
-    server = MusterServer(workdir, {"offsets.topic.num.partitions": str(partitions)}, arguments=still)
+    server = MusterServer(workdir, PARTITIONS, arguments=still)
     server.start()
     try:
         yield server.bootstrap
