@@ -400,8 +400,8 @@ class ConnectionRequests:
         """The route of a request that is new to this connection. None means that the request is answered."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
-        except frames.UnknownRequest as error:
-            header = error.header
+        except frames.UnknownRequest as unknown:
+            header = unknown.header
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         key, version, client_id = header.api_key, header.api_version, header.client_id or ""

@@ -271,9 +271,9 @@ class CoordinatorShard(Generic[S]):
         except DamagedLog as damage:
             self._damaged(damage)
             return
-        except BatchError as error:
+        except BatchError as unreadable:
             # a start after a clean stop does not check every batch, so the replay may find damage
-            self._damaged(self.log.damaged_at(reader.offset, error))
+            self._damaged(self.log.damaged_at(reader.offset, unreadable))
             return
         except (LogError, OSError, ValueError) as error:
             # Without its state the shard can decide nothing.

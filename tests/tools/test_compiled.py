@@ -48,6 +48,18 @@ def test_an_interpreted_class_is_below_a_compiled_class_only_if_this_is_said() -
     assert seen == {(home, one) for home, classes in compiled.EXTENDED.items() for one in classes}
 
 
+def test_no_compiled_function_has_one_name_for_errors_of_several_types() -> None:
+    """Mypyc takes the first type for all of them, and raises TypeError for the others."""
+    for path in compiled.modules(PACKAGE):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                types: dict[str, str] = {}
+                for one in ast.walk(function):
+                    if isinstance(one, ast.ExceptHandler) and one.name is not None and one.type is not None:
+                        caught = ast.unparse(one.type)
+                        assert types.setdefault(one.name, caught) == caught, f"{path}:{one.lineno}"
+
+
 def test_no_compiled_module_calls_a_function_inside_a_slice() -> None:
     """Mypyc would call it twice when it has no fast way to slice the object, for example a memoryview."""
     for path in compiled.modules(PACKAGE):
