@@ -39,8 +39,8 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `--follow` to a parser."""
     group = parser.add_argument_group("following a live cluster")
     group.add_argument("--follow", action="store_true", help="keep tables and page up to date until it is ended")
-    group.add_argument("--trigger", metavar="TIME", help="so often it is read on (default: 10s)")
-    group.add_argument("--once", action="store_true", help="go on from the last time up to now, and end")
+    group.add_argument("--trigger", metavar="TIME", help="how often new records are read (default: 10s)")
+    group.add_argument("--once", action="store_true", help="continue from the last run up to now, and end")
     group.add_argument("--keep", metavar="TIME", help="for how long the log is kept: 36h, 7d, all (default: 7d)")
     group.add_argument(
         "--page-every", type=int, metavar="N", help="a new page with every Nth version of the tables (default: 6)"
@@ -59,7 +59,7 @@ def read_follow_options(options: argparse.Namespace) -> Follow | None:
     odd = [name for name in options.format.split(",") if name.strip().lower() not in (HTML, PARQUET)]
     if odd:
         raise ValueError(
-            f"--format {options.format}: --follow writes html and parquet; analyze what it left for others"
+            f"--format {options.format}: --follow writes html and parquet; analyze the folder that it wrote for others"
         )
     page_every = 6 if options.page_every is None else options.page_every
     if page_every < 1:
@@ -77,9 +77,11 @@ def _check_follow_source(options: argparse.Namespace) -> None:
     if options.bootstrap_server is None:
         raise ValueError(f"--follow {options.source}: a live cluster is followed: give --bootstrap-server HOST:PORT")
     if options.until is not None:
-        raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
+        raise ValueError(f"--follow has no end: leave --until {options.until} out")
     if options.what_if not in ("default", "none"):
-        raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
+        raise ValueError(
+            f"--what-if {options.what_if}: --follow shows only what happened; leave --what-if to an analysis"
+        )
 
 
 def _milliseconds(option: str, text: str) -> int:
@@ -147,7 +149,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a data directory, copied segments, or a table of raw Kafka rows in Parquet or Delta; a path or a URL",
     )
     parser.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT[,…]", help="a live cluster instead: some of its servers"
+        "--bootstrap-server", metavar="HOST:PORT[,…]", help="read a live cluster instead: some of its servers"
     )
     parser.add_argument(
         "-X",
@@ -158,7 +160,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="an option of the client, by librdkafka's name (security.protocol, sasl.username, …); repeatable",
     )
     parser.add_argument(
-        "--out", default=OUT, metavar="DIR", help="where to leave tables and page (default: %(default)s)"
+        "--out", default=OUT, metavar="DIR", help="the folder for tables and page (default: %(default)s)"
     )
     parser.add_argument(
         "--format", default="html,parquet", metavar="LIST", help=f"some of {','.join(FORMATS)} (default: %(default)s)"
@@ -183,7 +185,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
     )
-    parser.add_argument("--verbose", action="store_true", help="when it fails, say where in the code")
+    parser.add_argument("--verbose", action="store_true", help="print the traceback of a failure")
     add_follow_options(parser)
 
 
@@ -318,7 +320,7 @@ def _what_if(text: str) -> str:
 
 
 ABOUT: Final = (
-    "Read a group log with Spark and tell what the groups did: which rebalanced, when, why, because of whom, at what "
+    "Read a group log with Spark and report what the groups did: which rebalanced, when, why, because of whom, at what "
     "cost; who owned what; which commits went backwards or stopped; how far behind each group is; and what would have "
-    "happened under other settings. Leaves tables and a page in --out. Needs muster-kafka[spark]."
+    "happened under other settings. Writes tables and a page into --out. Needs muster-kafka[spark]."
 )

@@ -76,7 +76,7 @@ def stage_transactions(
         some.write.mode("overwrite").parquet(f"{folder}/transaction_parts")
         parts = spark.read.schema(from_arrow_schema(PARTS)).parquet(f"{folder}/transaction_parts")
     inputs = TransactionInputs(states, topic_events, parts, of_groups=bool(wanted.groups))
-    return inputs._replace(counts=counts_of(events)) if inputs.there and events is not None else inputs
+    return inputs._replace(counts=counts_of(events)) if inputs.has_any and events is not None else inputs
 
 
 def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
@@ -238,7 +238,7 @@ def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Want
     """The text of the error for a source without any group."""
     odd = sum(rows.get(kind, 0) for kind in _ODD)
     if wanted != ALL and not odd:
-        return f"{name}: nothing of what was asked for is there: {wanted.in_words()}"
+        return f"{name}: the log has nothing that was asked for: {wanted.in_words()}"
     if not odd:
         return (
             f"{name}: {OFFSETS_TOPIC} holds no record of a group: all of it was deleted, compacted away or aborted; "
@@ -275,7 +275,7 @@ def table_kind(path: str) -> str | None:
         info = system.get_file_info(root)
         if info.type == fs.FileType.NotFound:
             raise NoSource(
-                f"{path} is not there: a data directory, copied segments or a table of raw rows was expected"
+                f"{path} does not exist: a data directory, copied segments or a table of raw rows was expected"
             )
         if info.type == fs.FileType.File:
             if root.endswith(".parquet"):
@@ -294,7 +294,7 @@ def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
     if source.rows is not None and path is not None:
         raw = raw_rows(source.rows)
         if raw.isEmpty():
-            raise NoSource(f"{path} has no row of {OFFSETS_TOPIC}: a copy of that topic is what tells of groups")
+            raise NoSource(f"{path} has no row of {OFFSETS_TOPIC}: only a copy of that topic has the groups")
         return work_of_rows(raw)
     if source.rows is not None:
         return work_of_rows(some_rows(source.rows))

@@ -23,7 +23,7 @@ _TABLES: Final = ("memberships", "rebalances", "verdicts", "commits")
 
 
 class Span(NamedTuple):
-    """The time that is asked about, in ms since 1970."""
+    """The requested time, in ms since 1970."""
 
     since_ms: int
     until_ms: int

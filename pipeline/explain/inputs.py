@@ -118,7 +118,7 @@ def _transactions(log: Log, decoded: DataFrame, of_groups: DataFrame | None, wan
     if log.parts is not None and (found[0] is not None or not decoded.where(is_transactional).isEmpty()):
         parts = _of_time(frame_of(pa.Table.from_pylist(list(log.parts()), PARTS)), "start_ms", wanted)
     inputs = TransactionInputs(found[0], found[1], parts)
-    return inputs._replace(counts=counts_of(of_groups)) if inputs.there and of_groups is not None else inputs
+    return inputs._replace(counts=counts_of(of_groups)) if inputs.has_any and of_groups is not None else inputs
 
 
 def _of_time(rows: DataFrame, when: str, wanted: Wanted) -> DataFrame:

@@ -93,7 +93,7 @@ class Store:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise NotOurs(f"{self.out} is being followed into by another process: give another --out") from None
+            raise NotOurs(f"{self.out} is the folder of another process that follows: give another --out") from None
 
     def close(self) -> None:
         """Release the lock of the folder."""
@@ -253,5 +253,5 @@ def saved(spark: SparkSession, out: str) -> dict[str, DataFrame]:
     store = Store(spark, out)
     text = store.read_text(f"{store.root}/manifest.json")
     if text is None:
-        raise NotOurs(f"{out} holds nothing that was followed")
+        raise NotOurs(f"{out} holds no tables of a follower")
     return store.tables(of_text(text))

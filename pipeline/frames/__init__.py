@@ -21,7 +21,7 @@ else:
     Column = DataFrame = object
 
     class _Chosen:
-        """The attributes of Spark's module or class, or of that of this process."""
+        """The attributes of a module or class of Spark or, without Spark, of its counterpart in this package."""
 
         def __init__(self, spark: str, here: str) -> None:
             self._places = (spark, here)

@@ -438,7 +438,7 @@ def _is_of(frame: Frame, column: Column) -> bool:
 
 
 def _side_by_side(left: Frame, right: Frame, names: Sequence[str], *, is_full: bool = False) -> Frame:
-    """The columns of both frames. The columns `names` are there once, and first."""
+    """The columns of both frames. The columns `names` come first, and occur once."""
     keys = []
     for name in names:
         own = next(one for one in left.fields if one.name == name)

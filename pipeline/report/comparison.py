@@ -52,7 +52,7 @@ def total(chosen: Chosen) -> str:
         f"{plural(row['groups'], 'group')}: {_judged(row)}",
     ]
     if chosen.about.overlap_ms:
-        parts.append(f"both tell of the same {duration(chosen.about.overlap_ms)}")
+        parts.append(f"both cover the same {duration(chosen.about.overlap_ms)}")
     return "; ".join(parts)
 
 
@@ -60,7 +60,7 @@ def _judged(row: Row) -> str:
     counts = {
         f"{plural(row['significant'], 'differs', 'differ')} by more than chance": True,
         f"{number(row['chance'])} may differ by chance": row["chance"],
-        f"{number(row['too_few'])} with too few happenings to tell": row["too_few"],
+        f"{number(row['too_few'])} with too few happenings to judge": row["too_few"],
         f"{number(row['one_side'])} on one side only": row["one_side"],
     }
     return ", ".join(text for text, is_so in counts.items() if is_so)
@@ -80,7 +80,7 @@ def _significance(row: Row) -> str:
     if row["judgement"] == TOO_FEW and not row["happenings_before"] and not row["happenings_after"]:
         return "nothing happened"
     if row["judgement"] == TOO_FEW:
-        return f"too few happenings to tell ({_pair(row, 'happenings', number)})"
+        return f"too few happenings to judge ({_pair(row, 'happenings', number)})"
     often = f"by chance {_often(row['p'])}"
     return f"more than chance ({often})" if row["judgement"] == SIGNIFICANT else f"may be chance ({often})"
 

@@ -17,7 +17,7 @@ REGRESSIONS: Final = {
     "rewind": "its consumer went back (a rewind)",
     "zombie": "a zombie: a member that had lost the partition still committed",
     "topic_recreated": "its topic was deleted and made again",
-    "unknown": "its consumer went back, or a tool reset it: the log does not tell",
+    "unknown": "its consumer went back, or a tool reset it: the log does not show which",
     "second_application": "a second application commits under this group id",
 }
 STATUSES: Final = {
@@ -75,7 +75,7 @@ def _static(members: Some, pages: Pages) -> Html | None:
         "partitions wait meanwhile. What-if counts both."
     )
     return section(
-        "Members that went and came back",
+        "Members that left and returned",
         _none(about),
         listing(_linked(_STATIC, pages), members.rows, members.left),
         id_="static",

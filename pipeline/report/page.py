@@ -20,13 +20,13 @@ from muster.pipeline.wording import duration, moment, number, plural, to_the_sec
 def lead(chosen: Chosen) -> Html:
     """The sentence below the title: the time that the log covers, and how the rebalances are known."""
     if chosen.first_ms is None or chosen.last_ms is None:
-        return tag("p", "The log tells of no group.", class_="warn")
+        return tag("p", "The log has no group.", class_="warn")
     span_ms = chosen.last_ms - chosen.first_ms
     span = f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC, {duration(span_ms)}."
     if not span_ms:
         span = f"{moment(chosen.first_ms)} UTC."
     if chosen.about.has_events:
-        how = "Rebalances are told by the server (__group_events)."
+        how = "The server has reported the rebalances (__group_events)."
     else:
         how = (
             "There are no events: rebalances are inferred from the offsets log, each with a confidence. When they "
@@ -48,7 +48,7 @@ def made_of(chosen: Chosen) -> Html:
         lines.append(tag("p", f"Only what was logged from {begin} to {end}."))
     if not about.has_ends:
         lines.append(
-            tag("p", "The ends of the topics are not known from this source: how far groups are behind is not told.")
+            tag("p", "This source does not have the ends of the topics: how far groups are behind is not known.")
         )
     if any(chosen.odd_rows.values()):
         unusable = " and ".join(f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count)

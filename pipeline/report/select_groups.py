@@ -123,7 +123,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
 
 
 def _rebalances_too_much(verdict: Row | None) -> bool:
-    """Are the group's rebalances its trouble? For trouble with commits, no setting of the what-if helps."""
+    """Whether the group's rebalances are its trouble. For trouble with commits, no setting of the what-if helps."""
     return verdict is not None and verdict["level"] != FINE and verdict["kind"] not in OF_COMMITS
 
 

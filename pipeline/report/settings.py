@@ -46,7 +46,7 @@ def answer(row: Row, withheld: int) -> str:
     if "session.timeout.ms" in changed and (row["detect_ms"] or 0) < (row["actual_detect_ms"] or 0):
         parts.append("not counted: members that only paused, and that a shorter session would have put out")
     if withheld:
-        parts.append(f"{plural(withheld, 'group')} cannot be told")
+        parts.append(f"{plural(withheld, 'group')} cannot be judged")
     return f"{row['setting']}: {'; '.join(parts)}"
 
 
@@ -112,7 +112,7 @@ def _estimated(chosen: Chosen) -> Html | None:
     if not groups:
         return None
     about = (
-        f"Of {plural(groups, 'group')} there is the offsets log alone, which does not tell when a rebalance began, nor "
+        f"Of {plural(groups, 'group')} there is the offsets log alone, which does not show when a rebalance began, nor "
         "when a dead member was last heard of: paused and silent are estimates there, also of what happened."
     )
     return tag("p", about, class_="dim")

@@ -32,7 +32,7 @@ _VALUES = 8
 def text(chosen: Chosen, width: int = WIDTH) -> str:
     """The summary, for a terminal with this width."""
     if chosen.first_ms is None or chosen.last_ms is None:
-        return f"{plain(chosen.about.source)}: the log tells of no group"
+        return f"{plain(chosen.about.source)}: the log has no group"
     return "\n".join(_Lines(chosen, max(_MIN_WIDTH, min(width, _MAX_WIDTH))).all())
 
 

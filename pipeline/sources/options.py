@@ -103,7 +103,7 @@ def options_of(given: Mapping[str, str]) -> Options:
 def _row_filter(known: Mapping[str, str], rows: str) -> RowFilter:
     groups = tuple(_BETWEEN.split(known["groups"])) if "groups" in known else ()
     if groups and rows != DECODED_ROWS:
-        raise BadOption("option groups: only decoded rows tell of groups: give rows=decoded too")
+        raise BadOption("option groups: only decoded rows have groups: give rows=decoded too")
     return RowFilter(_numbers(known.get("partitions")), _time(known, "since"), _time(known, "until"), groups)
 
 

@@ -23,9 +23,9 @@ from muster.pipeline.tables.ordered_columns import (
     column_of,
     either,
     known,
+    marks_at,
     mask_of,
     owners_at,
-    said_of,
     texts_of,
 )
 from muster.pipeline.tables.topic_ends import Ends
@@ -245,7 +245,7 @@ def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]
     logged = np.flatnonzero((what == MARK) | (what == COMMIT))
     place = Parts(begins(known(topic_part[logged]), group.at(logged), numbers["log_partition"].at(logged)))
     said = ("state", "generation", "members")
-    found = said_of(place, what[logged] == MARK, *(numbers[name].at(logged) for name in said))
+    found = marks_at(place, what[logged] == MARK, *(numbers[name].at(logged) for name in said))
     for name, column in zip(said, found, strict=True):
         values, valid = numbers[name].values.copy(), numbers[name].valid.copy()
         values[logged], valid[logged] = column.values, column.valid

@@ -151,7 +151,7 @@ def check_time(at_ms: int, decoded: DataFrame) -> None:
     if not first_ms < at_ms <= last_ms:
         raise BadArgument(
             f"--compare {moment(at_ms)} (UTC): a time between {moment(first_ms)} and {moment(last_ms)} was expected, "
-            "which is what the log tells of"
+            "which is the time of the log"
         )
 
 

@@ -1,7 +1,7 @@
 """The tables `memberships` and `static_candidates`: each stay of a member, and dynamic members that returned.
 
 A client of a KIP-848 group keeps its member id when it returns. Then one id has several stays. The what-if shows what a
-`group.instance.id` (KIP-345) would have spared them: it also counts the time of dead members.
+`group.instance.id` (KIP-345) would have spared them. The what-if also counts the time of dead members.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Losses:
     """The moments at which members of many groups were last heard of: too many groups to be chance.
 
-    A group that loses members all the time loses some at any moment. Such a group counts for less. The more of the time
-    around the moment it also loses members, the less it counts for.
+    A group that loses members all the time loses some at any moment. Such a group counts for less. Its weight falls
+    with the share of the surrounding time in which it also loses members.
     """
 
     def __init__(self) -> None:

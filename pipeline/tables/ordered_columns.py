@@ -232,7 +232,7 @@ def struct(fields: pa.Schema, values: Mapping[str, Any]) -> pa.StructArray:
 NO_MEMBERS: Final = 0
 
 
-def said_of(place: Parts, is_mark: Mask, state: Column, generation: Column, members: Column) -> list[Column]:
+def marks_at(place: Parts, is_mark: Mask, state: Column, generation: Column, members: Column) -> list[Column]:
     """State, generation and number of members at each row, as the last mark up to the row has them.
 
     A group without any mark has no members.

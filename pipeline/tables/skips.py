@@ -23,7 +23,9 @@ def skips(walk: DataFrame) -> DataFrame:
 
 
 def skipped(commits: CommitRows) -> pa.StructArray:
-    """Rows of the table `skips`. A program that commits again while the group is empty reads by itself: no row."""
+    """Rows of the table `skips`. A program that commits again while the group is empty reads by itself, and makes no
+    row.
+    """
     place, offset, members = commits.place, commits.offset, commits.members
     before, had, next_has = place.before(offset), place.before(members), place.after(members)
     is_empty = members.valid & (members.values == NO_MEMBERS) & ~commits.is_deleted & ~commits.producer_id.valid

@@ -169,7 +169,7 @@ def _without(silences: Iterable[Silence], one: Row, name: str) -> int:
 
 
 def _is_unread(one: Row) -> bool:
-    """Is there surely an unread record?
+    """Whether an unread record surely exists.
 
     A single record may be the end of a transaction, which no application reads, if nothing was written after it.
     """

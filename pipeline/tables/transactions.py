@@ -62,7 +62,7 @@ class TransactionInputs(NamedTuple):
     of_groups: bool = False
 
     @property
-    def there(self) -> bool:
+    def has_any(self) -> bool:
         """Whether any input about transactions exists."""
         return any(one is not None for one in (self.states, self.events, self.parts))
 
@@ -74,7 +74,7 @@ def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
     """Rows of the table. `none`: any DataFrame. Without inputs, its session makes a table without rows."""
     pieces = [one for one in (_of_ids(inputs), _tagged(inputs.parts, _PART), _tagged(inputs.counts, _COUNT))
               if one is not None]  # fmt: skip
-    if not inputs.there:
+    if not inputs.has_any:
         return empty(TABLES["transactions"], none)
     rows = pieces[0]
     for more in pieces[1:]:

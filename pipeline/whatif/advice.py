@@ -63,13 +63,13 @@ def advice(history: History, comparison: Comparison) -> Advice | None:
 
 
 def _is_at_rest(history: History) -> bool:
-    """Did the group do no more than form, stop on purpose, and form again?"""
+    """Whether the group only formed, stopped on purpose, and formed again."""
     formed = len(history.emptied) + (history.given is None)
     return len(history.generations) - formed < LEAST_REBALANCES
 
 
 def _only_formed(history: History) -> bool:
-    """Does all but one rebalance belong to formations and stops? Each join or departure may begin its own."""
+    """Whether all rebalances but one belong to formations and stops. Each join or departure may begin its own."""
     return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
 
 
@@ -197,13 +197,15 @@ def _may_be_advised(setting: Setting, history: History) -> bool:
 
 
 def _died(history: History) -> bool:
-    """Did at least half of the departed members die? If so, there was no deploy that could be done in another way."""
+    """Whether at least half of the departed members died. If so, there was no deploy that could be done in another
+    way.
+    """
     gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(one.end == EXPIRED for one in gone) >= max(len(gone), 1)
 
 
 def _is_slow(history: History) -> bool:
-    """Did at least half of the departed members leave because they had not polled in time?"""
+    """Whether at least half of the departed members left because they had not polled in time."""
     gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
 

@@ -230,7 +230,7 @@ _LEAST_SESSION_MS: Final = 6_000
 
 
 def _is_given(row: Row) -> bool:
-    """Does the log begin in the middle of the group's life?"""
+    """Whether the log begins in the middle of the group's life."""
     change = row["change"]
     return change is None or change["before"] is None or change["members_before"] > 0
 

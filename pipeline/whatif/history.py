@@ -209,7 +209,7 @@ def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dic
 
 
 def has_less(before: Owned, after: Owned) -> bool:
-    """Did the member lose a partition?"""
+    """Whether the member lost a partition."""
     return any(set(partitions) - set(after.get(topic, ())) for topic, partitions in before.items())
 
 

@@ -38,18 +38,18 @@ class SentMetadata(NamedTuple):
 
 
 def is_cooperative(name: str) -> bool:
-    """Do members keep their partitions while they join under this strategy? Unknown strategies count as eager."""
+    """Whether members keep their partitions while they join under this strategy. Unknown strategies count as eager."""
     known = CLIENT_ASSIGNORS.get(name)
     return known is not None and known.protocols[0] is RebalanceProtocol.COOPERATIVE
 
 
 def keeps(name: str) -> bool:
-    """Does a member's metadata depend on the partitions that the member had?"""
+    """Whether a member's metadata depends on the partitions that the member had."""
     return name in ("sticky", "cooperative-sticky")
 
 
 def claims(metadata: str | None) -> bool:
-    """Does a subscription (base64) have partitions in the user data of the sticky strategies? None: not known."""
+    """Whether a subscription (base64) has partitions in the user data of the sticky strategies. None: not known."""
     if metadata is None:
         return False
     try:

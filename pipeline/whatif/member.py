@@ -158,7 +158,7 @@ class Actor:
         return ms
 
     def stops_between(self, from_ms: int, until_ms: int) -> bool:
-        """Does the member stop, or fall silent, between these times?"""
+        """Whether the member stops, or falls silent, between these times."""
         return any(from_ms <= one.from_ms <= until_ms for one in self.part.absences)
 
     # ---- joining

@@ -311,7 +311,7 @@ class Clients:
 
 
 def polled_too_late(stay: Stay) -> bool:
-    """Did the member leave, or was it removed, because its application did not poll in time?"""
+    """Whether the member left, or was removed, because its application did not poll in time."""
     return stay.end == JOIN_TIMEOUT or (stay.end == LEFT and (stay.reason or "").startswith(POLLED_TOO_LATE))
 
 

@@ -111,7 +111,7 @@ def test_impossible_inputs_are_refused_before_spark_starts(
     nowhere, file = tmp_path / "nowhere", tmp_path / "rows.parquet"
     file.write_text("no table")
     out = ("--out", str(tmp_path / "out"))
-    assert refused(capsys, str(nowhere), *out).startswith(f"analyze: {nowhere} is not there: a data directory")
+    assert refused(capsys, str(nowhere), *out).startswith(f"analyze: {nowhere} does not exist: a data directory")
     assert f"{tmp_path} cannot be read: rows.parquet is no Parquet file" in refused(capsys, str(tmp_path), *out)
     (tmp_path / "empty").mkdir()
     assert " holds no segments of __consumer_offsets: give a broker" in refused(capsys, str(tmp_path / "empty"), *out)

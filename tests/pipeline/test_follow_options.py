@@ -43,7 +43,7 @@ def test_the_options_of_follow_are_read() -> None:
         ((*LIVE, "--page-every", "3"), "--page-every goes with --follow"),
         ((*LIVE, "--follow", "--until", "2026-01-31T08:00"), "leave --until 2026-01-31T08:00 out"),
         ((*LIVE, "--follow", "--format", "html,csv"), "--format html,csv: --follow writes html and parquet"),
-        ((*LIVE, "--follow", "--what-if", "static"), "--what-if static: --follow tells what happened"),
+        ((*LIVE, "--follow", "--what-if", "static"), "--what-if static: --follow shows only what happened"),
         ((*LIVE, "--follow", "--trigger", "10"), "--trigger 10: a time such as 500ms, 10s, 36h or 7d was expected"),
         ((*LIVE, "--follow", "--keep", "0d"), "--keep 0d: a time such as"),
         ((*LIVE, "--follow", "--page-every", "0"), "--page-every 0: expected 1 or more"),

@@ -38,7 +38,7 @@ def test_the_kind_of_a_path_is_recognized(tmp_path: Path) -> None:
     assert table_kind(str(tmp_path / "raw")) == PARQUET
     assert table_kind(str(tmp_path / "raw" / "part-0.parquet")) == PARQUET
     assert table_kind(str(tmp_path / "delta")) == DELTA
-    with pytest.raises(NoSource, match="is not there: a data directory"):
+    with pytest.raises(NoSource, match="does not exist: a data directory"):
         table_kind(str(tmp_path / "nothing"))
     with pytest.raises(NoSource, match="is a file: give the folder of its partition"):
         table_kind(str(tmp_path / "segment.log"))
@@ -68,7 +68,7 @@ def test_a_table_without_events_gives_no_events(spark: SparkSession, raw: str, t
 
 
 def test_a_source_without_wanted_rows_is_refused(spark: SparkSession, raw: str, tmp_path: Path) -> None:
-    with pytest.raises(NoSource, match=r"raw: nothing of what was asked for is there: groups 'nosuch\*' or 'x'$"):
+    with pytest.raises(NoSource, match=r"raw: the log has nothing that was asked for: groups 'nosuch\*' or 'x'$"):
         stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(groups=("nosuch*", "x")))
     with pytest.raises(NoSource, match=r"groups of any name, logged from 1970-01-01T00:00:01.* on, logged before 1970"):
         stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(1_000, 2_000))

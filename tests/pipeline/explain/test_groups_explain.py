@@ -89,7 +89,7 @@ def test_what_cannot_be_answered_is_an_error(
     )
     assert "a duration such as 30m or 2h was expected" in said(capsys, "g", "--since", "0m", status=2)
     assert "a duration such as" in said(capsys, "g", "--since", "soon", "--log", str(log), status=2)
-    assert "is not there" in said(capsys, "g", "--log", str(tmp_path / "nowhere"), status=1)
+    assert "does not exist" in said(capsys, "g", "--log", str(tmp_path / "nowhere"), status=1)
     assert "127.0.0.1:1" in said(capsys, "g", "--bootstrap-server", "127.0.0.1:1", status=1)
     monkeypatch.setitem(sys.modules, "muster.pipeline.explain.answer", None)
     monkeypatch.delattr("muster.pipeline.explain.answer", raising=False)

@@ -26,7 +26,7 @@ def row(**changed: Any) -> dict[str, Any]:
         ({"p": 1e-12}, "more than chance (by chance less than once in 1,000,000)"),
         ({"p": 0.11, "judgement": "chance"}, "may be chance (by chance once in 9)"),
         ({"p": 0.51, "judgement": "chance"}, "may be chance (by chance in most cases)"),
-        ({"p": 1e-5, "judgement": "too_few"}, "too few happenings to tell (19 → 1)"),
+        ({"p": 1e-5, "judgement": "too_few"}, "too few happenings to judge (19 → 1)"),
         ({"p": 1.0, "judgement": "too_few", "happenings_before": 0, "happenings_after": 0}, "nothing happened"),
         ({"p": None, "judgement": "one_side", "hours_after": 0.0}, "only before"),
         ({"p": None, "judgement": "one_side", "hours_before": 0.0}, "only after"),
@@ -49,7 +49,7 @@ def test_the_comparison_of_a_group_is_a_sentence() -> None:
             "before and after 1970-01-01 00:00:00 UTC: 38 → 2 rebalances besides first formations",
             "1 on one side only",
         ),
-        ("last-week", 3_600_000, "last-week (before) and now (after): 38 → 2 rebalances", "tell of the same 1 h"),
+        ("last-week", 3_600_000, "last-week (before) and now (after): 38 → 2 rebalances", "cover the same 1 h"),
     ],
 )
 def test_the_comparison_of_all_groups_is_a_sentence(compare: str | int, overlap_ms: int, begin: str, end: str) -> None:

@@ -194,7 +194,7 @@ def test_an_empty_log_makes_a_page_too() -> None:
         Some(),
     )
     words = Reader(first(nothing)).words
-    assert "The log tells of no group." in words
+    assert "The log has no group." in words
     assert "No group rebalanced." in words
 
 

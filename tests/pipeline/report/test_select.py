@@ -329,7 +329,7 @@ def test_an_empty_log_is_selected(tmp_path: Path) -> None:
     del made["whatif"], made["fidelity"]
     empty = select(made, ABOUT)
     assert (empty.first_ms, empty.groups.total, empty.stories, empty.grid) == (None, 0, [], [])
-    assert "tells of no group" in pages(empty)[PAGE]
+    assert "has no group" in pages(empty)[PAGE]
 
 
 def test_the_worst_groups_get_more_rows() -> None:

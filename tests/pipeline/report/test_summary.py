@@ -62,7 +62,7 @@ def test_few_what_if_settings_are_answered_in_a_sentence() -> None:
     at = lines.index("what if")
     assert " ".join(line.strip() for line in lines[at + 1 : at + 3]) == (
         "static: 1 instead of 3 rebalances (fewer in 1 of 1 group, more in 0); partitions unread for 25 s instead of "
-        "3 min 24 s (less in 1, longer in 0); 1 group cannot be told"
+        "3 min 24 s (less in 1, longer in 0); 1 group cannot be judged"
     )
 
 
@@ -140,4 +140,4 @@ def test_inferred_values_are_marked() -> None:
 
 
 def test_the_summary_of_an_empty_log_says_so() -> None:
-    assert text(chosen(first_ms=None)) == "/data/muster: the log tells of no group"
+    assert text(chosen(first_ms=None)) == "/data/muster: the log has no group"

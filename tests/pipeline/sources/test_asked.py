@@ -81,7 +81,7 @@ def test_options_select_the_same_rows_as_a_filter(spark: SparkSession, log: str,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"groups": "web"}, "only decoded rows tell of groups"),
+        ({"groups": "web"}, "only decoded rows have groups"),
         ({"partitions": "1-"}, "expected numbers such as 3,7,10-19"),
         ({"since": "yesterday"}, "option since=yesterday: expected a time"),
         ({"columns": "log_offset"}, "no column 'log_offset': topic, partition, offset"),
