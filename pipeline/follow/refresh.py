@@ -131,7 +131,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         draft = rebuilt(manifest, manifest.batch, dirty, folders)
         tables = store.tables(draft)
         transaction_events = staged_transactions(store, manifest)
-        if transaction_events.there or not manifest.version:
+        if transaction_events.has_any or not manifest.version:
             made[OF_ALL] = transactions(transaction_events, tables["commits"])
         times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
         quiet = keep(silences(times, tables["memberships"], staged_others(store, manifest)))
