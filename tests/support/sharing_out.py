@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 SPARK = "spark"
 # these tests wait for servers most of the time, so they run beside Spark
 WAITING = "tests/e2e/"
-# each of these takes more than 8 s of CPU. At the end only short files are left, so that no process waits long for
-# another
+# each of these takes more than 8 s of CPU, or waits for a Java of its own. The longest come first: at the end only
+# short files are left, so that no process waits long for another
 DEAR = (
-    "tests/stories/test_virtual.py",
-    "tests/simulation/cluster/test_cluster.py",
-    "tests/coordinator/topics/test_power_cut.py",
-    "tests/simulation/test_simulation.py",
-    "tests/worst/test_idle.py",
-    "tests/torture/test_node.py",
-    "tests/test_cli.py",
-    "tests/coordinator/api/test_decoded_requests.py",
     "tests/worst/test_apis.py",
-    "tests/coordinator/test_memory_comes_back.py",
-    "tests/torture/wire/test_chapter.py",
-    "tests/torture/test_kills.py",
-    "tests/test_lint_rules.py",
+    "tests/budget/test_budget.py",
+    "tests/simulation/cluster/test_cluster.py",
+    "tests/torture/test_node.py",
+    "tests/pipeline/follow/test_command.py",
+    "tests/pipeline/test_worker_daemon.py",
+    "tests/pipeline/episodes/test_recorded_claims.py",
+    "tests/stories/test_virtual.py",
+    "tests/test_cli.py",
     "tests/coordinator/topics/test_damage.py",
-    "tests/coordinator/test_collector.py",
+    "tests/torture/wire/test_chapter.py",
     "tests/exactly_once/test_exactly_once.py",
+    "tests/torture/test_kills.py",
+    "tests/simulation/test_simulation.py",
+    "tests/budget/test_growth.py",
+    "tests/test_lint_rules.py",
 )
 
 
@@ -52,7 +52,11 @@ def needs_spark(path: Path) -> bool:
 def rank(path: Path) -> int:
     """The tests of a low rank start first."""
     text = f"{path}"
-    return 0 if needs_spark(path) else 1 if WAITING in text else 2 if text.endswith(DEAR) else 3
+    if needs_spark(path):
+        return 0
+    if WAITING in text:
+        return 1
+    return 2 + next((place for place, name in enumerate(DEAR) if text.endswith(name)), len(DEAR))
 
 
 def compile_apart(config: pytest.Config) -> None:
