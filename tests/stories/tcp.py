@@ -144,6 +144,8 @@ class Driver:
         free = next((one for one in self.connections[action.actor] if not one.open), None)
         if free is None:
             free = await connect(self.host, self.port, self.on_reply)
+            # a busy server accepts a connection late, and would read this request behind a later one of another actor
+            await free.ask("ApiVersions", 0, {})
             self.connections[action.actor].append(free)
         stamp(action.body, int(time.time() * 1000))
         free.send(action)
