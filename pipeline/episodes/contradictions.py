@@ -88,7 +88,8 @@ def _waits(stall: Stall, facts: Facts) -> bool:
     if facts.end_ms - stall.end_ms(facts.end_ms) > limits.RETURN_MS:
         return False  # the lag at the end of the log says nothing about it
     recent_ms = facts.end_ms - limits.MINUTE
-    others = [one for one in facts.lags if one.owner == stall.owner and (one.topic, one.partition) != stall.place]
+    still = {one.place for one in facts.stalled if one.until_ms is None or one.until_ms >= recent_ms}
+    others = [one for one in facts.lags if one.owner == stall.owner and (one.topic, one.partition) not in still]
     busy = [one.lag or 0 for one in others if one.at_ms > recent_ms]
     return bool(stall.owner and stall.lag and busy) and _FAR_SHARE * max(busy) >= (stall.lag or 0)
 

@@ -92,12 +92,11 @@ def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
     behind = f", {plural(lag, 'record')} behind" if lag else ""
     since = when.since(since_ms)
     claim = Claim(STALLED, "", places, since_ms, when.end_ms, is_on=True)
-    owners, one = {one.owner for one in some} - {None}, some[0]
-    owner = next(iter(owners), None) if len(owners) == 1 else None
-    if len(places) == 1 and _repeats(one) and owner:
-        text = f"{owner} commits offset {number(one.offset)} of {one.name} again and again{since}{behind}"
+    owner, one = _only_owner(some), some[0]
+    if owner and all(map(_repeats, some)):
+        text = f"{owner} commits {_same_offset(some)} again and again{since}{behind}"
         claim = claim._replace(
-            text=f"{text}: perhaps one record fails", confidence=PERHAPS,
+            text=f"{text}: perhaps {_a_record(places)} fails", confidence=PERHAPS,
             advice=f"look at record {number(one.offset)} of {one.name}, and at the log of {owner}",
         )  # fmt: skip
     else:
@@ -111,23 +110,37 @@ def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
 
 def _stalled_before(some: Sequence[Stall], when: When) -> Claim:
     from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
-    places = _named(some)
-    if len(some) == len(places) and max(one.from_ms for one in some) < min(one.until_ms or 0 for one in some):
-        text = f"{_places(some)} stood still{when.from_to(from_ms, until_ms)}"
+    places, owner = _named(some), _only_owner(some)
+    at_once = len(some) == len(places) and max(one.from_ms for one in some) < min(one.until_ms or 0 for one in some)
+    claim = Claim(STALLED, "", places, from_ms, until_ms)
+    if at_once and owner and all(map(_repeats, some)):
+        text = f"{owner} committed {_same_offset(some)} again and again{when.from_to(from_ms, until_ms)}"
+        claim = claim._replace(text=f"{text}: perhaps {_a_record(places)} failed", confidence=PERHAPS)
+    elif at_once:
+        claim = claim._replace(text=f"{_places(some)} stood still{when.from_to(from_ms, until_ms)}")
     else:
         longest = duration(max(one.lasted_ms(when.end_ms) for one in some))
         span = f"between {when.clock(from_ms)} and {when.clock(until_ms, from_ms)}"
-        text = f"{_places(some)} stood still {plural(len(some), 'time')}, for at most {longest}, {span}"
-    one = some[0]
-    if len(places) == 1 and _repeats(one) and one.owner and len(some) == 1:
-        text = (
-            f"{one.owner} committed offset {number(one.offset)} of {one.name} again and again"
-            f"{when.from_to(from_ms, until_ms)}: perhaps one record failed"
-        )
-        claim = Claim(STALLED, text, places, from_ms, until_ms, PERHAPS)
-    else:
-        claim = Claim(STALLED, text, places, from_ms, until_ms)
+        times = f"{plural(len(some), 'time')}, for at most {longest}, {span}"
+        claim = claim._replace(text=f"{_places(some)} stood still {times}")
     return claim.proved_by([_stall_row(one, when) for one in some])
+
+
+def _only_owner(some: Sequence[Stall]) -> str | None:
+    """The client id of the member that owns all of these partitions; None: there are several."""
+    owners = {one.owner for one in some}
+    return next(iter(owners)) if len(owners) == 1 else None
+
+
+def _same_offset(some: Sequence[Stall]) -> str:
+    """The offset that is committed again and again, and its partition. Of several partitions, the first one."""
+    one, others = some[0], len(_named(some)) - 1
+    also = f" (and of {plural(others, 'other partition')})" if others else ""
+    return f"offset {number(one.offset)} of {one.name}{also}"
+
+
+def _a_record(places: Sequence[str]) -> str:
+    return "one record" if len(places) == 1 else "a record"
 
 
 def _repeats(one: Stall) -> bool:

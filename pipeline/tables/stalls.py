@@ -26,6 +26,7 @@ from muster.pipeline.tables.stall_candidates import (
     LONGEST_GAPS,
     MEMBER_COMMITS,
     SETTLE_MS,
+    SPAN_MS,
     STALL,
     STILL_MS,
     STOP,
@@ -39,7 +40,12 @@ REPEATS_MS: Final = 60_000
 _AGAIN: Final = 4
 """This many commits of the same offset count as several times."""
 _IN_TURN_SHARE: Final = 0.5
-"""An owner is too slow if its other partitions have unread records that are this share of the stall old."""
+"""A partition only waits if the records in other partitions are unread for this share of the stall, too."""
+
+_AT_ONCE_MS: Final = 5_000
+"""Progress this soon before the end of a stall has the same reason as the end."""
+_DELIVERY_MS: Final = 120_000
+"""Producers send a record for at most this long (delivery.timeout.ms). Its own time is the time before."""
 
 Row = dict[str, Any]
 Progress = tuple[int, int]
@@ -84,7 +90,7 @@ def _stall(
         one = {**one, "from_ms": times[0], "to_ms": times[1]}
     repeats = one["run_commits"] >= _AGAIN
     wanted_ms = SURELY_MS if continues else REPEATS_MS if repeats else None
-    if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits_its_turn(one, progress):
+    if not is_long(one, wanted_ms, silences) or not _is_unread(one) or _waits(one, member_commits, silences):
         return None
     lag = _lag(one)
     ends_at_end = one["is_last"] and one["to_ms"] >= one["until_ms"]
@@ -107,15 +113,36 @@ def _makes_progress(progress: Sequence[Progress], from_ms: int) -> bool:
     return place < len(progress) and progress[place][0] <= from_ms + STILL_MS // 2
 
 
-def _waits_its_turn(one: Row, progress: Sequence[Progress]) -> bool:
-    """Is the owner too slow, so that the partition only waits while the owner reads other ones?
+def _waits(one: Row, member_commits: Mapping[str | None, Sequence[Progress]], silences: Sequence[Silence]) -> bool:
+    """Does the partition only wait, for a slow owner that reads other ones, or for records that come late?
 
     A consumer that is too slow reads its partitions in turn. So in the others, too, it reads records that waited for
-    about as long as this partition. A consumer that fails in one partition reads the others to their ends.
+    about as long as this partition. A consumer that fails in one partition reads the others to their ends. Sometimes
+    producers send records late, with their old times, as after a silence. Then no member makes steady progress.
     """
-    middle_ms = (one["from_ms"] + one["to_ms"]) // 2
-    late = progress[bisect_left(progress, (middle_ms, 0)) : bisect_left(progress, (one["to_ms"], 0))]
-    return bool(late) and median(ms for _, ms in late) >= _IN_TURN_SHARE * (one["to_ms"] - one["from_ms"])
+    length_ms: int = one["to_ms"] - one["from_ms"]
+    since_ms, until_ms = one["from_ms"] + length_ms // 2, one["to_ms"] - _AT_ONCE_MS
+    own = _within(member_commits.get(one["member_id"], ()), since_ms, until_ms)
+    if own and median(ms for _, ms in own) >= _IN_TURN_SHARE * length_ms:
+        return True
+    after = [each for each in silences if one["from_ms"] < each.until_ms + BACK_MS and each.until_ms < one["to_ms"]]
+    late = [each for each in after if one["to_ms"] <= each.until_ms + BACK_MS + _DELIVERY_MS]
+    if not late and length_ms >= BACK_MS + _DELIVERY_MS:
+        return False
+    for each in late:
+        if each.from_ms - one["from_ms"] >= STILL_MS:  # the partition stood still before the silence
+            since_ms, until_ms = (one["from_ms"] + each.from_ms) // 2, each.from_ms
+        else:
+            since_ms = max(since_ms, each.until_ms + BACK_MS)
+    every = [_within(some, since_ms, until_ms) for some in member_commits.values()]
+    spans = {at_ms // SPAN_MS for some in every for at_ms, _ in some}
+    is_steady = bool(spans) and 2 * SPAN_MS * len(spans) >= until_ms - since_ms
+    return not is_steady
+
+
+def _within(progress: Sequence[Progress], from_ms: int, to_ms: int) -> Sequence[Progress]:
+    """The progress in this time."""
+    return progress[bisect_left(progress, (from_ms, 0)) : bisect_left(progress, (to_ms, 0))]
 
 
 def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:

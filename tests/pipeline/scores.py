@@ -28,13 +28,16 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID
 from tests.pipeline.mutations import Log, all_at_once, log_in
 from tests.pipeline.scores_claims import acts
 from tests.pipeline.scores_parts import FALSE, JUDGED, PARTS, Figure, Row, Tables
+from tests.pipeline.scores_seen import seen
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
 """Logs of this name are for figures only: nobody looks at their wrong reports."""
 BESIDE: Final = 6
 """A table has the figures of at most this many logs."""
-_ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits")
+_ASKED: Final = (
+    "rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits", "generations",
+)  # fmt: skip
 
 
 def rows_of(rows: DataFrame) -> list[Row]:
@@ -50,13 +53,12 @@ def inputs_of_rows(log: Log) -> Inputs:
 
 
 def tables_of(inputs: Inputs) -> Tables:
-    """The tables that are scored."""
+    """The tables that are scored, and those that show what of the truth was so (`scores_seen`)."""
     wanted = [name for name in _ASKED if name in MADE]
     tables = build(inputs, wanted)
     known = (tables[name] for name in ("memberships", "rebalances", "commits"))
     reported = what_if(inputs, DEFAULT_GRID, *known)["advice"]
-    unasked = ("memberships", "commits")
-    return {name: rows_of(tables[name]) for name in wanted if name not in unasked} | {"advice": rows_of(reported)}
+    return {name: rows_of(tables[name]) for name in wanted if name != "memberships"} | {"advice": rows_of(reported)}
 
 
 def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
@@ -88,7 +90,8 @@ def read_mutated(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
 
 def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """The figures of all parts."""
-    return [figure for part in PARTS for figure in part(tables, truth)]
+    known = seen(truth, tables.get("commits", ()), tables.get("generations", ()))
+    return [figure for part in PARTS for figure in part(tables, known)]
 
 
 def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.pipeline.scores_advice import worth
 from tests.pipeline.scores_episodes import Row, Truth, happenings, is_false
+from tests.pipeline.scores_seen import UNSEEN
 
 HELP, LOOK, FINE = "help", "look", "fine"
 SLACK_MS: Final = 20_000
@@ -162,6 +163,8 @@ def _level(known: Known, group: str) -> frozenset[str]:
         return frozenset({HELP})
     if incidents & {"skip", "two_topics"} or known.has_open_stall(group) is None:
         return frozenset({HELP, LOOK})
+    if UNSEEN in incidents:
+        return frozenset({HELP, LOOK, FINE})
     if "deaths" in whats or "frozen" in incidents or known.of("stall", group):
         return frozenset({LOOK})
     may_look = "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
@@ -313,7 +316,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "crash_loop": _loops, "flapping": _flaps, "slow_poller": _slow, "member_died": _dead,
     "coordinator_or_network_trouble": _trouble, SILENCE: _trouble, "whole_stop": _stop, "stopped": _stop,
     "stalled": _stalled,
-    TOO_SLOW: _incident("too_slow", *_ALSO_SLOW), TWO_TOPICS: _incident("two_topics"),
+    TOO_SLOW: _incident("too_slow", *_ALSO_SLOW), TWO_TOPICS: _incident("two_topics", UNSEEN),
     SKIPPED: _incident("skip"), POISON: _incident("poison"), "fine": _fine, "unstable": _unstable,
     **dict.fromkeys(_CAUSES, _regressed),
     **dict.fromkeys(("rolling_restart", "overlapped_deploy", "scale_out", "scale_in", "restart"), _done),
@@ -368,7 +371,6 @@ def found(tables: Mapping[str, Sequence[Row]], truth: Truth, what: str) -> Found
                    if line["what"] == POISON}  # fmt: skip
         said |= {one.group for one in all_said(tables) for group, words in offsets
                  if one.group == group and words in one.text}  # fmt: skip
-    also = {
-        line["group"] for line in known.lines.get("incident", ()) if what == TOO_SLOW and line["what"] in _ALSO_SLOW
-    }
+    doubtful = {TOO_SLOW: _ALSO_SLOW, TWO_TOPICS: (UNSEEN,)}.get(what, ())
+    also = {line["group"] for line in known.lines.get("incident", ()) if line["what"] in doubtful}
     return Found({group: group in said for group in sorted(having)}, sorted(said - having - also))

@@ -22,6 +22,7 @@ from tests.pipeline.scores_claims import (
     levels,
 )
 from tests.pipeline.scores_parts import incidents, sentences
+from tests.pipeline.scores_seen import UNSEEN, seen
 
 MINUTE = 60_000
 END = 10 * MINUTE
@@ -164,3 +165,22 @@ def test_the_rates_of_groups_are_measured() -> None:
         "slow": "too_slow", "keeps": "keeps_up", "late": "behind",
     }  # fmt: skip
     assert (found["slow"]["written_per_s"], found["slow"]["read_per_s"], found["slow"]["needed"]) == (10, 5, 2)
+
+
+def test_a_stall_counts_only_if_the_partition_stood_still() -> None:
+    stall = {"kind": "stall", "group": "g", "topic": "t", "partitions": [0, 1], "from": 0, "until": 100_000}
+    commits = [
+        {"group": "g", "topic": "t", "partition": partition, "time_ms": at, "committed_offset": partition * at}
+        for partition in (0, 1) for at in range(0, 100_000, 5_000)
+    ]  # fmt: skip
+    assert [line["partitions"] for line in seen([stall], commits, ())] == [[0]]
+    poison = {"kind": "incident", "what": "poison", "group": "g", "topic": "t", "from": 0, "until": 100_000}
+    kept = seen([poison | {"partition": 0}, poison | {"partition": 1}], commits, ())
+    assert [line["partition"] for line in kept] == [0]
+
+
+def test_two_applications_count_only_if_they_met() -> None:
+    line = {"kind": "incident", "what": "two_topics", "group": "g", "topics": {"a": [], "b": []}, "until": 100_000}
+    both = {"group": "g", "start_ms": 0, "end_ms": None, "members": [{"topics": ["a"]}, {"topics": ["b"]}]}
+    assert seen([line], (), [both])[0]["what"] == "two_topics"
+    assert seen([line], (), [both | {"end_ms": 20_000}])[0]["what"] == UNSEEN

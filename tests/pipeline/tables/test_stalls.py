@@ -35,7 +35,7 @@ HISTORIES = (
     # commits the same offset, and there is nothing to read
     Commits("idle", "idle").by("a", *every(5, [50] * 201)),
     # there is something to read from the beginning on
-    Commits("stuck", "stuck").by("a", *every(5, [*climbing(10), *[100] * 20, *climbing(172, start=500)])),
+    Commits("stuck", "stuck").by("a", *every(5, [*climbing(10), *[100] * 40, *climbing(152, start=500)])),
     # continued to commit after a pause of 300 s, in which another group read on
     Commits("paused", "paused").by("a", *every(5, climbing(20)), *every(5, climbing(122, start=790), 395)),
     Commits("reader", "paused").by("r", *every(5, climbing(201))),
@@ -127,8 +127,8 @@ def test_a_healthy_group_is_ok(found: Found, group: str) -> None:
 
 
 def test_repeated_commits_of_one_offset_with_lag_are_a_stall(found: Found) -> None:
-    # it has only one partition: nothing shows that it works, and a minute must pass
-    assert summarized(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
+    # it has only one partition: nothing shows that it works, and three minutes must pass
+    assert summarized(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 250)]
     first = found["stuck"][1]
     assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
     assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
@@ -295,8 +295,21 @@ _CANDIDATE = {
 """A partition without a commit for 150 s, with unread records."""
 
 
+_OTHER = {"other": [(1_000_000 + at, 0) for at in range(-200_000, 150_000, 5_000)]}
+"""Another member makes progress meanwhile."""
+
+
 def _found(silences: list[Silence], **other: int) -> list[str]:
-    return [one["status"] for one in stalls_of([], [_CANDIDATE | other], {}, None, silences)]
+    return [one["status"] for one in stalls_of([], [_CANDIDATE | other], _OTHER, None, silences)]
+
+
+def test_a_partition_does_not_stall_while_records_come_late() -> None:
+    """No member makes steady progress: for three minutes, perhaps the producers wait."""
+    assert list(stalls_of([], [_CANDIDATE], {"other": _OTHER["other"][:3]}, None)) == []
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_200_000}], {}, None)) != []
+    after = [Silence(900_000, 999_000, 5)]
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_150_000}], {}, None, after)) == []
+    assert list(stalls_of([], [_CANDIDATE | {"to_ms": 1_300_000}], {}, None, after)) != []
 
 
 def test_a_silence_of_all_groups_is_no_stall() -> None:
