@@ -44,7 +44,7 @@ class NodeLifecycle:
         stop: asyncio.Event,
         serves: Callable[[Any], object] = lambda _: None,
     ) -> None:
-        """Run until `stop` is set. `serves(server)`: the node serves. Raises errors that no new attempt would mend."""
+        """Run until `stop` is set. `serves(server)`: the node serves. Raises errors that would repeat."""
         while True:
             taken = await self._register(stop)
             if taken is None:

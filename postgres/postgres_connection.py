@@ -42,7 +42,7 @@ async def connect(url: str, timeout_s: float) -> Any:
 
 
 def refusal(error: asyncpg.PostgresError) -> StoreRefused | None:
-    """The error for failures that no second try mends; None for failures that may end soon."""
+    """The error for failures that a second attempt cannot end; None for failures that may end soon."""
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
         return StoreRefused(
             "the database has no Muster tables, or those of another version: run `muster cluster init URL`, "

@@ -202,7 +202,7 @@ def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple
         size = _int(data, start - 4)[0]
         if size == end - start or (size == -1 and start == end):
             return start, start + size
-    raise MalformedMessageSet(f"the message at offset {offset} does not hold together")
+    raise MalformedMessageSet(f"the message at offset {offset} has a length that does not fit its size")
 
 
 def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
@@ -211,11 +211,11 @@ def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
     offset = at = 0
     while at < len(inside):
         if len(inside) - at <= MAGIC_POSITION or inside[at + MAGIC_POSITION] > 1:
-            raise MalformedMessageSet(f"the compressed message at offset {outer} holds something else than messages")
+            raise MalformedMessageSet(f"the compressed message at offset {outer} contains bytes that are no message")
         try:
             offset, at, _, _, attributes = _message(inside, at)
         except MalformedMessageSet as error:
-            what = f"the compressed message at offset {outer} holds one that is not whole"
+            what = f"the compressed message at offset {outer} contains an incomplete message"
             raise MalformedMessageSet(what) from error
         if attributes & _CODEC:
             raise MalformedMessageSet(f"the compressed message at offset {outer} holds a compressed message")

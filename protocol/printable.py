@@ -6,7 +6,7 @@ from __future__ import annotations
 def shown(text: str) -> str:
     """Return `text` on one line, with unprintable characters as Python writes them: \\x1b, \\n, \\u202e.
 
-    Unprintable are control characters, line ends, marks of direction and halves of surrogate pairs.
+    Unprintable are control characters, line ends, direction marks and halves of surrogate pairs.
     """
     if text.isprintable():
         return text

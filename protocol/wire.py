@@ -238,4 +238,4 @@ def not_in_version(path: str) -> NoReturn:
 
 def is_none(name: str) -> NoReturn:
     """Refuse None for a field that cannot be null in the requested version."""
-    raise UnrepresentableField(name, "is None, which cannot be said")
+    raise UnrepresentableField(name, "is None, which cannot be encoded")

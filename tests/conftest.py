@@ -64,7 +64,7 @@ def pytest_runtest_call() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """A fault that an event loop or the log of a server reported fails the test, when all of it has ended."""
+    """A test fails at its end if an event loop or the log of a server has reported an error."""
     del item
     yield
     found = unseen_faults.take()

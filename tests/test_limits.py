@@ -65,7 +65,7 @@ def claims() -> Iterator[Claim]:
 
 
 def said(value: int) -> Iterator[str]:
-    """The ways to say a number."""
+    """The texts that stand for a number."""
     yield f"{value:,}"
     yield f"({value})"
     for unit, size in (("KB", KB), ("MB", MB), ("GB", GB), ("s", 1_000), ("min", 60_000), ("million", 1_000_000)):

@@ -140,13 +140,13 @@ def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[Finding]:
             yield Finding(NOTE, str(path), None, problem)
         return
     try:
-        mended = problem_of(str(path), data)
+        repaired = problem_of(str(path), data)
     except MalformedCheckpoint as error:
         problem = str(error).removeprefix(f"{path} ")
         yield Finding(DAMAGE, str(path), None, f"it {problem}")
         return
-    if mended:
-        yield Finding(NOTE, str(path), None, f"{mended} at the next start")
+    if repaired:
+        yield Finding(NOTE, str(path), None, f"{repaired} at the next start")
 
 
 def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[Finding]:

@@ -191,6 +191,6 @@ def _print(client: KafkaClient, found: Sequence[Hanging]) -> None:
     ]  # fmt: skip
     print_table(head, rows)
     say("")
-    say("to end them, which makes what they have written count as aborted:")
+    say("these commands end them; their records count as aborted then:")
     for one in found:
         say(f"  {command(client, one.open)}")

@@ -125,7 +125,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "from_client_id": "the old owner",
         "to_member_id": "the new owner",
         "to_client_id": "the new owner",
-        "time_ms": "when the assignment (KIP-848: the partition) was there",
+        "time_ms": "when the assignment was complete; KIP-848: when the new owner got the partition",
         "paused_ms": "how long nobody read it: took_ms; KIP-848: exact; null: lost, or first owner",
     },
     "balance": {
@@ -297,7 +297,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "rebalances": "generations that got an assignment",
         "moved_partitions": "changes of an owner; a returning static member is the same owner",
         "paused_partition_s": "partition-seconds not read because of rebalances",
-        "silent_partition_s": "other partition-seconds with an owner dead or away, or no members",
+        "silent_partition_s": "other partition-seconds in which the owner was dead or away, or there were no members",
         "detect_ms": "mean time from the last sign of life of a member to its removal; null: none was removed",
         "why": "why there are no figures; null: there are",
     },

@@ -1,8 +1,8 @@
 """The database of a cluster, in memory.
 
-`Tables` execute at once and completely what the SQL of `postgres.postgres` does. They may have a synchronous standby.
-While the standby is cut off, no write is answered. If the session of a write ends, readers can see the write all the
-same. The write is lost when the standby is promoted.
+`Tables` do the same as the SQL of `postgres.postgres`, each call at once and as a whole. They may have a synchronous
+standby. While the standby is cut off, no write is answered. If the session of a write ends, readers can see the write
+all the same. The write is lost when the standby is promoted.
 """
 
 from __future__ import annotations

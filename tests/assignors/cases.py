@@ -80,7 +80,7 @@ def sticky_data(owned: Mapping[str, Sequence[int]], generation: int | None) -> b
 
 
 def draw_case(rng: random.Random, strategy: str) -> Case:
-    """A group of a few members, sometimes of dozens, with everything that a leader may meet."""
+    """A group of a few members, sometimes of dozens, with all kinds of data that a leader may get."""
     known = _topics(rng)
     names = [*known, *rng.sample(["gone", "missing", "Aa", "BB"], rng.choice([0, 0, 1, 2]))]
     members = _members(rng, names)

@@ -33,7 +33,7 @@ def loads(assignment: Assignment) -> list[int]:
 
 
 def owners(assignment: Assignment) -> dict[tuple[str, int], str]:
-    """Who has each partition; nobody may have one that another has."""
+    """The owner of each partition. Fails if a partition has two owners."""
     found: dict[tuple[str, int], str] = {}
     for member_id, mine in assignment.items():
         for topic, partitions in mine.items():

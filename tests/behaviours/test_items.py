@@ -1,7 +1,7 @@
 """Each behaviour of the classic protocol has a story, a test, or a line in docs/conformance.md.
 
-The data files beside this module name it (see README.md). Nothing here shows that a story or test is about its item; a
-person has read that.
+The data files beside this module name it (see README.md). No test checks that a story or test is about its item: people
+have checked that.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def names_of_tests(path: Path) -> frozenset[str]:
 
 
 def problem_of(reference: str) -> str | None:
-    """The fault of a reference; None when the reference can be found."""
+    """What is wrong with a reference; None when the reference can be found."""
     kind, _, what = reference.partition(":")
     if kind == "story":
         return None if (ROOT / "tests/stories" / f"{what}.txt").is_file() else "there is no such story"

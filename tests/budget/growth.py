@@ -29,7 +29,7 @@ from tests.coordinator.topics.support import batch
 from tests.support.virtual_node import Link
 
 AT_ONCE: Final = 200
-"""So many requests are under way at once while a node grows."""
+"""The number of requests that are under way at once while a node grows."""
 SETTLED_MS: Final = 2_500
 """Longer than group.consumer.assignment.interval.ms."""
 ROUNDS: Final = 4
@@ -37,7 +37,7 @@ ROUNDS: Final = 4
 MAX_PARTITIONS: Final = 10_000
 """A request may create this number of partitions."""
 COMMITTED: Final = 400
-"""So many offsets are in one commit while a group grows."""
+"""The number of offsets in one commit while a group grows."""
 LONE: Final = PLAIN | {"offsets.topic.num.partitions": "1"}
 LEAST_KB: Final = 200
 """Below this the highest memory says nothing about growth."""
@@ -81,7 +81,7 @@ class Growing:
         return made
 
     def links(self, count: int) -> list[Link]:
-        """Return `count` connections. They stay."""
+        """Return `count` connections, which stay open."""
         self._links += [self.scene.node.connect() for _ in range(count - len(self._links))]
         return self._links[:count]
 

@@ -166,7 +166,7 @@ class Scene:
         return answers
 
     def group(self, name: str) -> str:
-        """Return a group that the first node coordinates, whose name begins so."""
+        """Return a group that the first node coordinates. Its name begins with `name`."""
         for number in range(100):
             found = self.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[f"{name}{number}"]))
             if found.coordinators[0].port == PORT:

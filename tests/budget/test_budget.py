@@ -1,4 +1,6 @@
-"""No later change makes a request dearer without a reason: each kind of request has a budget, which is counted."""
+"""No later change makes a request more expensive without a reason: each kind of request has a budget, which is
+counted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request becomes dearer than n log n with what a node has, and most do not become dearer at all."""
+"""The cost of a request grows at most as n log n with what a node has, and most costs do not grow at all."""
 
 from __future__ import annotations
 

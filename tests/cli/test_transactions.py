@@ -226,7 +226,7 @@ def test_hanging_transactions_are_listed_with_the_command_that_ends_them(cluster
         "WHY",
     ]
     assert output[1].endswith("  15 min 1 s  open for longer than transaction.max.timeout.ms")
-    assert output[5:7] == ["to end them, which makes what they have written count as aborted:", f"  {command}"]
+    assert output[5:7] == ["these commands end them; their records count as aborted then:", f"  {command}"]
 
 
 def test_a_transaction_that_ended_meanwhile_does_not_hang(cluster: Any, capsys: Capture) -> None:

@@ -124,7 +124,9 @@ class Worker:
         return re.findall(r" Stopping (?:connector|task) (\S+)", self.log(since))
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One request to its REST interface; the answer's JSON, None when it has none or refuses for now."""
+        """Send one request to its REST interface. Returns the answer's JSON; None when there is none, or no answer
+        yet.
+        """
         request = urllib.request.Request(
             self.url + path,
             method=method,
@@ -148,7 +150,7 @@ class Cluster:
         self.workers = [Worker(workdir / f"worker-{number}", bootstrap, **settings) for number in range(workers)]
 
     def start(self) -> None:
-        """Start all; return when they are one group at rest."""
+        """Start all workers; return when they are one stable group."""
         for worker in self.workers:
             worker.start()
         self.wait(lambda: len(self.running()) == len(self.workers), "all workers to be in the group")

@@ -213,7 +213,7 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 
 def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str, ...]) -> str:
-    """Run one tool on a server. The text is without what differs by nature or as the docs say."""
+    """Run one tool on a server. The text leaves out what always differs, and what the docs list as a difference."""
     first = words[1:2] if words[0] in SUBCOMMANDS else ()
     file = ("--command-config", str(folder / "client.properties")) if words[0] in WITH_A_FILE else ()
     run = alone if words[0] in (SENDER, READER) else tools
@@ -231,7 +231,7 @@ def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str,
 
 
 def alone(*words: str) -> str:
-    """The output of a tool in a JVM of its own, because its end belongs to its output."""
+    """The output of a tool in a JVM of its own, because the exit status is a part of the comparison."""
     done = subprocess.run([KAFKA_SCRIPTS / "kafka-tool.sh", *words], capture_output=True, text=True, check=False)
     return f"status {done.returncode}\n{done.stdout}{done.stderr}"
 

@@ -84,7 +84,7 @@ class Pipeline:
             )
         return self.cluster.running()
 
-    def come_to(self, name: str) -> int:
+    def progress_of(self, name: str) -> int:
         """How much the task of a connector has written."""
         number = name[-1]
         if name.startswith("sink"):
@@ -93,8 +93,10 @@ class Pipeline:
 
     def all_work(self, names: set[str]) -> None:
         """Wait until each of these tasks has written something more."""
-        before = {name: self.come_to(name) for name in names}
-        self.cluster.wait(lambda: all(self.come_to(name) > before[name] for name in names), f"{sorted(names)} to go on")
+        before = {name: self.progress_of(name) for name in names}
+        self.cluster.wait(
+            lambda: all(self.progress_of(name) > before[name] for name in names), f"{sorted(names)} to go on"
+        )
 
     def close(self) -> None:
         self.cluster.close()
@@ -164,7 +166,7 @@ class Loss:
 
 def test_a_worker_back_within_the_delay_gets_its_tasks_back(pipeline: Pipeline) -> None:
     loss = Loss(pipeline)
-    silent = {name: pipeline.come_to(name) for name in loss.tasks_of([loss.victim])}
+    silent = {name: pipeline.progress_of(name) for name in loss.tasks_of([loss.victim])}
     loss.victim.start()
     pipeline.all_work(loss.tasks_of(loss.others))
     pipeline.cluster.wait(lambda: loss.victim.port in pipeline.cluster.running(), "the worker to be back")
@@ -172,7 +174,7 @@ def test_a_worker_back_within_the_delay_gets_its_tasks_back(pipeline: Pipeline) 
     assert seen is not None
     assert seen.delay_ms > 0, "it was back in time"
     assert seen.running[loss.victim.port] == set()
-    assert {name: pipeline.come_to(name) for name in silent} == silent, "nobody runs what was lost"
+    assert {name: pipeline.progress_of(name) for name in silent} == silent, "nobody runs what was lost"
     took_s = loss.nothing_is_assigned_for_the_delay()
     assert took_s > DELAY_MS / 1000 - 2
     assert pipeline.cluster.running() == loss.before
@@ -183,9 +185,9 @@ def test_a_worker_back_within_the_delay_gets_its_tasks_back(pipeline: Pipeline) 
 
 def test_the_tasks_of_a_lost_worker_move_to_the_others_after_the_delay(pipeline: Pipeline) -> None:
     loss = Loss(pipeline)
-    silent = {name: pipeline.come_to(name) for name in loss.tasks_of([loss.victim])}
+    silent = {name: pipeline.progress_of(name) for name in loss.tasks_of([loss.victim])}
     pipeline.all_work(loss.tasks_of(loss.others))
-    assert {name: pipeline.come_to(name) for name in silent} == silent, "nobody runs what was lost"
+    assert {name: pipeline.progress_of(name) for name in silent} == silent, "nobody runs what was lost"
     took_s = loss.nothing_is_assigned_for_the_delay()
     assert took_s > DELAY_MS / 1000 - 2
     loss.the_others_never_stopped()
@@ -197,7 +199,7 @@ def test_the_tasks_of_a_lost_worker_move_to_the_others_after_the_delay(pipeline:
 
 
 def test_no_record_of_the_connectors_was_lost(pipeline: Pipeline) -> None:
-    """Connect promises at-least-once here: a number may be there twice, none may be missing."""
+    """Connect promises at-least-once here: a number may occur twice, and none may be missing."""
     count = pipeline.feeder.close()
     for number in range(3):
         wanted = set(range(count))

@@ -75,7 +75,7 @@ def start_clients(request: pytest.FixtureRequest, client: str, tmp_path: Path) -
 
 
 class Stay:
-    """What a consumer had and which callbacks it got until a moment. A test sees later that it stopped only for what
+    """The partitions and callbacks of a consumer up to now. `check` later finds out whether it stopped only for what
     moved.
     """
 
@@ -84,7 +84,7 @@ class Stay:
         self.had, self._since = set(clients.assignments[name]), len(clients.rebalances[name])
 
     def check(self) -> None:
-        """The partitions that the consumer kept all the time, because the server never revoked them."""
+        """Check that the consumer gave up no partition that it had before and has now."""
         callbacks = [line.split() for line in self._clients.rebalances[self._name][self._since :]]
         gave_up = {int(number) for what, *numbers in callbacks if what != "assigned" for number in numbers}
         assert not gave_up & self.had & self._clients.assignments[self._name], callbacks

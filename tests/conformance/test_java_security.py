@@ -93,7 +93,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMuster]:
 
 
 def read_and_written(java: JavaClients, settings: dict[str, str], topic: str) -> None:
-    """Whether a group gets what a producer sends."""
+    """Check that a group reads what a producer sends."""
     names = {name.replace(".", "_"): value for name, value in settings.items()}
     java.consume("c", f"group-{topic}", topic, **names)
     java.shared_out(["c"], 2)

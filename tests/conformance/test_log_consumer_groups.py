@@ -215,7 +215,7 @@ def test_consumer_groups_go_on_from_kafka_to_muster_and_back(
     muster.kill()
     muster.start()  # read from its own log
     asyncio.run(look(muster, after, [*members, newcomer]))
-    at_last = asyncio.run(last_word(muster))
+    at_last = asyncio.run(described_group(muster))
     muster.kill()
     give_back(muster, kafka)
     kafka.start()
@@ -223,7 +223,7 @@ def test_consumer_groups_go_on_from_kafka_to_muster_and_back(
     kafka.stop()
 
 
-async def last_word(server: ServerProcess) -> Body:
+async def described_group(server: ServerProcess) -> Body:
     """The group, as it is now."""
     at = await connect(server)
     group = await describe(at)

@@ -240,7 +240,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[KafkaServer, MusterServer]]:
             server.kill()
 
 
-async def all_sorts_of(server: ServerProcess) -> dict[str, Producer]:
+async def transactions_in_each_state(server: ServerProcess) -> dict[str, Producer]:
     """Transactions in each state; the last one is decided when the server is killed."""
     create_topic(server, "orders", 1)
     create_topic(server, "wide", WIDE)
@@ -296,7 +296,7 @@ def test_muster_resumes_the_transactions_of_a_killed_kafka(servers: tuple[KafkaS
     kafka, muster = servers
     logs = kafka.workdir / "data" / "logs"
     kafka.start()
-    made = asyncio.run(all_sorts_of(kafka))
+    made = asyncio.run(transactions_in_each_state(kafka))
     asyncio.run(killed_while_it_commits(kafka, logs, made["half"]))
     assert newest_state(logs, "half") == PREPARE_COMMIT
     assert sum(markers(logs, "wide", WIDE, made["half"].id)) < WIDE
@@ -316,7 +316,7 @@ def test_muster_resumes_the_transactions_of_a_killed_kafka(servers: tuple[KafkaS
 def test_kafka_resumes_the_transactions_of_a_killed_muster(servers: tuple[KafkaServer, MusterServer]) -> None:
     kafka, muster = servers
     muster.start()
-    made = asyncio.run(all_sorts_of(muster))
+    made = asyncio.run(transactions_in_each_state(muster))
     asyncio.run(commit(muster, made["half"]))
     muster.kill()
     data = muster.workdir / "data"

@@ -1,5 +1,5 @@
 """Security changes while clients of four libraries are connected: certificates expire or are replaced, ACL entries are
-removed. Groups that are not concerned must not notice.
+removed. Other groups must not notice.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Changing(MusterServer):
         return {"security_protocol": "SSL", "ssl_context": context}
 
     def entries(self, change: Callable[[AdminClient], dict[Any, Any]]) -> None:
-        """Change ACL entries, and wait until they count."""
+        """Change ACL entries, and wait until they apply."""
         settings = {"bootstrap.servers": self.bootstrap, **self.librdkafka("admin"), "log_level": 3}
         admin = AdminClient(settings, logger=None)
         for done in change(admin).values():
@@ -232,7 +232,7 @@ def test_a_removed_acl_applies_at_once_on_open_connections(changing: Changing, s
 
 
 def test_a_replaced_server_certificate_causes_no_rebalance(changing: Changing, start_java: StartJava) -> None:
-    """Who is connected stays so; who comes sees the new one, which another authority has signed."""
+    """Existing connections stay. New connections get the new certificate, which another authority has signed."""
     java = start_java(changing)
     names = {name.replace(".", "_"): value for name, value in changing.java("web").items()}
     java.consume("c", "rotated", "rotated", **names)

@@ -1,7 +1,8 @@
 """Kafka Streams on Muster as its only cluster: word count, two instances, one killed. `make conformance-streams`.
 
-Repartition and changelog topics made by Streams, state in RocksDB, its own cooperative assignor (classic protocol),
-records of the repartition topic deleted once they are read; at least once, as it is by default, and exactly once.
+Streams makes repartition and changelog topics, has its state in RocksDB, uses its own cooperative assignor (classic
+protocol), and deletes records of the repartition topic once they are read. It runs with at-least-once, its default, and
+with exactly-once.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ pytestmark = [
 DELETED_TOPICS = {
     "TestConn", "TestConn/test_delete_topics", "TestConn/test_delete_topics_with_an_invalid_topic",
 }  # fmt: skip
-"""They ask for the metadata of deleted topics, and want no partitions. They fail on Kafka 4.4, too."""
+"""They ask for the metadata of deleted topics, and expect no partitions. They fail on Kafka 4.4, too."""
 NOT_ON_KAFKA_4 = (
     "SASL|TestReaderReadCompactedMessage|TestReaderConsumerGroup/consumer_group_(commits_on_close|rebalance)"
 )

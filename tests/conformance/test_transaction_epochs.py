@@ -48,7 +48,7 @@ class Producer:
         self.heard.append((what, *reported, answer["ProducerEpoch"]))
 
     async def init(self, *, own: bool, note: str = "") -> None:
-        """InitProducerId, as one that says who it was (KIP-360) or as a new one."""
+        """Send InitProducerId, with the present id and epoch (KIP-360) or as a new producer."""
         identity = {"ProducerId": self.id, "ProducerEpoch": self.epoch} if own else {}
         asked = {"TransactionalId": self.name, "TransactionTimeoutMs": 60_000, **identity}
         answer = await self.ask("InitProducerId", 5, asked)
@@ -91,7 +91,7 @@ class Producer:
             self.id, self.epoch = answer["ProducerId"], answer["ProducerEpoch"]
 
     async def look(self) -> None:
-        """How its transaction stands, once it is at rest."""
+        """Note the state of its transaction, once it no longer changes."""
         while True:
             found = await self.ask("DescribeTransactions", 0, {"TransactionalIds": [self.name]})
             if tcp.is_at_rest(found):

@@ -1,5 +1,5 @@
-"""Transactions with Kafka's own client (of now, and of before transaction.version 2), its command line tools and what
-they read in the segments afterwards.
+"""Transactions with Kafka's own client, the newest one and one from before transaction.version 2. Kafka's command line
+tools read the segments afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ written: 7
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One that looks soon for transactions that take too long."""
+    """A server that soon aborts transactions that are open for too long."""
     properties = {**QUICK, **SETTINGS, "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
     server = new_server(tmp_path_factory.mktemp("server"), properties)
     server.start()
@@ -80,7 +80,7 @@ BY_OPERATOR: set[str] = set()
 
 
 def run_java(class_path: str, classes: Path, *arguments: str) -> str:
-    """Transactions.java with these jars; what it said."""
+    """Run Transactions.java with these jars; return its output."""
     source = HERE / "Transactions.java"
     subprocess.run(["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", classes, source], check=True)
     quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"
@@ -206,7 +206,7 @@ def test_kafkas_transactional_copier_and_verifiable_clients_work(
 
 
 def test_kafkas_tools_read_the_transactions_in_our_segments(server: ServerProcess, tmp_path: Path) -> None:
-    """The last one of this file: the server is stopped for it."""
+    """This must be the last test of the file, because it stops the server."""
     eventually_sync(lambda: set(open_transactions(server).values()) <= {"Ongoing"}, "what has been decided to end")
     server.stop()
     data = data_dir(server)

@@ -1,5 +1,5 @@
-"""Real clients on three processes over one PostgreSQL, while these stop, die, stand still and return, and while the
-database hangs up, stands still or is started again: what must hold.
+"""Real clients use three processes over one PostgreSQL. The processes stop, die, pause and return. The database cuts
+connections, pauses, or starts again.
 
 With `--standby` the database has a synchronous standby. It is cut off, sessions end that wait for it, and it takes the
 place of the primary, which then begins anew as its standby.
@@ -337,7 +337,7 @@ async def play(
                 else:
                     await database.crash()
             made.append((began_s, f"{number} {what}"))
-            took = await work.came_on()
+            took = await work.progressed()
             print(f"{time.monotonic() - began:6.1f} s: {number} {what} {nodes.index(node) + 1}: {took}", flush=True)
     return Story(work.progress, made)
 

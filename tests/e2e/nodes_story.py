@@ -55,7 +55,7 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
                     nodes.pause_node(one)
                     await asyncio.sleep(draw.random() * 2 * SESSION_MS / 1000)
                     await nodes.resume_node(one)
-            await work.came_on()
+            await work.progressed()
     return work.progress
 
 

@@ -238,7 +238,7 @@ async def test_ten_thousand_idle_connections_do_not_disturb_a_group(
 
 
 def test_a_client_that_does_not_read_its_answers_delays_only_itself(server: ServerProcess) -> None:
-    """The client sends requests without end. The server stops to read them, and serves other clients."""
+    """The client sends requests without end. The server stops reading them, and serves other clients."""
     with (
         socket.create_connection(server.address, timeout=60) as greedy,
         socket.create_connection(server.address, timeout=60) as good,

@@ -38,7 +38,7 @@ def value(number: int) -> bytes:
 
 
 def read(bootstrap: str, start: int, count: int) -> list[Message]:
-    """So many records that were not aborted, from an offset on, read by a new client."""
+    """Return `count` records that were not aborted, from an offset on, as a new client reads them."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0, "isolation.level": "read_committed"}
     )

@@ -48,7 +48,7 @@ def joined(server: ServerProcess, group: str) -> Member:
     return Member(connection, group, member, answer.generation)
 
 
-def put_out(member: Member) -> int:
+def heartbeat_when_empty(member: Member) -> int:
     """The answer to a heartbeat after the group is empty."""
     state = ""
     while state != "Empty":
@@ -91,4 +91,4 @@ def test_a_server_that_was_paused_removes_no_member_that_sent_heartbeats(
         assert wire.read_topic_errors(wire.receive(behind.connection)) == [3]
         heard = {name: wire.read_error(wire.receive(members[name].connection)) for name in names if name != "silent"}
         assert set(heard.values()) == {0}, heard
-        assert put_out(members["silent"]) == UNKNOWN_MEMBER_ID
+        assert heartbeat_when_empty(members["silent"]) == UNKNOWN_MEMBER_ID

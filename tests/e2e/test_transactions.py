@@ -158,7 +158,7 @@ async def committed(bootstrap: str, topic: str, group: str) -> int | None:
         return offset
 
 
-def tell(producer: Transactional, topic: str, group: str) -> None:
+def run_four(producer: Transactional, topic: str, group: str) -> None:
     """Perform four transactions: one committed, one aborted, one with an offset, one whose offset is aborted."""
     for number, is_kept in enumerate((True, False, True, False)):
         producer.begin()
@@ -180,8 +180,8 @@ def go_on(zombie: Transactional, topic: str, group: str) -> None:
     zombie.commit()
 
 
-async def reported(producer: Any, topic: str, group: str) -> None:
-    """Do the same as `tell` with aiokafka."""
+async def run_four_async(producer: Any, topic: str, group: str) -> None:
+    """Do the same as `run_four` with aiokafka."""
     for number, is_kept in enumerate((True, False, True, False)):
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"a%d" % number)
@@ -200,12 +200,12 @@ async def test_committed_transactions_are_read_and_aborted_ones_are_not(
     topic, transactional_id, bootstrap = new_topic(1), new_name("transactional"), server.bootstrap
     if client == "aiokafka":
         async with producing(bootstrap, transactional_id=transactional_id) as producer:
-            await reported(producer, topic, group)
+            await run_four_async(producer, topic, group)
     else:
 
         def work() -> None:
             with transactional(client, bootstrap, transactional_id) as producer:
-                tell(producer, topic, group)
+                run_four(producer, topic, group)
 
         await asyncio.to_thread(work)
     assert await seen(bootstrap, topic, UNCOMMITTED) == [b"%s%d" % (x, n) for n in range(4) for x in (b"a", b"b")]

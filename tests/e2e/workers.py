@@ -273,7 +273,7 @@ class Work:
     def __str__(self) -> str:
         return "; ".join(f"{name}: {one}" for name, one in self.progress.items())
 
-    async def came_on(self) -> dict[str, float]:
+    async def progressed(self) -> dict[str, float]:
         """Wait until each client has written and committed something more; the seconds that this took."""
         marks = {name: (len(one.written), dict(one.committed)) for name, one in self.progress.items()}
         began = time.monotonic()
@@ -319,7 +319,7 @@ async def at_work(
     """
     work = Work(works, bootstrap, patience_s, committing)
     try:
-        await work.came_on()
+        await work.progressed()
         yield work
         await work.finish()
     except BaseException:

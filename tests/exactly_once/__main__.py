@@ -19,7 +19,7 @@ SWEEP = "every-write"
 
 
 def main() -> int:
-    """Exit status 1 when a record was lost, doubled or shown that must not be shown."""
+    """Exit status 1 when a record was lost or doubled, or a record of no committed transaction was shown."""
     parser = argparse.ArgumentParser(prog="make exactly-once", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="for each client (default: 50)")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """A container of the image on a machine without an engine: namespaces of Linux, and the file tree of the Dockerfile.
 
-What an engine does for Testcontainers, as far as their Kafka modules ask for it: environment, entry point and command,
-files copied in, a mapped port, the log, a command run inside. See `inside`.
+It offers what the Kafka modules of Testcontainers ask of an engine: environment, entry point and command, files copied
+in, a mapped port, the log, a command run inside. See `inside`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs made of known logs, with a truth that follows from the original's: what is said of them may not become false.
+"""Logs that are made from known logs. Their truth follows from the original's, and claims about them must stay true.
 
 Each function takes a log and gives another one. All are pure.
 """

@@ -161,7 +161,7 @@ def test_fields_missing_in_a_version_are_refused_by_name() -> None:
         served.encode_request(4, request)
     assert str(refused.value) == "JoinGroupRequest.group_instance_id is not in this version (version 4)"
     response = join_group.JoinGroupResponse(protocol_name=None)
-    with pytest.raises(UnrepresentableField, match=r"protocol_name is None, which cannot be said \(version 6\)"):
+    with pytest.raises(UnrepresentableField, match=r"protocol_name is None, which cannot be encoded \(version 6\)"):
         served.encode_response(6, response)
     served.encode_response(7, response)
 

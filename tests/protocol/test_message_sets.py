@@ -135,9 +135,9 @@ PLAIN = messages(1, rows_of(1, 0, 3))
     [
         (wrapped(1, 7, GZIP, None), "the compressed message at offset 7 has no value"),
         (wrapped(1, 7, GZIP, gzip_encode(NESTED)), "the compressed message at offset 7 holds a compressed message"),
-        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:-1])), "holds one that is not whole"),
-        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:20])), "holds one that is not whole"),
-        (wrapped(1, 7, GZIP, gzip_encode(b"no message at all, but long")), "holds something else than messages"),
+        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:-1])), "contains an incomplete message"),
+        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:20])), "contains an incomplete message"),
+        (wrapped(1, 7, GZIP, gzip_encode(b"no message at all, but long")), "contains bytes that are no message"),
         (wrapped(1, 1, GZIP, gzip_encode(PLAIN)), "the message at offset 1 holds messages from offset -1 on"),
         (wrapped(0, 1, GZIP, gzip_encode(messages(0, rows_of(0, 9, 3)[::-1]))), "holds messages from offset 11 on"),
         (PLAIN[:10], "10 bytes are no message"),

@@ -161,7 +161,7 @@ class RoundsEnd(Checker):
             self.fail(view.group_id, f"all of {list(view.members)} have joined, and wait for nobody")
 
 
-class RebalanceTold(Checker):
+class RebalanceAnnounced(Checker):
     """While a JoinGroup is parked the others must join again: no Heartbeat or SyncGroup is answered as if nothing
     happened.
     """
@@ -172,7 +172,7 @@ class RebalanceTold(Checker):
             self.fail(view.group_id, f"{what} of {member_id!r} told of no rebalance, {list(view.joining)} wait for it")
 
 
-class NobodyPutOut(Checker):
+class NobodyRemoved(Checker):
     """A member that sends heartbeats, rejoins and syncs in time stays a member.
 
     A rebalance may exceed its timeout and remove members without an answer to any client. When only static members are
@@ -318,8 +318,8 @@ def checkers() -> list[Checker]:
         OneLeader(),
         Barrier(),
         RoundsEnd(),
-        RebalanceTold(),
-        NobodyPutOut(),
+        RebalanceAnnounced(),
+        NobodyRemoved(),
         FencedStayOut(),
         OneOwner(),
         CommitsShown(),

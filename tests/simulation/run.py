@@ -17,7 +17,7 @@ from tests.simulation.watch import Violation, Watch
 from tests.simulation.world import World
 
 SHOWN: Final = 40
-"""How many of the last events of its group a failure shows."""
+"""A failure shows this many of the last events of its group."""
 _CHAOTIC: Final = 0.7
 """The share of a history with faults; the rest is for settling."""
 _LOOK: Final = 150

@@ -29,7 +29,7 @@ def test_each_story_on_a_node_is_as_recorded(story: Story) -> None:
 
 
 OF_THE_CORE = [story for story in STORIES if "txn" not in story.tags and requests_of(story) != {"find"}]
-"""The core knows nothing of coordinators and transactions."""
+"""The stories that the core plays alone: it knows nothing of coordinators and transactions."""
 
 
 @pytest.mark.parametrize("story", OF_THE_CORE, ids=[story.name for story in OF_THE_CORE])

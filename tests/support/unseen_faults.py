@@ -1,6 +1,6 @@
-"""Faults that no assertion sees: what event loops of any thread report to their exception handlers, and tracebacks in
-the logs of servers under test. `tests/conftest.py` fails the test in which they happen. A test that causes such a
-fault on purpose takes it: `assert "…" in take()[0]`.
+"""Errors that no assertion sees: what event loops of any thread report to their exception handlers, and tracebacks in
+the logs of servers under test. `tests/conftest.py` fails the test in which they happen. A test that causes such an
+error on purpose takes it: `assert "…" in take()[0]`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ _SHOWN: Final = 4_000
 """The number of bytes of a log that are shown from its traceback on."""
 
 _VIRTUAL: Final = "muster.virtual"
-"""Worlds in virtual time have their own handlers: a process that dies raises an error through its loop, which is no
-fault.
+"""Worlds in virtual time have their own handlers: a process that dies raises an error through its loop, on purpose.
 """
 _OF_CLIENTS: Final = "aiokafka"
 """A fenced client leaves its error in a future that it never reads. Muster raises no such error."""
@@ -45,12 +44,12 @@ def watch_log(path: Path) -> None:
 
 
 def note(text: str) -> None:
-    """Record a fault that was seen elsewhere."""
+    """Record an error that was seen elsewhere."""
     _reported.append(text)
 
 
 def take() -> list[str]:
-    """The faults found since the last call, as text."""
+    """The errors found since the last call, as text."""
     found = _reported[:]
     del _reported[: len(found)]
     for path, seen in list(_logs.items()):

@@ -29,7 +29,7 @@ NEVER: Final = 1 << 60
 START_MS: Final = 60_000
 MAX_WAIT_MS: Final = 600_000
 LEASE_MS: Final = 3_600_000
-"""So long that no lease is extended while requests are counted."""
+"""Long enough that no lease is extended while requests are counted."""
 
 
 class Machine(World):

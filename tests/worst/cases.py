@@ -258,7 +258,7 @@ _NEW = iter(range(1_000_000, 9_000_000))
 
 
 def fresh(count: int) -> list[int]:
-    """So many new numbers."""
+    """Return `count` new numbers."""
     return [next(_NEW) for _ in range(count)]
 
 
@@ -850,7 +850,7 @@ def most_rows(key: int) -> int:
 
 
 def arrays(key: int) -> Iterator[tuple[str, Callable[[int], Message]]]:
-    """Each array that a request of this API has, filled with so many different rows with long names."""
+    """Each array that a request of this API has. Its function fills the array with different rows with long names."""
     name = api(key).name
     module = import_module("muster.protocol.messages." + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     root: Any = getattr(module, f"{name}Request")

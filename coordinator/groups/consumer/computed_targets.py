@@ -1,4 +1,4 @@
-"""Consumer groups after a load, at the end of a core, and when their targets were computed outside the core."""
+"""What the core does for consumer groups after a load, at its end, and when targets were computed outside of it."""
 
 from __future__ import annotations
 

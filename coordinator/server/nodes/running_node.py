@@ -90,8 +90,8 @@ class RunningNode:
         """Open the shards of all partitions. Each shard becomes active when the node leads it."""
         common, config = self._common, self.config
         topics, clock, job_queue = common.topics, self._clock, common.job_queue
-        # The hash of a group's topics has a rack in it. The hash must stay when the group moves, so the first node's
-        # rack is used.
+        # The hash of a group's topics includes a rack. The hash must stay the same when the group moves to another
+        # node, so the first node's rack is used.
         settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
         if config.assignors is not None:
             settings = replace(settings, group_consumer_assignors=tuple(config.assignors))

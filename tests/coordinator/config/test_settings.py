@@ -1,4 +1,4 @@
-"""The rooms' settings: every field is a property, and its default is Kafka's."""
+"""The settings of each package: every field is a property, and its default is Kafka's."""
 
 import dataclasses
 from typing import Any

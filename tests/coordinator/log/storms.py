@@ -1,5 +1,5 @@
 """Random lives of a compacted log on a disk that fails and in a process that dies. The log is written, rolled,
-compacted and opened again until it cannot continue; then the next process reads it. One integer makes each life again.
+compacted and opened again until it cannot continue; then the next process reads it. One integer reproduces each life.
 
 Afterwards each key must have a value that was written for it, not older than the last acknowledged value, and nothing
 is torn. This must stay so when the next process dies during its recovery. After a failed sync the log may wait for a

@@ -200,7 +200,7 @@ class Process:
             group=self.settings.group, client_id=self.client_id, at=now_ms(), what=what, by="script", **more
         )
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         """Send it a line."""
         self.note("told", line=line)
         with suppress(OSError):
@@ -208,7 +208,7 @@ class Process:
 
     def stop(self) -> None:
         """End it in order."""
-        self.tell("stop")
+        self.send_line("stop")
         self._ended()
 
     def kill(self) -> None:
@@ -274,9 +274,9 @@ class Group:
         for number in numbers:
             self.processes[number].kill()
 
-    def tell(self, number: int, line: str) -> None:
+    def send_line(self, number: int, line: str) -> None:
         """Send a line to one process."""
-        self.processes[number].tell(line)
+        self.processes[number].send_line(line)
 
     @property
     def running(self) -> list[int]:

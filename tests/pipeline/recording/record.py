@@ -1,5 +1,5 @@
 """Records a log of a real Kafka 4.3, and the truth about it. Some twenty groups of four client libraries have one
-process for each member. The scripts (`scripts`) let happen what the pipeline should find.
+process for each member. The scripts (`scripts`) cause what the pipeline should find.
 
 `python -m tests.pipeline.recording.record DIR [--cast NAME] [--seed N] [--delay-ms N] [--trouble NAME] [--keep FILE]`:
 `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). `--cast drawn` plays

@@ -111,7 +111,7 @@ def slow(group: Group) -> None:
     formed(group, 3)
     begun = now_ms()
     for _ in range(5):
-        group.tell(3, f"sleep {group.options['max_poll_ms'] / 1000 + group.random.uniform(3, 5):.1f}")
+        group.send_line(3, f"sleep {group.options['max_poll_ms'] / 1000 + group.random.uniform(3, 5):.1f}")
         time.sleep(group.options["max_poll_ms"] / 1000 + 6)
         group.settle()
         group.rest(2, 6)
@@ -159,7 +159,7 @@ def rewinder(group: Group) -> None:
     group.rest(10, 20)
     for one, line in ((1, "back 40"), (2, "back 25 3"), (1, "back 60")):
         begun = now_ms()
-        group.tell(one, line)
+        group.send_line(one, line)
         group.rest(14, 18)
         group.drops("rewind", begun, by=f"{group.name}-{one}")
         group.rest(5, 15)
@@ -250,11 +250,11 @@ def stuck(group: Group) -> None:
     for verb, partition in zip(verbs, (1, 2), strict=True):
         begun = now_ms()
         for one in group.running:
-            group.tell(one, f"{verb} {partition}")
+            group.send_line(one, f"{verb} {partition}")
         group.rest(45, 60)
         group.stalled([partition], begun, verb)
         for one in group.running:
-            group.tell(one, f"go {partition}")
+            group.send_line(one, f"go {partition}")
         group.rest(12, 20)
 
 
@@ -264,7 +264,7 @@ def stuck_to_the_end(group: Group) -> None:
     group.rest(30, 50)
     begun = now_ms()
     for one in group.running:
-        group.tell(one, "pause 0")
+        group.send_line(one, "pause 0")
     group.rest(90, 100)
     group.stalled([0], begun, "pause")
 
@@ -295,7 +295,7 @@ def given_up(group: Group) -> None:
     formed(group, 2)
     group.rest(30, 40)
     for one in group.running:
-        group.tell(one, f"subscribe {group.topic}-2")
+        group.send_line(one, f"subscribe {group.topic}-2")
         group.rest(8, 12)
     group.rest(50, 60)
     group.not_stalled("it gave the partitions up")

@@ -22,7 +22,7 @@ def calm(group: Group) -> None:
 
 
 def crashes(group: Group) -> None:
-    """One member dies again and again. It is back before its session ends, or after that, or now so and now so."""
+    """One member dies again and again. It is back before its session ends, or after that, or it does both in turn."""
     formed(group, group.random.choice((2, 3)))
     how = group.random.choice(("soon", "late", "both"))
     begun = now_ms()
@@ -58,7 +58,7 @@ def slow_polls(group: Group) -> None:
     formed(group, 2)
     begun = now_ms()
     for _ in range(4):
-        group.tell(2, f"sleep {group.options['max_poll_ms'] / 1000 + group.random.uniform(3, 5):.1f}")
+        group.send_line(2, f"sleep {group.options['max_poll_ms'] / 1000 + group.random.uniform(3, 5):.1f}")
         time.sleep(group.options["max_poll_ms"] / 1000 + 6)
         group.settle()
         group.rest(2, 6)
@@ -132,7 +132,7 @@ def blocked(group: Group) -> None:
 def _stuck(group: Group, one: int, partitions: list[int]) -> None:
     begun = now_ms()
     for partition in partitions:
-        group.tell(one, f"stick {partition}")
+        group.send_line(one, f"stick {partition}")
     group.rest(60, 90)
     at = group.committed()
     group.stalled(partitions, begun, "stick")
@@ -143,7 +143,7 @@ def _stuck(group: Group, one: int, partitions: list[int]) -> None:
         )  # fmt: skip
     if group.random.random() < 0.5:
         for partition in partitions:
-            group.tell(one, f"go {partition}")
+            group.send_line(one, f"go {partition}")
         group.rest(25, 35)
 
 
@@ -153,8 +153,8 @@ def skips(group: Group) -> None:
     for one in (1, 2):
         group.rest(15, 25)
         begun, at = now_ms(), group.committed()
-        group.tell(one, "sleep 14")
-        group.tell(one, "back -40")
+        group.send_line(one, "sleep 14")
+        group.send_line(one, "back -40")
         group.rest(20, 24)
         held = sorted(group.processes[one].assigned or ())
         group.incident(

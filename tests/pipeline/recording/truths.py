@@ -113,9 +113,9 @@ def drops(logs: Path) -> Iterator[Drop]:
 def rates(
     lines: Sequence[Mapping[str, Any]], last: Mapping[tuple[str, str, int], int], ends: Mapping[tuple[str, int], int]
 ) -> Iterator[dict[str, Any]]:
-    """What a recording says of groups that are too slow, as measured: on a busy machine producers write less than they
-    should, and such a group may keep up, while another one may be late. `last`: the last commits; `ends`: the ends of
-    the partitions.
+    """Which groups are too slow, as measured. On a busy machine producers write less than they should. Then a group
+    that should be too slow may keep up, and another one may be late. `last`: the last commits; `ends`: the ends of the
+    partitions.
     """
     groups = {line["group"]: line for line in lines if line["kind"] == "group"}
     away_s = sum(line["until"] - line["from"] for line in lines if line["kind"] == "silence") / 1000

@@ -325,7 +325,7 @@ def test_each_rebalance_has_a_place_of_its_own() -> None:
 
 
 def many(count: int, rebalances: int = 0, steps: int = 0) -> Chosen:
-    """So many groups, all equally unstable."""
+    """`count` groups, all equally unstable."""
     rows = [group(f"group {place:03}/é", level="fine") for place in range(count)]
     happened = [rebalance(at, at / 100, "member_left", reason="the consumer is being closed" * 2)
                 for at in range(rebalances, 0, -1)]  # fmt: skip

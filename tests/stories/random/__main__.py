@@ -62,7 +62,7 @@ OF_CONSUMERS: Mapping[str, Mapping[str, str]] = {
     "downgrade": {**OF_BOTH, "group.consumer.migration.policy": "downgrade"},
 }
 """The settings of histories of consumer groups, each with its part of the steps."""
-NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
+UNSEEN_SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
 NOT_TOLD_OF_SEVERAL = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
 OF_KAFKAS_CLUSTER = {"auto.leader.rebalance.enable": "false"}
@@ -212,7 +212,7 @@ def main() -> int:
     try:
         for name, broker in chosen.items():
             print(f"{name}: {' '.join(f'{key}={value}' for key, value in broker.items())}", flush=True)
-            properties = {**broker, **(NOT_TOLD if brokers_of(args) == "one" else NOT_TOLD_OF_SEVERAL)}
+            properties = {**broker, **(UNSEEN_SETTINGS if brokers_of(args) == "one" else NOT_TOLD_OF_SEVERAL)}
             with (
                 tempfile.TemporaryDirectory() as folder,
                 Servers(Path(folder), properties, brokers_of(args)) as servers,

@@ -31,7 +31,7 @@ NAMES_SENDER = ("JoinGroup", "ConsumerGroupHeartbeat")
 ID_MS = 60
 """How long an answer with a new id is waited for."""
 FOUND_MS = 250
-"""So long after a search for topics of patterns they are found, even if nothing shows it."""
+"""This time after a search, the topics of patterns count as found, even if no answer shows it."""
 AGAIN_MS = 20
 PATIENCE_S = 5.0
 BARE = 22

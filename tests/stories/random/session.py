@@ -33,7 +33,7 @@ AGAIN = 3
 MAX_AGAIN = 9
 """The same, including the times at which a server was too late. They count only when nearly all were so."""
 WARM_UP = 20
-"""So many histories are played before the counted ones."""
+"""The number of histories that are played before the counted ones."""
 WIDE_MARGIN_MS = 300
 """The margin for a mirror that follows: it is asked after its server."""
 _KIND = re.compile(r"(\w+): \w+'s (\w+) v\d+:? (.*)", re.DOTALL)

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.stories.random.__main__ import NOT_TOLD, OF_CONSUMERS, OF_TRANSACTIONS
+from tests.stories.random.__main__ import OF_CONSUMERS, OF_TRANSACTIONS, UNSEEN_SETTINGS
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import Outcome
 from tests.stories.random.session import MIXED, TRANSACTIONS, Session
@@ -59,7 +59,7 @@ def test_histories_over_tcp_equal_those_of_the_core(tmp_path: Path) -> None:
 def test_histories_of_transactions_are_equal_on_two_servers(tmp_path: Path) -> None:
     # one server for each: the same ids are used on both
     servers = {
-        name: MusterServer(tmp_path / name, {**OF_TRANSACTIONS, **NOT_TOLD}, in_memory=True)
+        name: MusterServer(tmp_path / name, {**OF_TRANSACTIONS, **UNSEEN_SETTINGS}, in_memory=True)
         for name in ("kafka", "muster")
     }
 
@@ -98,7 +98,7 @@ Z: consumer-describe
 
 
 def test_the_own_work_of_a_server_is_awaited(tmp_path: Path) -> None:
-    settings = {**OF_CONSUMERS["consumers"], **NOT_TOLD}
+    settings = {**OF_CONSUMERS["consumers"], **UNSEEN_SETTINGS}
     server = MusterServer(tmp_path, settings, in_memory=True)
     server.start()
 

@@ -1,3 +1,3 @@
 """A whole node in virtual time: connections, handlers, shards, log and cleaner over a disk, a network, a clock and
-clients that fail. One integer makes the same history again.
+clients that fail. One integer reproduces a history.
 """

@@ -17,7 +17,7 @@ class Scenario:
     power_cuts: bool
     """Processes end by a power cut, else by a kill; some stop in order in both cases."""
     failing_disk: int
-    """So many changes of the disk fail in each process."""
+    """How many changes of the disk fail in each process."""
     slow_disk: float
     """The longest time of a sync, as a multiple of the usual time."""
     syncs_all: bool

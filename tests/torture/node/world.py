@@ -32,9 +32,9 @@ from tests.torture.node.transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from tests.torture.node.transactions import TOPIC as TRANSACTION_TOPIC
 
 PROCESS_MS: Final = 20_000
-"""A process that no fault ends gets about so old."""
+"""A process that no fault ends lives for about this time."""
 CALM_MS: Final = 300_000
-"""So long after the last fault everything must have settled."""
+"""Within this time after the last fault everything must settle."""
 JUMP_MS: Final = 3_600_000
 PAUSE_MS: Final = 30_000
 TRACE: Final = 3_000

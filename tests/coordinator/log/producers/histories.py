@@ -1,5 +1,5 @@
 """Random histories of one log with producers and their transactions, and a plain model of the state after each history.
-One integer makes each history again.
+One integer reproduces each history.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def tls_of(certificate: Path, **changes: Any) -> ListenerTls:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until the condition holds."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - nothing tells of it
+        while not condition():  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(0.001)
 
 
@@ -163,8 +163,8 @@ def test_bytes_in_the_socket_are_seen_before_they_are_read(certificate: Path, ru
 def test_a_client_that_disconnects_at_once_does_not_disturb_timers(
     certificate: Path, run: Callable[[Any], None]
 ) -> None:
-    """The client's socket is closed one iteration of the loop before the connection gets the event: a fault there would
-    stop all timers.
+    """The client's socket is closed one iteration of the loop before the connection gets the event: an error there
+    would stop all timers.
     """
 
     async def main() -> None:

@@ -118,7 +118,7 @@ class CoordinatorHarness:
         return int(answer.error_code)
 
     def state(self, transactional_id: str = "x") -> str:
-        """The state that the core says."""
+        """The state of the id in the core."""
         core = self.transactions.routing.shard(transactional_id).runtime.core
         assert core is not None
         return core.state.transactions[transactional_id].state

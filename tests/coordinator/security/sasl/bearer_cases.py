@@ -123,7 +123,7 @@ class Case(NamedTuple):
 
 
 class After(NamedTuple):
-    """A time that is so many seconds from now."""
+    """A time, in seconds from now."""
 
     seconds: int
 
