@@ -1,7 +1,7 @@
 """Starts Spark's Python workers in place of `pyspark.daemon`. A worker does not collect garbage among its modules.
 
 PySpark makes each worker collect garbage after each task, through all modules too. For the 25 tasks
-of a small log, these collections take 1 s of CPU, which is half of the workers' CPU time.
+of a small log, this takes half of the workers' CPU time, which is 1 s.
 """
 
 from __future__ import annotations

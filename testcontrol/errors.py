@@ -40,7 +40,7 @@ class WaitFailed(AssertionError):
         self.interventions = tuple(interventions)
         self.meddling = self.interventions  # the old name of the field, for one release (docs/changes.md)
         lines = [
-            f"after {timeout_s:g} s this was not true of the group {group_id}: {waited_for}",
+            f"group {group_id}: this was not true after {timeout_s:g} s: {waited_for}",
             *_indented("now", now.splitlines()),
         ]
         lines += _indented("what happened", self.timeline or ("its history has no event",))

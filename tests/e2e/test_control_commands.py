@@ -80,7 +80,7 @@ def test_the_control_commands_change_faults_time_and_groups(one_node: tuple[str,
     assert muster("faults", "list", "--json", control=control)[1] == ""
 
     status, _, said = muster("groups", "wait-stable", "g", "--timeout-ms", "10", control=control)
-    assert (status, "muster groups wait-stable: after 0.01 s this was not true of the group g" in said) == (1, True)
+    assert (status, "muster groups wait-stable: group g: this was not true after 0.01 s" in said) == (1, True)
     assert "there is no group g" in muster("groups", "rebalance", "g", control=control)[2]
     assert "there is no member 'm'" in muster("groups", "expire", "g", "m", control=control)[2]
 

@@ -190,7 +190,7 @@ def test_without():
     assert "(late) hit 2 JoinGroup requests of client delayed: the request was kept for 1 ms" in text
     assert text.count("what the test has done to the server") == 1
     assert "muster.testing.WaitFailed: group billing" in text
-    assert "after 0.2 s this was not true of the group billing: is stable with 2 members" in text
+    assert "group billing: this was not true after 0.2 s: is stable with 2 members" in text
     assert "Muster: group billing" in text
     assert "client lonely" in text
     assert "Muster: warnings of the server" in text

@@ -1,4 +1,4 @@
-"""What the core does for consumer groups after a load, at its end, and when targets were computed outside of it."""
+"""The core's work for consumer groups after a load, at its end, and when targets were computed outside of it."""
 
 from __future__ import annotations
 
