@@ -295,7 +295,8 @@ def _rows(some: Sequence[Episode], facts: Facts) -> list[Evidence]:
         cause = (one.cause or "cause not known").replace("_", " ")
         found.append(Evidence("rebalances", one.end_ms, f"generation {before}{one.generation}: {cause}"))
     spans = [(one.from_ms, one.until_ms) for one in some if not one.numbers]
-    for stay in facts.stays:
+    # the engine may give them in any order
+    for stay in sorted(facts.stays, key=lambda stay: (stay.end_ms or 0, stay.who.member_id)):
         if stay.end_ms is not None and any(from_ms <= stay.end_ms <= until_ms for from_ms, until_ms in spans):
             name = stay.who.instance_id or stay.who.client_id or stay.who.member_id
             found.append(Evidence("memberships", stay.end_ms, f"{name}: {stay.how}"))

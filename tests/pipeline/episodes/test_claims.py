@@ -159,3 +159,12 @@ def test_the_only_member_that_is_too_slow_is_named() -> None:
     (found,) = verdict(group.episodes(), facts(group, **more, lags=lags)).claims
     assert (found.who, found.advice) == (("b",), "look why b reads more slowly than the other members")
     assert found.text == "b falls behind at 16 records/s since 15:06:55: the group reads 44 of 60 records/s"
+
+
+def test_rows_that_prove_a_claim_are_in_the_order_of_time() -> None:
+    group = Group().comes(0, "a", "b", "c", instance=True)
+    for number, name in enumerate("abc"):
+        group.is_replaced(1_000 + 10 * number, name)
+    known = facts(group)
+    (found,) = verdict(group.episodes(), known._replace(stays=group.stays[::-1])).claims
+    assert [row.text for row in found.evidence] == ["a: replaced", "b: replaced", "c: replaced"]
