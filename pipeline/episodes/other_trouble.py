@@ -299,13 +299,15 @@ def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
     return max(found, key=lambda fall: fall.by_ms, default=None)
 
 
+SILENCE_ADVICE: Final = "look at the brokers and at the network at that time"
+
+
 def silence_claim(from_ms: int, until_ms: int, groups: int, when: When) -> Claim:
     """The claim about a time in which no group of the cluster gave a sign of life."""
     span = when.from_to(from_ms, until_ms, seconds=True)
     text = f"no group committed{span}: coordinator or network were away"
     row = Evidence("silences", from_ms, f"{plural(groups, 'group')} committed before and after")
-    advice = "look at the brokers and at the network at that time"
-    return Claim(SILENCE, text, (), from_ms, until_ms, LIKELY, advice=advice).proved_by([row])
+    return Claim(SILENCE, text, (), from_ms, until_ms, LIKELY, advice=SILENCE_ADVICE).proved_by([row])
 
 
 def clock_claim(fall: Fall, when: When) -> Claim:

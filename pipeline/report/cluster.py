@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from muster.pipeline.episodes.other_trouble import silence_claim
+from typing import Final
+
+from muster.pipeline.episodes.other_trouble import SILENCE_ADVICE, silence_claim
+from muster.pipeline.episodes.verdict import HELP
 from muster.pipeline.episodes.when import When
 from muster.pipeline.report import curves, markup
 from muster.pipeline.report.columns import over_time
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.groups import Pages
+from muster.pipeline.report.groups import Pages, badge, link
 from muster.pipeline.report.markup import Html, section, tag
 from muster.pipeline.wording import moment, plural
+
+_WORST: Final = 3
+"""The largest number of groups in the first lines of the page."""
 
 
 def silences(chosen: Chosen) -> list[str]:
@@ -19,6 +25,21 @@ def silences(chosen: Chosen) -> list[str]:
     found = [silence_claim(row["from_ms"], row["until_ms"], row["groups"], when).text for row in rows]
     left = chosen.silences.left
     return [*found, f"{plural(left, 'more such time')}: see the table silences"] if left else found
+
+
+def in_short(chosen: Chosen, pages: Pages) -> Html | None:
+    """The first lines of the page: the silences of the cluster, and the worst groups with what is wrong."""
+    quiet = [tag("p", f"{one}.", class_="warn") for one in silences(chosen)]
+    if quiet:
+        quiet.append(tag("p", tag("b", "What to do: "), f"{SILENCE_ADVICE}.", class_="advice"))
+    bad = [row for row in chosen.groups.rows if row["level"] == HELP][:_WORST]
+    worst = [
+        tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", row["claims"][0]["text"])
+        for row in bad
+        if row.get("claims")
+    ]
+    found = [*quiet, *worst]
+    return tag("div", found, class_="short") if found else None
 
 
 def timeline(chosen: Chosen, pages: Pages) -> Html | None:
@@ -33,7 +54,6 @@ def timeline(chosen: Chosen, pages: Pages) -> Html | None:
 
     return section(
         "The cluster over time",
-        [tag("p", f"{one}.", class_="warn") for one in silences(chosen)],
         curves.pictures(chosen.progress, chosen.first_ms, chosen.last_ms, with_figures=True, drawn=drawn),
         tag("h3", "Rebalances over time"),
         over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms, target),

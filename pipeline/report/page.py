@@ -152,8 +152,8 @@ def _page(chosen: Chosen, part: _Part) -> str:
         after: list[Content] = []
     else:
         before = [
-            lead(chosen), _contents(chosen), cluster.time_filter(chosen), cluster.timeline(chosen, part.links),
-            groups.glance(chosen, part.links), overview(chosen),
+            lead(chosen), cluster.in_short(chosen, part.links), _contents(chosen), cluster.time_filter(chosen),
+            cluster.timeline(chosen, part.links), groups.glance(chosen, part.links), overview(chosen),
         ]  # fmt: skip
         after = [
             comparison.sections(chosen, part.links),

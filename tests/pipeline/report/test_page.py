@@ -277,9 +277,19 @@ def test_a_timeline_of_all_groups_is_at_the_top_with_links() -> None:
 def test_a_time_without_a_sign_of_life_is_named_at_the_top() -> None:
     rows = [{"from_ms": START_MS, "until_ms": START_MS + 127_000, "groups": 9}]
     words = Reader(first(chosen(silences=Some(rows, 1), last_ms=START_MS + HOUR))).words
-    assert (
-        "The cluster over time no group committed from 15:06:40 to 15:08:47: coordinator or network were away." in words
-    )
+    assert words.index(
+        "no group committed from 15:06:40 to 15:08:47: coordinator or network were away. What to do: "
+    ) < (words.index("The cluster over time"))
+
+
+def test_the_first_lines_name_the_worst_groups_and_what_is_wrong() -> None:
+    claims = [{"rule": "crash_loop", "text": "b crash-loops", "evidence": [], "rows": 0, "confidence": "likely",
+               "advice": "look why b ends"}]  # fmt: skip
+    rows = [group(f"bad-{number}", level="help", claims=claims) for number in range(4)]
+    words = Reader(first(chosen(groups=Some(rows, 4)))).words
+    top = words[: words.index("The cluster over time")]
+    assert "needs help bad-0 : b crash-loops needs help bad-1 : b crash-loops needs help bad-2 : b crash-loops" in top
+    assert "bad-3" not in top
 
 
 def test_rows_have_their_times_for_the_filter() -> None:
