@@ -24,7 +24,7 @@ class Message:
             return NotImplemented
         return all(_same(getattr(self, name), getattr(other, name)) for name in self.__slots__)
 
-    __hash__ = None  # type: ignore[assignment]  # Python's way to say "unhashable"
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # Python's way to say "unhashable"
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)

@@ -165,16 +165,16 @@ Made = tuple[CachedRequest, bytes, FrameLayout | None]
 
 
 class CachedRequests:
-    """The cached requests of one connection, in tables. `longest`: the size of the longest cached frame, in bytes.
+    """The cached requests of one connection, in tables. `sizes`: the sizes of their frames, in bytes.
 
     A frame is looked up in `exact` by all bytes behind its correlation id. Otherwise `layouts` has the layout of frames
     of its size, and `numbered` the requests by their constant bytes.
     """
 
-    __slots__ = ("exact", "layouts", "longest", "numbered")
+    __slots__ = ("exact", "layouts", "numbered", "sizes")
 
     def __init__(self) -> None:
-        self.longest = 0
+        self.sizes: set[int] = set()
         self.exact: dict[bytes, CachedRequest] = {}
         self.layouts: dict[int, FrameLayout] = {}
         self.numbered: dict[bytes, CachedRequest] = {}
@@ -182,9 +182,9 @@ class CachedRequests:
     def keep(self, made: Made, size: int) -> None:
         """Keep a request whose frames have `size` bytes. Another layout of this size is not used any more."""
         cached, constants, layout = made
-        if len(self.layouts) >= 2 * MAX_CACHED:
+        if len(self.sizes) >= 4 * MAX_CACHED:
             self.clear()
-        self.longest = max(self.longest, size)
+        self.sizes.add(size)
         if layout is None:
             self.exact[constants] = cached
         else:
@@ -204,7 +204,7 @@ class CachedRequests:
 
     def clear(self) -> None:
         """Forget all requests."""
-        self.longest = 0
+        self.sizes.clear()
         for table in (self.exact, self.layouts, self.numbered):
             table.clear()
 

@@ -178,7 +178,7 @@ class ConnectionRequests:
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle the request in data[start:end] (`layers.Requests`). One look finds its cached form."""
-        if end - start <= self._cached.longest:
+        if end - start in self._cached.sizes:
             cached = self._cached.exact.get(data[start + 8 : end])
             if cached is None and (layout := self._cached.layouts.get(end - start)) is not None:
                 self.parts = layout.unpack(data, start)

@@ -5,6 +5,7 @@ itself, and on each requested row.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -84,7 +85,6 @@ _UNKNOWN: Final = (
     "producer_id", "producer_epoch", "generation_id", "log_append_time_ms", "timestamp", "end_offset",
 )  # fmt: skip
 """Fields that are -1 in an answer with an error."""
-_SEQUENCE: Final = re.compile(r"Sequence\[(\w+)\]")
 
 
 def error_answer(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
@@ -140,7 +140,13 @@ def _set_fields(message: Any, error_code: int, words: str | None, values: Mappin
 
 
 def _row_class(message: Message, field: str) -> Any:
+    """The class of the rows in a field. In the layout, each field of a struct is two columns deeper than the struct."""
     kind = type(message)
-    found = _SEQUENCE.match(str(kind.__init__.__annotations__[field]))
-    assert found is not None
-    return kind.__init__.__globals__[found[1]]
+    module: Any = sys.modules[kind.__module__]
+    for layout in module.LAYOUTS.values():
+        struct = re.search(rf"^( *)(\w+ \[\])?{kind.__name__} .*\n((?:\1  .*\n)+)", layout, re.MULTILINE)
+        if struct is not None:
+            row = re.search(rf"^{struct[1]}  {field} \[\](\w+) ", struct[3], re.MULTILINE)
+            assert row is not None
+            return getattr(module, row[1])
+    raise AssertionError(f"{kind.__name__} is in no layout")
