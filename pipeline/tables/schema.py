@@ -135,14 +135,6 @@ _COLUMNS: Final = {
     ),
 }
 
-_LISTS: Final = {
-    "members": pa.list_(MEMBER_FACT),
-    "dead": DEAD,
-    "backs": BACKS,
-    "evidence": EVIDENCE,
-    "claims": CLAIMS,
-}
-
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
     {
         name: pa.schema(

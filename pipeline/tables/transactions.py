@@ -42,7 +42,6 @@ COUNTS: Final = pa.schema(
 )
 """An event of a group that counts ends of transactions."""
 
-_KEYED: Final = pa.schema([*RAW, ("transactional_id", pa.string())])
 _MALFORMED: Final = TABLES["malformed"]
 
 

@@ -92,9 +92,6 @@ def _stamped(builder: type[Any], clock: VirtualClock) -> type[Any]:
     return Stamped
 
 
-LIMIT_S: Final = 3_600.0
-"""The default limit of virtual time for a story, in seconds."""
-
 T = TypeVar("T")
 
 
