@@ -5,11 +5,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
 SOURCES := protocol coordinator client cli postgres testcontrol assignors pipeline simulation testing virtual muster/version.py muster/__init__.py
-# what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
+# arguments of `muster serve` in `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 # where the compiled wheel is installed, for tests and bench
 INSTALLED := build/installed
-# what `make pipeline` reads; made when it is the sample and not there
+# the source of `make pipeline`; the sample is made when it does not exist
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
@@ -22,7 +22,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Muster needs Python 3.11 or later (with venv); none was found on PATH. Set PYTHON=/path/to/python3." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-# what builds and installs this project, and nothing that it runs with
+# the packages that build and install this project, and none that it runs with
 $(VENV)/.build: requirements/build.txt | $(BIN)/python
 	@echo "setting up $(VENV) (building)" >&2
 	@$(PIP) install --require-hashes -r requirements/build.txt
@@ -70,10 +70,10 @@ CORE_TESTS = export PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage; \
 	$(BIN)/python -m coverage run -m pytest -q $(CORE) && $(BIN)/python -m coverage report && \
 	$(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_each_story_on_the_core_is_as_recorded tests/protocol/test_generated.py
 
-# No decision may follow set or hash order: what could is run under a second hash seed.
+# No decision may depend on the order of sets or hashes: some tests run under a second hash seed.
 # What pytest compiles is kept, also where Python is told to keep nothing: each process would compile all tests anew.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: venv ## run the tests; those of the core must take every branch of it
+test: venv ## run the tests; those of the two cores must take every branch
 	@($(CORE_TESTS)) >$(VENV)/core.log 2>&1 & core=$$!; \
 	PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT); all=$$?; \
 	wait $$core; core=$$?; cat $(VENV)/core.log; exit $$((all + core))
@@ -107,7 +107,7 @@ lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated 
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw --check
 	$(BIN)/python -m tools.prose
 
-format: venv ## let ruff format and mend, and draw anew what docs/ shows of the code
+format: venv ## let ruff format and fix, and draw the parts of docs/ that show the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw
@@ -120,7 +120,7 @@ record-truth: venv ## record incidents drawn at random, on a real Kafka (ARGS='-
 	@rm -rf $(VENV)/recording
 	@$(BIN)/python -m tests.pipeline.recording.record $(VENV)/recording --cast drawn $(ARGS)
 
-score: venv ## how much of what the pipeline reports is true, of kept logs with a known truth (ARGS='one --misses')
+score: venv ## how much of what the pipeline reports is true, by recorded logs with a known truth (ARGS='one --misses')
 	@$(BIN)/python -m tests.pipeline.scores $(ARGS)
 
 bench: venv ## measure, beside a real Kafka if Java is there: bench/results.md; bench-PART: assignors compiled growth nodes cluster pipeline substitutes
@@ -140,7 +140,7 @@ bench-%: venv
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m $(BENCH_$*) $(ARGS)
 
-# what needs no checkout of another project
+# the parts that need no checkout of another project
 CONFORMANCE := cluster random random-consumers random-transactions clients log assignors connect streams pipeline pyspark suites
 conformance: $(addprefix conformance-,$(CONFORMANCE)) ## compare with real Kafka and its clients; conformance-PART: a mark in tests/conformance/conftest.py
 
@@ -179,7 +179,7 @@ $(SUPPLY)/.supply: requirements/supply.txt
 sbom: $(VENV)/.run $(SUPPLY)/.supply ## list what Muster ships with, as CycloneDX, in dist/muster.cdx.json
 	@$(BIN)/python -m tools.sbom --cyclonedx $(SUPPLY)/bin/cyclonedx-py $(ARGS)
 
-audit: $(SUPPLY)/.supply ## ask the package registry for known holes in what Muster ships with
+audit: $(SUPPLY)/.supply ## ask the package registry for known vulnerabilities in what Muster ships with
 	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
@@ -187,7 +187,7 @@ lock: ## resolve the requirements anew (needs uv)
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
-# what an earlier build left would be packed again
+# otherwise the files of an earlier build would be packed again
 wheel: $(VENV)/.build ## build the wheel into dist/; wheel-compiled: with compiled modules; test-compiled: run the tests on these
 	@rm -rf build dist/muster_kafka-*.whl
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
@@ -206,7 +206,7 @@ wheel-compiled: $(VENV)/.compiled
 	@rm -rf build
 	@ls dist/muster_kafka-*.whl
 
-# what the compiled wheel holds (site/), beside links to the rest of the checkout
+# the content of the compiled wheel (site/), beside links to the rest of the checkout
 $(INSTALLED): venv wheel-compiled
 	@rm -rf $(INSTALLED)
 	@$(PIP) install --no-deps --no-index --target $(INSTALLED)/site dist/muster_kafka-*.whl

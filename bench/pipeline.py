@@ -39,9 +39,9 @@ RECORDS: Final = "1M"
 HEAD: Final = """# What the pipeline costs
 
 Written by `make bench-pipeline`: CPython {python}, Spark {spark}, {cores} cores. CPU time is that of the JVM and its
-Python workers, user and system: the median of three runs after the first, which stands beside it as "in a JVM that has
-just started"; the tables of facts are made twice, the what-if and what is ten times as large once. What the clock says
-on a shared machine is no more than a hint, and where others keep the cores busy CPU time grows too.
+Python workers, user and system. It is the median of three runs after the first run, which is shown as "in a JVM that
+has just started". The tables of facts are made twice, the what-if and ten times as large logs once. Wall time on a
+shared machine is only a hint, and CPU time grows too while others keep the cores busy.
 """
 SECTION: Final = """
 ## {name}

@@ -15,14 +15,14 @@ from bench.transactions import NAMES as TRANSACTIONS
 from bench.transactions import READS, WHERE
 
 HEAD = f"""\
-medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, of 9 runs of the
-codec; memory of members and offsets was measured once. CPU time is the server's own, user and system, from /proc.
-"{BY_THE_CLOCK}" is the time that passed for each request while others were under way; on a shared machine no more
-than a hint. Bare: a server that answers every frame with the same bytes, on the same event loop: the floor. Commits:
-synced is Muster's default; Kafka acknowledges from the page cache in both rows. Muster prepares what a connection
-sends again: "{REPEATED}" is what a member's heartbeats are, and a consumer's commits of the same
-partitions; with "{VARIED}" every request goes the usual way. "{UNPREPARED}": the same requests on
-a server that prepares none. Counting begins after each connection's first requests, but for
+medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, and of 9 runs of
+the codec. Memory of members and offsets was measured once. CPU time is the server's own, user and system, from /proc.
+"{BY_THE_CLOCK}" is the wall time of each request while others were under way. On a shared machine it is only a hint.
+"Bare" is a server that answers every frame with the same bytes, on the same event loop: no server can need less.
+Synced commits are Muster's default. Kafka acknowledges from the page cache in both rows. Muster caches repeated
+requests. "{REPEATED}": as a member's heartbeats, and a consumer's commits of the same partitions.
+"{VARIED}": every request is decoded. "{UNPREPARED}":
+the same requests on a server that caches none. Counting begins after each connection's first requests, except for
 "{COLD}"."""
 """The description of the figures at the beginning of results.md."""
 

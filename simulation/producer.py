@@ -175,7 +175,7 @@ class TransactionalProducer(Actor):
         self.book.owns(self)
 
     def transaction(self) -> Step:
-        """Run one transaction: records, perhaps offsets, and its end. Result 0: another one can follow."""
+        """Run one transaction: records, perhaps offsets, and its end. The result is 0 if another one can follow."""
         random = self.world.random
         transaction = self.book.begins(self)
         added: set[int] = set()

@@ -66,7 +66,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 @pytest.mark.parametrize("words", [("version",), ("serve", "--check"), ("nodes", "--help")])
 def test_a_closed_pipe_behind_stdout_is_no_failure(words: tuple[str, ...]) -> None:
-    """A user closes a pipe so: `muster serve --check | head -1`."""
+    """`muster serve --check | head -1` closes a pipe like this."""
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
@@ -77,7 +77,7 @@ def test_a_closed_pipe_behind_stdout_is_no_failure(words: tuple[str, ...]) -> No
 
 
 def test_a_stdout_closed_from_the_start_is_no_failure() -> None:
-    """A shell closes stdout so with `>&-`."""
+    """A shell closes stdout like this for `>&-`."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "serve", "--check"], stderr=subprocess.PIPE, text=True,
         timeout=START_S, env=environment(),

@@ -19,9 +19,9 @@ HELP, LOOK, FINE = "help", "look", "fine"
 SLACK_MS: Final = 20_000
 """The time of a claim may differ from the true time by this much."""
 BEFORE_MS: Final = 120_000
-"""A claim may come so long after the act that explains it: the session of the member had to end first."""
+"""A claim may come this time after the act that explains it: the session of the member had to end first."""
 AFTER_MS: Final = 60_000
-"""A claim about sessions that a silence ended may come so long after the silence."""
+"""A claim about sessions that a silence ended may come this time after the silence."""
 MANY: Final = 10
 """A group with this many rebalances may be called unstable."""
 COVERED: Final = 0.5

@@ -376,9 +376,7 @@ async def test_a_node_paused_during_a_write_blocks_nobody(postgres: str, monkeyp
 async def test_the_statements_of_a_write_are_known_before_it_begins(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a node that stands still between the parts of an unknown statement has a session that no idle limit
-    ends.
-    """
+    """Otherwise a node may pause between the parts of an unknown statement. No idle limit would end its session."""
     store = await postgres_store(postgres)
     epoch = (await register(store)).epoch
     change = store._change

@@ -378,7 +378,7 @@ def kafka_available() -> bool:
 
 
 def kafka_jars(version: str = "") -> str:
-    """The directory with the jars of that version of Kafka, without one those of the reference. Maven fills it."""
+    """The directory with the jars of this version of Kafka (by default the reference). Maven fills it."""
     chosen = {**os.environ, "KAFKA_VERSION": version} if version else None
     script = [KAFKA_SCRIPTS / "fetch-jars.sh"]
     return subprocess.run(script, stdout=subprocess.PIPE, text=True, check=True, env=chosen).stdout.strip()

@@ -283,7 +283,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
-        """See `Group`. The keys are in the order in which Kafka deletes them. `members`: another order of the ids."""
+        """See `Group`. The keys are in the order in which Kafka deletes them. `members`: the ids in another order."""
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
 
