@@ -91,6 +91,9 @@ class _Finder:
         times = [one.from_ms for one in some] + [one.start_ms for one in rows]
         ends = [one.until_ms for one in some] + [one.end_ms for one in rows]
         stays = [one.came if one.gone is None else one.gone for one in some]
+        exchanges = [one for one in some if one.gone is not None]
+        if kind == model.STOP:
+            stays = [one.gone for one in exchanges]  # the members that join later did not stop
         names = dict.fromkeys(self._of.name(self._of.stays[one].who) for one in stays if one is not None)
         if kind == model.FLAPPING:
             numbers_of = [number for one in some for number in (one.gone, one.came) if number is not None]
@@ -99,7 +102,6 @@ class _Finder:
             if len(names) == 1:  # two processes with one instance id
                 names = dict.fromkeys(f"{who.instance_id} ({(who.host or '').removeprefix('/')})" for who in both)
         sure = sum(one.confidence for one in rows) / len(rows) if rows else 1.0
-        exchanges = [one for one in some if one.gone is not None]
         back_ms = None
         if exchanges and all(one.back_ms is not None for one in exchanges):
             back_ms = max((one.back_ms or 0) - one.gone_ms for one in exchanges)

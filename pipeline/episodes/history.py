@@ -188,6 +188,16 @@ class History:
             return True
         return self.stays[one.gone].who.slot == self.stays[one.came].who.slot
 
+    def is_exchanged_at_once(self, one: Change) -> bool:
+        """Did a member of another name join in the rebalance in which the old member left?
+
+        In a deploy, such a member is most likely started before the old one stops.
+        """
+        if one.gone is None or one.came is None:
+            return False
+        old, new = self.stays[one.gone].who, self.stays[one.came].who
+        return old.client_id != new.client_id and self._went[one.gone] == self._came[one.came] is not None
+
     def silence_of(self, one: Change) -> Silence | None:
         """The silence that ended the stay of a member, or None."""
         silence = self._silence_before(one)

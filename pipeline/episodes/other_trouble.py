@@ -177,6 +177,9 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     found = trend(facts.progress, max(changed, default=None))
     if found is None or found.rate <= 0 or found.lag < found.written * limits.BEHIND_MS / SECOND:
         return
+    unread = sum(one.lag or 0 for one in facts.lags if one.at_ms < found.from_ms)
+    if 2 * unread > sum(one.lag or 0 for one in facts.lags):
+        return  # most of the lag is in partitions that the group does not read at all
     since = when.since(found.from_ms)
     of = f"{number(round(found.read))} of {number(round(found.written))} records/s"
     slow = _slow_member(facts.lags)

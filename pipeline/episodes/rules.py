@@ -39,6 +39,8 @@ def _trouble(of: History) -> Found:
         deaths = [at for at, one in enumerate(run) if one.died and one not in every]
         if deaths and deaths[-1] - deaths[0] + 1 >= limits.LOOPS:
             every.difference_update(run[deaths[0] : deaths[-1]])
+            # without a silence, the moment at which other groups lost members is chance
+            every.difference_update(one for one in run if of.silence_of(one) is None)
     common = [one for one in of.left if one in every]
     for silence in of.silences:
         if ended := [one for one in common if of.silence_of(one) == silence]:
@@ -96,10 +98,9 @@ def _slow(of: History) -> Found:
             slow = [one for one in run if of.was_slow(one) is not False]
             sure = [one for one in slow if of.was_slow(one)]
             if sure or of.is_sure_of_slowness(slow):
-                first, last = run.index(slow[0]), run.index(slow[-1])
-                between = run[first : last + 1]
-                # changes between the slow ones most likely have the same cause, though it is less visible
-                yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
+                # the other departures of this member most likely have the same cause, though it is less visible
+                alike = [one for one in run if one in slow or (one.came is not None and not one.died)]
+                yield model.SLOW, alike if 2 * len(slow) >= len(alike) else slow
 
 
 def _without_autoscaling(of: History) -> Found:
@@ -198,7 +199,7 @@ def _rolling(of: History) -> Found:
         if len(chain) > 1 and _are_at_once(chain) and all(one.how != model.REPLACED for one in chain):
             yield model.RESTART, chain
         elif len(chain) > 1:
-            overlapping = sum(one.overlaps for one in chain)
+            overlapping = sum(one.overlaps or of.is_exchanged_at_once(one) for one in chain)
             yield (model.OVERLAPPED if 2 * overlapping > len(chain) else model.ROLLING), chain
 
 

@@ -63,6 +63,8 @@ AGAIN_MS: Final = 60 * MINUTE
 
 TREND_STEPS: Final = 8
 """A trend of the lag needs at least this many steps of the table `progress`."""
+TREND_COMMITS: Final = 4
+"""If a group commits rarely, its lag must have grown at this many commits. It grew at most so many times faster."""
 TREND_MS: Final = 90 * SECOND
 """A trend of the lag needs at least this long a window."""
 TREND_CLEAR: Final = 6

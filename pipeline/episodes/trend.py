@@ -53,7 +53,7 @@ def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:
         return None
     for size in _sizes(len(known)):
         window, before = known[-size:], known[:-size]
-        found = _of(window) if _commits_often(window) else None
+        found = _of(window) if _commits_often(window) else _of_rare(window)
         # a lag that was as large before, and shrank again, may shrink again
         if found and (found.rate < 0 or found.lag > max((one.lag or 0 for one in before), default=0)):
             return found
@@ -94,6 +94,25 @@ def _of(window: Sequence[Step]) -> Trend | None:
     whole = list(accumulate(one.records or 0 for one in window))
     read = max(median(_slopes(times, whole)), 0.0)
     return Trend(first.until_ms, last.until_ms, rate, least, most, read, max(read + rate, 0.0), round(lags[-1]))
+
+
+def _of_rare(window: Sequence[Step]) -> Trend | None:
+    """The trend of a group that commits rarely and falls behind: the lag just after each commit grows steadily."""
+    after = [one for one in window if one.commits]
+    span_ms = window[-1].until_ms - after[0].until_ms if after else 0
+    if len(after) < limits.TREND_COMMITS or span_ms < limits.TREND_MS:
+        return None
+    rates = [
+        ((other.lag or 0) - (one.lag or 0)) * limits.SECOND / (other.until_ms - one.until_ms)
+        for one, other in pairwise(after)
+    ]
+    if min(rates) <= 0 or max(rates) > limits.TREND_COMMITS * min(rates):
+        return None
+    first, last = after[0], after[-1]
+    seconds = (last.until_ms - first.until_ms) / limits.SECOND
+    rate = ((last.lag or 0) - (first.lag or 0)) / seconds
+    read = sum(one.records or 0 for one in after[1:]) / seconds
+    return Trend(first.until_ms, window[-1].until_ms, rate, min(rates), max(rates), read, read + rate, last.lag or 0)
 
 
 def _slopes(times: Sequence[float], values: Sequence[float]) -> list[float]:

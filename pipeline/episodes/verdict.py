@@ -362,7 +362,7 @@ def _deaths(clause: _Clause) -> str:
         if back[0] is None:
             how = f"the static member {clause.names} was lost or stopped" if is_static else f"{clause.names} was lost"
             return f"{how} and {'came back later' if clause.later else 'nobody took its place'}"
-        away = f"{'was back' if clause.some[0].same else 'was replaced'} after {duration(back[0])}"
+        away = f"{'was back' if clause.some[0].same else 'another member joined'} after {duration(back[0])}"
         if is_static:
             return f"{clause.names} stayed away for longer than its session, and {away}"
         return f"{clause.names} was lost" + (f" and {away}" if back[0] else "")

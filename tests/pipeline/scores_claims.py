@@ -234,6 +234,8 @@ def _trouble(said: Said, known: Known) -> str | None:
 def _stop(said: Said, known: Known) -> str | None:
     if "coordinator or network" in said.text:
         return _trouble(said, known)
+    if "lost" in said.text and all(known.was_lost(said, who) for who in said.who):
+        return None
     if not known.acts(said, None, "stop", "killed"):
         return "nobody stopped it"
     if known.of("incident", said.group, "deleted") and said.text.startswith("stopped"):
@@ -269,6 +271,8 @@ def _regressed(said: Said, known: Known) -> str | None:
 def _incident(*whats: str) -> Judge:
     def judge(said: Said, known: Known) -> str | None:
         some = [line for what in whats for line in known.of("incident", said.group, what)]
+        if said.rule == TOO_SLOW:  # a member reads as slowly after the end of its script
+            some = [{**line, "until": known.end_ms} for line in some]
         return None if known.near(said, some) else f"it had no incident of {', '.join(whats)}"
 
     return judge

@@ -179,6 +179,14 @@ def test_a_stall_counts_only_if_the_partition_stood_still() -> None:
     assert [line["partition"] for line in kept] == [0]
 
 
+def test_lost_members_of_a_group_that_nobody_stopped_are_no_false_stop() -> None:
+    died = [{"client_id": "a", "last_life": None}]
+    known = Known([{"kind": "rebalance", "group": "g", "acted": 1_000, "settled": 2_000, "died": died}])
+    said = Said("whole_stop", "g", "its only member was lost and nobody came back", ("a",), 1_000, 2_000)
+    assert JUDGES["whole_stop"](said, known) is None
+    assert JUDGES["whole_stop"](said._replace(text="its only member stopped"), known) is not None
+
+
 def test_two_applications_count_only_if_they_met() -> None:
     line = {"kind": "incident", "what": "two_topics", "group": "g", "topics": {"a": [], "b": []}, "until": 100_000}
     both = {"group": "g", "start_ms": 0, "end_ms": None, "members": [{"topics": ["a"]}, {"topics": ["b"]}]}

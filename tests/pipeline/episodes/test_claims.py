@@ -126,6 +126,13 @@ def test_a_partition_that_fails_at_one_record_is_named_with_owner_and_offset() -
     assert found.advice == "look at record 1,234 of orders-3, and at the log of web-1"
 
 
+def test_a_group_is_not_too_slow_if_it_does_not_read_what_is_unread() -> None:
+    group, more = EXAMPLES["too slow"]
+    given_up = [Last("orders", 0, ms(0), 90_000, "web-1"), Last("orders", 1, ms(600), 5, "web-1")]
+    known = facts(group, **more)._replace(lags=given_up)
+    assert [one.rule for one in verdict(group.episodes(), known).claims] == ["fine"]
+
+
 def test_several_stalls_are_counted_with_the_longest() -> None:
     found = claim_of("stalled before").text
     assert found == "orders-0 and orders-1 stood still 4 times, for at most 1 min 30 s, between 15:06:40 and 15:33:10"

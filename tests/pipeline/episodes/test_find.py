@@ -305,6 +305,38 @@ def test_other_members_that_join_seconds_later_are_no_restart() -> None:
     assert group.kinds() == ["scale_in", "scale_out"]
 
 
+def test_less_visible_departures_of_a_slow_poller_belong_to_its_episode() -> None:
+    """Before its first long silence, and after the last one, it leaves and returns, too."""
+    slow = {"silent_ms": 8_000, "patience_ms": 8_000, "session_ms": 6_000}
+    group = Group(*ABC).restarts(1_000, "c", 5, **slow | {"silent_ms": 4_000})
+    for at_s in (1_030, 1_060, 1_090):
+        group.restarts(at_s, "c", 5, **slow)
+    assert group.restarts(1_120, "c", 5, **slow | {"silent_ms": 4_000}).kinds() == ["slow_poller"]
+
+
+def test_members_of_other_names_that_join_when_the_old_ones_leave_overlap_them() -> None:
+    group = Group(*ABC)
+    for number, (old, new) in enumerate(zip(ABC, "xyz", strict=True)):
+        group.leaves(1_000 + 20 * number, old)
+        group.rebalances.pop()
+        group._generation -= 1
+        group.comes(1_000 + 20 * number, new)
+    assert group.kinds() == ["overlapped_deploy"]
+
+
+def test_a_stop_names_only_the_members_that_stopped() -> None:
+    group = Group("a", "b").leaves(1_000, "a", "b").comes(1_030, "c").comes(1_035, "d")
+    found = group.episodes()[1]
+    assert (found.kind, found.members) == ("whole_stop", ("a", "b"))
+
+
+def test_a_loop_is_no_trouble_of_the_coordinator_if_other_groups_lose_members_once() -> None:
+    group = Group(*ABC).is_lost_with_others(1_090)
+    for at_s in (1_000, 1_050, 1_100, 1_150, 1_200):
+        group.restarts(at_s, "c", 5, how=EXPIRED, session_ms=10_000, silent_ms=10_000)
+    assert group.kinds() == ["crash_loop"]
+
+
 def test_other_events_of_a_slow_poller_belong_to_its_episode() -> None:
     slow = {"silent_ms": 300_000, "patience_ms": 300_000, "session_ms": 45_000}
     group = Group(*ABC).restarts(1_000, "c", **slow).restarts(1_400, "c").restarts(1_800, "c", **slow)

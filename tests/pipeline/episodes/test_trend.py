@@ -51,6 +51,26 @@ def test_the_sawtooth_of_a_rare_committer_is_no_trend() -> None:
         assert trend(rarely[-15:]) is None, phase
 
 
+def rare(*lags: int) -> list[Step]:
+    """Steps of 5 s in which a group reads 12 of 20 records in a second. It commits once in 25 s."""
+    found = []
+    for at, lag in enumerate(lags):
+        for step in range(5):
+            begin = 25 * at + 5 * step
+            commits, read = (0, 0) if step else (3, 300)
+            found.append(Step(ms(begin), ms(begin + 5), commits, read, 100, lag + 100 * step))
+    return found
+
+
+def test_a_group_that_commits_rarely_falls_behind_if_its_lag_grows_with_each_commit() -> None:
+    found = trend(rare(2_000, 2_200, 2_380, 2_600))
+    assert found is not None
+    assert (round(found.rate), round(found.read), found.lag) == (8, 12, 2_600)
+    assert trend(rare(2_000, 2_200, 2_180, 2_600)) is None
+    assert trend(rare(2_000, 2_020, 2_040, 2_600)) is None
+    assert trend(rare(2_000, 2_200, 2_400)) is None
+
+
 def test_an_old_trend_is_none_at_the_end() -> None:
     grew, then = steps(44, 60, 30), steps(60, 60, 30)
     later = [one._replace(start_ms=one.start_ms + 450_000, until_ms=one.until_ms + 450_000, lag=12_200) for one in then]
