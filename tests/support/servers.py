@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import wire
-from tests.support.unseen_faults import watch_log
+from tests.support.unseen_faults import end_log, watch_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KAFKA_SCRIPTS = REPOSITORY / "tests" / "kafka"
@@ -117,6 +117,7 @@ class ServerProcess:
             raise ServerError(
                 f"{self.name} still ran {self.stop_timeout_s:.0f} s after the signal\n{self.log_tail()}"
             ) from None
+        end_log(self.log_path)
         if process.returncode != self.expected_exit_status:
             raise self._error(f"ended with status {process.returncode}")
         return out
@@ -126,6 +127,7 @@ class ServerProcess:
         process = self._take()
         process.kill()
         process.communicate()
+        end_log(self.log_path)
 
     def log_tail(self, lines: int = 40) -> str:
         """The end of the server's log."""

@@ -23,6 +23,8 @@ _OF_CLIENTS: Final = "aiokafka"
 _reported: list[str] = []
 _logs: dict[Path, int] = {}
 """The logs of started servers, and the number of their bytes that were searched."""
+_ended: set[Path] = set()
+"""The logs of servers that have ended since the last search."""
 
 
 def watch_event_loops() -> None:
@@ -40,7 +42,13 @@ def watch_event_loops() -> None:
 
 def watch_log(path: Path) -> None:
     """Search what a server writes into this file from now on for tracebacks."""
+    _ended.discard(path)
     _logs[path] = path.stat().st_size if path.exists() else 0
+
+
+def end_log(path: Path) -> None:
+    """Search a log for the last time when the test ends: its server has ended."""
+    _ended.add(path)
 
 
 def note(text: str) -> None:
@@ -57,6 +65,9 @@ def take() -> list[str]:
             del _logs[path]
         elif path.stat().st_size != seen:
             found += _tracebacks(path, seen)
+    for path in _ended:
+        _logs.pop(path, None)
+    _ended.clear()
     return found
 
 
