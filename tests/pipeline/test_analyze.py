@@ -147,7 +147,7 @@ def test_an_unreadable_log_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "table").mkdir()
     row = {**dict.fromkeys(RAW.names), "topic": "orders", "partition": 0, "offset": 1, "timestamp_ms": 5}
     parquet.write_table(pa.Table.from_pylist([row], schema=RAW), tmp_path / "table" / "rows.parquet")
-    assert "table has no row of __consumer_offsets: a copy" in refused(capsys, str(tmp_path / "table"), *out)
+    assert "table has no row of __consumer_offsets: only a copy" in refused(capsys, str(tmp_path / "table"), *out)
     assert refused(capsys, str(tmp_path / "other"), "--out", "nowhere://x/y").startswith(
         "analyze: --out nowhere://x/y: nothing can be written there (org.apache.hadoop.fs.Unsupported"
     )

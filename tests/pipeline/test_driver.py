@@ -25,6 +25,7 @@ WITHOUT_SPARK = ("frames", "explain")
 BOUNDED = {
     ("tables/log_times.py", "_suspect", "collect"): "MAX_DAYS, and then the number of partitions of the log",
     ("tables/epoch_states.py", "topic_names", "collect"): "the number of topics",
+    ("tables/commits.py", "committed_between", "collect"): "the number of partitions in the cluster",
     ("tables/rebalances.py", "_from_empty", "broadcast"): "one row",
     ("tables/episodes.py", "_groups", "broadcast"): "one row",
     ("tables/commits.py", "_walked", "broadcast"): "one row",
@@ -35,10 +36,8 @@ BOUNDED = {
     ("tables/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
-    ("follow/refresh.py", "_ends", "collect"): "the number of partitions in the cluster",
     ("tables/comparison.py", "check_time", "first"): "one row",
     ("tables/comparison.py", "_span", "first"): "one row",
-    ("stage.py", "_ends", "collect"): "the number of partitions in the cluster",
     ("stage.py", "_nothing", "first"): "one row",
     ("write.py", "write_decoded", "collect"): "the number of kinds",
     ("write.py", "_by_workers", "collect"): "the number of files: tasks x kinds",
