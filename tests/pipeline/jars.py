@@ -43,7 +43,7 @@ DELTA = Jars("Delta Lake", _POMS / "delta-pom.xml", _CACHE / "delta-4.4.0", 5)
 @cache
 def _fetched(jars: Jars) -> str:
     folder = jars.folder
-    if len(list(folder.glob("*.jar"))) == jars.parts:
+    if _are_there(jars):
         return ""
     mvn = shutil.which("mvn")
     if mvn is None:
@@ -57,7 +57,13 @@ def _fetched(jars: Jars) -> str:
     except subprocess.TimeoutExpired:
         return f"the jars of {jars.what} did not come within {FETCH_TIMEOUT_S} s"
     except (subprocess.CalledProcessError, OSError) as error:
+        if _are_there(jars):  # another process fetched them at the same time
+            return ""
         return f"the jars of {jars.what} cannot be fetched: {getattr(error, 'stdout', '') or error}"[:500]
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
     return ""
+
+
+def _are_there(jars: Jars) -> bool:
+    return len(list(jars.folder.glob("*.jar"))) == jars.parts
