@@ -31,5 +31,5 @@ def test_each_assignor_refuses_repeated_members_and_accepts_an_empty_group(assig
     assert assignor.assign([Member("a", ("t", "empty"))], {"t": Topic(2), "empty": Topic(0), "other": Topic(1)}) == {
         "a": {"t": [0, 1]}
     }
-    with pytest.raises(ValueError, match="member 'a' stands twice"):
+    with pytest.raises(ValueError, match="member 'a' occurs twice"):
         assignor.assign([Member("a"), Member("b"), Member("a")], {"t": Topic(3)})

@@ -31,7 +31,7 @@ def test_a_group_without_members_has_no_assignment() -> None:
 
 
 def test_two_members_with_one_id_are_refused() -> None:
-    with pytest.raises(ValueError, match="'a' stands twice"):
+    with pytest.raises(ValueError, match="'a' occurs twice"):
         SIMPLE.assign([*members(a="t"), *members(a="t")], sizes(t=2))
 
 
