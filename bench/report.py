@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import consumer_memory
 from bench.consumer_groups import LESS, MORE, SETTLE
-from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
+from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNCACHED, VARIED
 from bench.security import BEAT, READY
 from bench.transactions import NAMES as TRANSACTIONS
 from bench.transactions import READS, WHERE
@@ -21,7 +21,7 @@ the codec. Memory of members and offsets was measured once. CPU time is the serv
 "Bare" is a server that answers every frame with the same bytes, on the same event loop: no server can need less.
 Synced commits are Muster's default. Kafka acknowledges from the page cache in both rows. Muster caches repeated
 requests. "{REPEATED}": as a member's heartbeats, and a consumer's commits of the same partitions.
-"{VARIED}": every request is decoded. "{UNPREPARED}":
+"{VARIED}": every request is decoded. "{UNCACHED}":
 the same requests on a server that caches none. Counting begins after each connection's first requests, except for
 "{COLD}"."""
 """The description of the figures at the beginning of results.md."""

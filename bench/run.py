@@ -22,7 +22,7 @@ from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
     SCENARIOS,
-    UNPREPARED,
+    UNCACHED,
     VARIED,
     Target,
     cold,
@@ -97,23 +97,23 @@ class BareServer(ServerProcess):
         return process.stdout.readline().decode().strip()
 
 
-class UnpreparedServer(MusterServer):
-    """Runs bench/load/unprepared.py: Muster without cached requests."""
+class UncachedServer(MusterServer):
+    """Runs bench/load/uncached.py: Muster without cached requests."""
 
     cwd = REPOSITORY
 
     def command(self) -> list[str | Path]:
         """The command, with the arguments of `muster serve`."""
         _, *words = super().command()
-        return [RUN_VENV / "bin" / "python", "-m", "bench.load.unprepared", *words]
+        return [RUN_VENV / "bin" / "python", "-m", "bench.load.uncached", *words]
 
 
-def unprepared_figures(target: Target, samples: Samples) -> None:
+def uncached_figures(target: Target, samples: Samples) -> None:
     """Measure repeated requests without the cache, to show what the cache saves."""
     for connections in (100, 1000):
         beats = target.load(target.heartbeats[connections], connections=connections)
         for what, load in (("heartbeat", beats), ("commit, page cache", commits(target, connections))):
-            name = f"{what}, {UNPREPARED}, {connections} connections"
+            name = f"{what}, {UNCACHED}, {connections} connections"
             for row, value in of_load(name, load).items():
                 samples[row]["muster"].append(value)
 
@@ -232,7 +232,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     memory.events_figure(with_target, without_target, samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
     page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
-    closed = UnpreparedServer(workdir / "unprepared", {**SETTINGS, **PAGE_CACHE}, executable=muster)
+    closed = UncachedServer(workdir / "uncached", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     notes = []
     if with_kafka:
         servers.append(KafkaServer(workdir / "kafka", SETTINGS))
@@ -250,8 +250,8 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         unsynced.create_topic(transactions.TOPIC, transactions.PARTITIONS)
         transactions.warm_up(unsynced)
         closed.start()
-        unprepared = Target(closed, frameload, args.seconds)
-        unprepared.prepare()
+        uncached = Target(closed, frameload, args.seconds)
+        uncached.prepare()
         new_protocol = [(target, consumer_groups.Groups(target)) for target in targets]
         for _, groups in new_protocol:
             groups.prepare()
@@ -259,7 +259,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
             commit_figures(targets, unsynced, samples)
-            unprepared_figures(unprepared, samples)
+            uncached_figures(uncached, samples)
             transaction_figures(targets, unsynced, samples)
             for target, groups in new_protocol:
                 note(samples, target, groups.figures())

@@ -26,7 +26,7 @@ MEMBERS_EACH = 10
 COMMITS_EACH = 10
 """How many commits with different offsets there are for each group and partition. Then a connection begins again."""
 REPEATED, VARIED = "each again the one before", "no two alike in a row"
-UNPREPARED = f"{REPEATED} but nothing prepared"
+UNCACHED = f"{REPEATED} but without the cache"
 """What a connection sends: the same request again, or others; and the same on a server without cached requests."""
 BY_THE_CLOCK = "by the clock"
 COLD, COLD_S = "the first half second after a start", 0.5
