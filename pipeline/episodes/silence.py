@@ -17,6 +17,8 @@ STEP_MS: Final = 2_000
 """Signs of life are counted in steps of this length."""
 _STEPS: Final = 25
 """This many steps with a sign of life, before a silence, show how long the cluster is usually silent."""
+_FEW: Final = 8
+"""Fewer steps with a sign of life do not show how long the cluster is usually silent."""
 _DENSE_MS: Final = 60_000
 """If _STEPS steps with a sign of life lie within this time, SILENCE_MS without a sign is not by chance."""
 _LONGER: Final = 4
@@ -48,9 +50,13 @@ def silences(signs: Iterable[Collection[int]]) -> list[Silence]:
         before = _groups(coded, range(first, -1, -1), from_ms)
         after = _groups(coded, range(first + 1, len(coded)), until_ms)
         common = len(before & after)
-        if common >= limits.AT_ONCE:
-            last = _last_gap(coded, gaps, first, least_ms)
-            found.append(Silence(from_ms, _ms(coded[last + 1]), common))
+        if common < limits.AT_ONCE:
+            continue
+        last = _last_gap(coded, gaps, first, least_ms)
+        lasted_ms = _ms(coded[last + 1]) - from_ms
+        # at the start of a log, nothing shows how long the cluster is usually silent
+        if lasted_ms >= limits.MINUTE or len(_steps(coded, first)) >= _FEW:
+            found.append(Silence(from_ms, from_ms + lasted_ms, common))
     return found
 
 
@@ -89,17 +95,23 @@ def _groups(coded: Sequence[int], order: Iterable[int], at_ms: int) -> set[int]:
 
 def _unusual_ms(coded: Sequence[int], last: int) -> int:
     """A time without a sign after the sign `last` is a silence if it has at least this length."""
+    steps = _steps(coded, last)
+    if len(steps) > _STEPS and steps[0] - steps[-1] <= _DENSE_MS:
+        return limits.SILENCE_MS
+    gaps = sorted(later - earlier for later, earlier in pairwise(steps))
+    usual_ms = gaps[-2] if len(gaps) > 1 else limits.MINUTE
+    return max(limits.SILENCE_MS, _LONGER * usual_ms)
+
+
+def _steps(coded: Sequence[int], last: int) -> list[int]:
+    """The last steps up to the sign `last`, at most one more than _STEPS, the newest first. Each has a sign of life."""
     steps = [_ms(coded[last])]
     for index in range(last - 1, -1, -1):
         if _ms(coded[index]) // STEP_MS != steps[-1] // STEP_MS:
             steps.append(_ms(coded[index]))
             if len(steps) > _STEPS:
                 break
-    if len(steps) > _STEPS and steps[0] - steps[-1] <= _DENSE_MS:
-        return limits.SILENCE_MS
-    gaps = sorted(later - earlier for later, earlier in pairwise(steps))
-    usual_ms = gaps[-2] if len(gaps) > 1 else limits.MINUTE
-    return max(limits.SILENCE_MS, _LONGER * usual_ms)
+    return steps
 
 
 def silent_ms(some: Iterable[Silence], from_ms: int, until_ms: int) -> int:

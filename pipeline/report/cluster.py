@@ -33,13 +33,15 @@ def in_short(chosen: Chosen, pages: Pages) -> Html | None:
     if quiet:
         quiet.append(tag("p", tag("b", "What to do: "), f"{SILENCE_ADVICE}.", class_="advice"))
     bad = [row for row in chosen.groups.rows if row["level"] == HELP][:_WORST]
-    worst = [
-        tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", row["claims"][0]["text"])
-        for row in bad
-        if row.get("claims")
-    ]
-    found = [*quiet, *worst]
+    found = [*quiet, *(_wrong(row, pages) for row in bad if row.get("claims"))]
     return tag("div", found, class_="short") if found else None
+
+
+def _wrong(row: Row, pages: Pages) -> Html:
+    """What is wrong with a group, and what to do."""
+    claim = row["claims"][0]
+    advice = [". ", tag("b", "What to do: "), claim["advice"], "."] if claim["advice"] else None
+    return tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", claim["text"], advice)
 
 
 def timeline(chosen: Chosen, pages: Pages) -> Html | None:

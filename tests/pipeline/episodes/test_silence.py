@@ -38,6 +38,15 @@ def test_groups_that_commit_rarely_show_a_long_silence_but_no_short_one() -> Non
     assert silences(_signs(*(_around(20, 12, shift_s=shift) for shift in (0, 6, 12, 18)))) == []
 
 
+def test_at_the_start_of_a_log_a_short_time_without_a_sign_is_no_silence() -> None:
+    def starting(away_s: float) -> list[list[int]]:
+        later = _every(5, 12 + away_s, 600)
+        return _signs([0, 6, 12, *later], [1, 9, *later], [3, 11, *later])
+
+    assert silences(starting(50)) == []
+    assert silences(starting(300)) == [Silence(_ms(12), _ms(312), 3)]
+
+
 def test_a_group_that_goes_on_leaves_no_silence() -> None:
     assert silences(_signs(_around(5), _around(5), _around(5), _every(5, 0, 1_500))) == []
 
