@@ -94,7 +94,7 @@ def _stalls_now(some: Sequence[Stall], when: When) -> Claim:
     claim = Claim(STALLED, "", places, since_ms, when.end_ms, is_on=True)
     owner, one = _only_owner(some), some[0]
     if owner and all(map(_repeats, some)):
-        text = f"{owner} commits {_same_offset(some)} again and again{since}{behind}"
+        text = f"{owner} commits {_same_offset(some)} again and again{since}{behind if len(places) == 1 else ''}"
         claim = claim._replace(
             text=f"{text}: perhaps {_a_record(places)} fails", confidence=PERHAPS,
             advice=f"look at record {number(one.offset)} of {one.name}, and at the log of {owner}",
@@ -135,7 +135,7 @@ def _only_owner(some: Sequence[Stall]) -> str | None:
 def _same_offset(some: Sequence[Stall]) -> str:
     """The offset that is committed again and again, and its partition. Of several partitions, the first one."""
     one, others = some[0], len(_named(some)) - 1
-    also = f" (and of {plural(others, 'other partition')})" if others else ""
+    also = f" (and {number(others)} more)" if others else ""
     return f"offset {number(one.offset)} of {one.name}{also}"
 
 

@@ -112,6 +112,8 @@ _SLACK_MS = 800
 _THREAD_MS = 20
 _AT_ONCE_MS = 400
 """A first member gets its id and joins within this time. If a join phase is not longer, the group did not wait."""
+_SHORT_DELAY_MS = 1_500
+"""A delay that seems shorter may be the time that members needed. Then nothing shows when the first one joined."""
 _TIMER_MS = 4
 """Timers of a broker are late by up to this time."""
 _ROUND_MS = 100
@@ -157,7 +159,9 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     bounds = {
         "start_ms": F.least(start_ms, joined_ms),
         "start_earliest_ms": F.least(earliest_ms, start_ms),
-        "start_latest_ms": F.greatest(F.least(joined_ms - times * delay_ms + _THREAD_MS, joined_ms), start_ms),
+        "start_latest_ms": F.when(delay_ms < _SHORT_DELAY_MS, joined_ms).otherwise(
+            F.greatest(F.least(joined_ms - times * delay_ms + _THREAD_MS, joined_ms), start_ms)
+        ),
     }
     rows = rows.withColumns(
         {name: F.when(came & is_one, value).otherwise(F.col(name)) for name, value in bounds.items()}

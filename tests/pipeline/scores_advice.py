@@ -45,8 +45,11 @@ class Worth(NamedTuple):
     untold: list[str]
 
 
-def worth(rows: Sequence[Row], truth: Truth) -> Worth:
-    """Judge each piece of advice by the truth of its group. Only its own setting helps a slow poller."""
+def worth(rows: Sequence[Row], truth: Truth, verdicts: Sequence[Row] = ()) -> Worth:
+    """Judge each piece of advice by the truth of its group. Only its own setting helps a slow poller.
+
+    For trouble that no setting mends, a claim of the verdict has the advice.
+    """
     happened: dict[str, set[str]] = {}
     for one in happenings(truth):
         if one.confirmed:
@@ -73,4 +76,5 @@ def worth(rows: Sequence[Row], truth: Truth) -> Worth:
         if whats & _WANTS or ("rolling_restart" in whats and group not in static)
     ]
     has = {row["group"] for row in rows}
+    has |= {row["group"] for row in verdicts for one in row["claims"] or () if one["rule"] in _WANTS and one["advice"]}
     return Worth(useful, useless, [group in has for group in wants], [group for group in wants if group not in has])

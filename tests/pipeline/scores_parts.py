@@ -290,7 +290,7 @@ def advice(tables: Tables, truth: Truth) -> list[Figure]:
     rows = tables.get("advice")
     if rows is None:
         return []
-    found = worth(rows, truth)
+    found = worth(rows, truth, tables.get("verdicts", ()))
     return [
         _share("advice useful", found.useful, found.useless),
         _share("  told where it was wanted", found.wanted, found.untold),

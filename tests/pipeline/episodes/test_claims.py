@@ -133,6 +133,17 @@ def test_a_group_is_not_too_slow_if_it_does_not_read_what_is_unread() -> None:
     assert [one.rule for one in verdict(group.episodes(), known).claims] == ["fine"]
 
 
+def test_a_member_that_fails_in_several_partitions_is_named_with_the_first_offset() -> None:
+    group, more = EXAMPLES["poison"]
+    (one,) = more["stalled"]
+    known = facts(group, **more | {"stalled": [one, one._replace(partition=5)]})
+    found = verdict(group.episodes(), known).claims[0]
+    assert found.text == (
+        "web-1 commits offset 1,234 of orders-3 (and 1 more) again and again since 15:21:40: perhaps a record fails"
+    )
+    assert (found.rule, found.who, found.is_on) == (claims.STALLED, ("orders-3", "orders-5"), True)
+
+
 def test_several_stalls_are_counted_with_the_longest() -> None:
     found = claim_of("stalled before").text
     assert found == "orders-0 and orders-1 stood still 4 times, for at most 1 min 30 s, between 15:06:40 and 15:33:10"
