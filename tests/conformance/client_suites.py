@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.conformance.packages import KEPT
 from tests.support.servers import QUICK, KafkaCluster, KafkaServer, MusterServer, NodesServer, ServerProcess
 
 ON_KAFKA = os.environ.get("MUSTER_SUITES_ON") == "kafka"
@@ -38,7 +39,8 @@ def one_broker(folder: Path, port: int, **properties: str) -> ServerProcess:
     if not ON_KAFKA:
         settings = {**QUICK, "listeners": f"PLAINTEXT://localhost:{port}", **properties}
         return MusterServer(folder, settings, in_memory=True)
-    server = KafkaServer(folder, {"advertised.listeners": f"PLAINTEXT://localhost:{port}", **properties})
+    voter = {"controller.quorum.voters": f"{properties.get('node.id', '1')}@127.0.0.1:{port + 1}"}
+    server = KafkaServer(folder, {"advertised.listeners": f"PLAINTEXT://localhost:{port}", **voter, **properties})
     server.bootstrap = f"127.0.0.1:{port}"
     return server
 
@@ -65,18 +67,54 @@ def go_test(copy: Path, *arguments: str, **variables: str) -> Results:
 
 
 GO = re.compile(r"^\s*--- (PASS|FAIL): (\S+)", re.MULTILINE)
+RUST = re.compile(r"^test (\S+) \.\.\. .*?(ok|FAILED)$", re.MULTILINE | re.DOTALL)
 
 
 def run(command: list[str], folder: Path, variables: Mapping[str, str]) -> Results:
     """Run the tests, and read their results as Go's test runner prints them."""
+    status, output = output_of(command, folder, variables)
+    states = GO.findall(output)
+    failed = {name for state, name in states if state == "FAIL"}
+    assert status == 0 or failed, output[-20_000:]
+    return Results({name for state, name in states if state == "PASS"} - failed, failed, output)
+
+
+def output_of(command: list[str], folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:
+    """Run a command: its exit status, and what it printed."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **variables}, timeout=TIMEOUT_S + 600, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
     )  # fmt: skip
-    states = GO.findall(done.stdout)
-    failed = {name for state, name in states if state == "FAIL"}
-    assert done.returncode == 0 or failed, done.stdout[-20_000:]
-    return Results({name for state, name in states if state == "PASS"} - failed, failed, done.stdout)
+    return done.returncode, done.stdout
+
+
+def cargo_test(copy: Path, **variables: str) -> Results:
+    """Run the tests of a crate, one after the other. What is built is kept."""
+    command = ["cargo", "test", "--locked", "--tests", "--no-fail-fast", "--", "--test-threads=1"]
+    _, output = output_of(command, copy, {"CARGO_TARGET_DIR": str(KEPT / "cargo"), "RUST_LOG": "off", **variables})
+    states = RUST.findall(output)
+    assert states, output[-20_000:]
+    failed = {name for name, state in states if state == "FAILED"}
+    return Results({name for name, _ in states} - failed, failed, output)
+
+
+ENDS_AT_ONCE = "process.on('exit', () => process.kill(process.pid, 'SIGKILL'))"
+"""A thread of node-rdkafka may read for ever, and Node's exit waits for it."""
+
+
+def mocha(copy: Path, pattern: str, **variables: str) -> Results:
+    """Run the specs of a package of npm with mocha."""
+    report, ends = copy / "results.json", copy / "ends.js"
+    report.unlink(missing_ok=True)
+    ends.write_text(ENDS_AT_ONCE)
+    command = ["npx", "mocha", "--exit", "--timeout", "60000", "--require", str(ends), "--reporter", "json"]
+    _, output = output_of(
+        [*command, "--reporter-option", f"output={report}", *sorted(map(str, copy.glob(pattern)))], copy, variables
+    )
+    assert report.is_file(), output[-20_000:]
+    found = json.loads(report.read_text())
+    passed, failed = ({one["fullTitle"] for one in found[key]} for key in ("passes", "failures"))
+    return Results(passed - failed, failed, json.dumps(found["failures"], indent=1) + output[-5_000:])
 
 
 def replaced(copy: Path, pattern: str, old: str, new: str) -> None:

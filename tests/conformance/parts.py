@@ -9,14 +9,14 @@ PARTS = {
     "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
     "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
     "kafka_python": "kafka-python's own tests of groups, transactions and its admin client",
-    "kafkajs": "the ACL and SASL specs of kafkajs's own suite",
+    "kafkajs": "kafkajs's own specs: its admin client, groups, offsets, transactions, ACLs and SASL",
     "languages": "the clients of the test control in Java, Go and TypeScript (examples/)",
-    "librdkafka": "what librdkafka's own suite has on ACLs and SASL",
+    "librdkafka": "librdkafka's own suite, from npm",
     "log": "Kafka's tools read Muster's segments; Kafka and Muster take over each other's logs",
     "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
     "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
     "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
-    "suites": "the own tests of franz-go, kafka-go and sarama, from their registry",
+    "suites": "the own tests of franz-go, kafka-go, sarama, rust-rdkafka and node-rdkafka, from their registries",
     "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
 }
 """Marks, each with what its tests compare. `make conformance-PART` runs a part."""

@@ -1,6 +1,7 @@
-"""The own tests of client libraries, whole as their registry has them: franz-go, kafka-go and sarama (Go modules).
+"""The own tests of client libraries, whole as their registry has them: franz-go, kafka-go and sarama (Go modules),
+rust-rdkafka (crates.io) and node-rdkafka (npm).
 
-Their versions are those below. A test that fails here and passes on Kafka is a bug of Muster. Needs Go.
+Their versions are those below. A test that fails here and passes on Kafka is a bug of Muster. Needs Go, Rust and npm.
 """
 
 from __future__ import annotations
@@ -13,17 +14,40 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.client_suites import ON_KAFKA, go_copy, go_test, one_broker, replaced, three_brokers
+from tests.conformance.client_suites import (
+    ON_KAFKA,
+    cargo_test,
+    go_copy,
+    go_test,
+    mocha,
+    one_broker,
+    replaced,
+    three_brokers,
+)
+from tests.conformance.packages import crate, kept, npm_package, run
 from tests.support.servers import NodesServer, free_port_pair
 
 FRANZ = "github.com/twmb/franz-go@v1.22.3"
 KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
 SARAMA = "github.com/IBM/sarama@v1.61.1"
-pytestmark = [
-    pytest.mark.timeout(4000),
-    pytest.mark.skipif(shutil.which("go") is None, reason="needs Go"),
-]
+RUST_RDKAFKA, RUST_SHA256 = "0.39.0", "d7956f9ac12b5712e50372d9749a3102f4810a8d42481c5eae3748d36d585bcf"
+NODE_RDKAFKA = "node-rdkafka@3.6.1"
+TOPICS = ["test", "test2", "test3", "test4", "test5", "test6"]
+"""The topics that node-rdkafka's tests expect."""
+NODE_SHA512 = "sfpTbrT35429cs0RE8Yb9avGX9BiRRvpV7aweQsghKTjtrVZP3jBrKOPItWXAqHb8doyh3SkuGuUVBLgig1SRg=="
+pytestmark = pytest.mark.timeout(4000)
+OF_THE_CLIENT = (
+    'Consumer/Producer "after each" hook',
+    "Consumer/Producer should be able to produce and consume messages: empty buffer key and empty value",
+    "Consumer committed and position should obey the timeout",
+    "Producer with_dr_msg_cb should produce a message with an empty payload and empty key",
+)
+"""How names of node-rdkafka's tests begin that may fail. The client may hang when it disconnects, on Kafka 4.4, too. It
+gives null for an empty buffer. One test wants a timeout of 0 ms to pass before the answer.
+"""
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 DELETED_TOPICS = {
     "TestConn", "TestConn/test_delete_topics", "TestConn/test_delete_topics_with_an_invalid_topic",
 }  # fmt: skip
@@ -36,6 +60,7 @@ consumer group lacks a function, and a reader of one partition in three wants ha
 """
 
 
+@needs_go
 def test_the_tests_of_franz_go_pass(tmp_path: Path) -> None:
     """Its tests of groups and transactions run with both protocols; tests of share groups skip themselves."""
     copy = go_copy(FRANZ, tmp_path / "franz-go")
@@ -49,6 +74,7 @@ def test_the_tests_of_franz_go_pass(tmp_path: Path) -> None:
     found.check(500, set())
 
 
+@needs_go
 def test_the_tests_of_kafka_go_pass(tmp_path: Path) -> None:
     copy, port = go_copy(KAFKA_GO, tmp_path / "kafka-go"), free_port_pair()
     replaced(copy, "*_test.go", "9092", str(port))
@@ -113,6 +139,7 @@ exec {muster} nodes $verb ${{3#kafka-}} --data-dir {data}
 """
 
 
+@needs_go
 @pytest.mark.skipif(ON_KAFKA, reason="a Kafka of five brokers has no script here")
 def test_the_functional_tests_of_sarama_pass(tmp_path: Path, toxiproxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five brokers, which some tests stop and start again. Four tests need a real proxy or container. A proxy
@@ -140,3 +167,44 @@ def test_the_functional_tests_of_sarama_pass(tmp_path: Path, toxiproxy: str, mon
     finally:
         server.stop()
     found.check(45, set())
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs Rust")
+def test_the_tests_of_rust_rdkafka_pass(tmp_path: Path) -> None:
+    """Its tests of groups, offsets, transactions, topics and metadata, with the librdkafka that it brings. One test
+    wants a new topic to need more than 100 ms.
+    """
+    copy, port = crate("rdkafka", RUST_RDKAFKA, RUST_SHA256, tmp_path), free_port_pair()
+    replaced(copy, "test_metadata.rs", "9092", str(port))
+    replaced(copy, "test_high_producers.rs", '"localhost"', f'"localhost:{port}"')
+    server = one_broker(tmp_path / "server", port, **{"node.id": "0", "num.partitions": "3"})
+    server.start()
+    try:
+        found = cargo_test(copy, KAFKA_HOST=server.bootstrap, KAFKA_VERSION="4.0")
+    finally:
+        server.stop()
+    found.check(60, set() if ON_KAFKA else {"test_base_producer_timeout"})
+
+
+def build_node_rdkafka(folder: Path) -> None:
+    """Build the package, with the librdkafka that it brings and Node's own headers."""
+    sources = npm_package(NODE_RDKAFKA, NODE_SHA512, folder)
+    run(["npm", "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund"], sources)
+    node = Path(run(["node", "-p", "process.execPath"], folder).strip()).parents[1]
+    run(["npx", "node-gyp", "rebuild", f"--nodedir={node}"], sources)
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_the_tests_of_node_rdkafka_pass(tmp_path: Path) -> None:
+    """Its tests with a broker: groups, offsets, transactions, the admin client, producers and consumers."""
+    copy = kept(NODE_RDKAFKA, build_node_rdkafka) / "package"
+    server = one_broker(tmp_path / "server", free_port_pair())
+    server.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap}, logger=None)
+        for topic in admin.create_topics([NewTopic(one, 1) for one in TOPICS]).values():
+            topic.result(60)
+        found = mocha(copy, "e2e/*.spec.js", KAFKA_HOST=server.bootstrap)
+    finally:
+        server.stop()
+    found.check(45, {name for name in found.failed if name.startswith(OF_THE_CLIENT)})

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -387,15 +388,20 @@ def kafka_jars(version: str = "") -> str:
 
 
 def free_port_pair() -> int:
-    """A port P of 127.0.0.1 such that P and P+1 are free now: Kafka's scripts use both. P lies below the range of
-    outgoing connections, which could otherwise use the port in the meantime.
+    """A port P of 127.0.0.1 such that P and P+1 are free now: Kafka's scripts use both."""
+    return free_ports(2)
+
+
+def free_ports(number: int) -> int:
+    """The first of some consecutive ports of 127.0.0.1 that are free now. They lie below the range of outgoing
+    connections, which could otherwise use a port in the meantime.
     """
     while True:
-        port = random.randrange(15000, 30000)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
+        first = random.randrange(15000, 30000)
+        try:
+            with ExitStack() as stack:
+                for port in range(first, first + number):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
