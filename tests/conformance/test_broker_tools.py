@@ -33,9 +33,15 @@ CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 LATENCY = "org.apache.kafka.tools.EndToEndLatency"
 SENDER = "org.apache.kafka.tools.VerifiableProducer"
 READER = "org.apache.kafka.tools.VerifiableConsumer"
+WRITER = "org.apache.kafka.tools.ConsoleProducer"
+PRINTER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 VERIFIER = "org.apache.kafka.tools.ReplicaVerificationTool"
 FIGURES = (PRODUCER, CONSUMER, LATENCY, SENDER, READER)
 """Tools that print figures of their own, in a number of lines that depends on the time."""
+ALONE = (SENDER, READER, WRITER, PRINTER)
+"""Tools that run in JVMs of their own."""
+TYPED = "k:one\nl:two\nwithout a key\n"
+"""What is typed into them."""
 SUBCOMMANDS = (CLUSTER,)
 WITH_A_FILE = (TOKENS, QUORUM)
 """Tools that read the properties file."""
@@ -195,6 +201,21 @@ def commands() -> Iterator[tuple[str, ...]]:
     )
     yield CONFIGS, "--describe", "--entity-type", "clients"
     yield CONFIGS, "--describe", "--entity-type", "ips"
+    # ---- configs
+    for entity, name, good, bad in (
+        ("topics", "t", "retention.ms=1000,cleanup.policy=[compact,delete]", "retention.ms=soon"),
+        ("topics", "none", "retention.ms=1000", "no.such=1"),
+        ("brokers", "1", "message.max.bytes=2000000", "message.max.bytes=-1"),
+        ("groups", "g", "consumer.session.timeout.ms=46000", "consumer.session.timeout.ms=1"),
+        ("client-metrics", "n", "interval.ms=1000", "interval.ms=1"),
+    ):
+        of = ("--entity-type", entity, "--entity-name", name)
+        yield CONFIGS, "--alter", *of, "--add-config", good
+        yield CONFIGS, "--alter", *of, "--add-config", bad
+        yield CONFIGS, "--describe", *of
+        yield CONFIGS, "--alter", *of, "--delete-config", good.partition("=")[0]
+        yield CONFIGS, "--describe", *of
+        yield CONFIGS, "--alter", *of, "--delete-config", "no.such"
     yield TOKENS, "--describe"
     yield TOKENS, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:u"
     yield TOKENS, "--renew", "--renew-time-period", "-1", "--hmac", "eA=="
@@ -208,6 +229,18 @@ def commands() -> Iterator[tuple[str, ...]]:
     read = ("--topic", "one", "--max-messages", "8", "--reset-policy", "earliest", "--group-id")
     yield READER, *read, "verified"
     yield READER, *read, "verified-next", "--group-protocol", "CONSUMER"
+    # ---- the console
+    yield TOPICS, "--create", "--topic", "typed", "--partitions", "1"
+    yield WRITER, "--topic", "typed", "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"
+    yield WRITER, "--topic", "typed", "--compression-codec", "zstd", "--request-required-acks", "all"
+    for more in (
+        ("--group", "c"),
+        ("--group", "k", "--command-property", "group.protocol=consumer"),
+        ("--offset", "1"),
+    ):
+        shown = ("--formatter-property", "print.key=true", "--formatter-property", "print.offset=true")
+        where = ("--partition", "0") if "--offset" in more else ("--from-beginning",)
+        yield PRINTER, "--topic", "typed", "--max-messages", "3", *more, *where, *shown
     # ---- Streams' topics and offsets
     yield RESETTER, "--application-id", "a", "--input-topics", "t", "--dry-run"
 
@@ -216,7 +249,7 @@ def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str,
     """Run one tool on a server. The text leaves out what always differs, and what the docs list as a difference."""
     first = words[1:2] if words[0] in SUBCOMMANDS else ()
     file = ("--command-config", str(folder / "client.properties")) if words[0] in WITH_A_FILE else ()
-    run = alone if words[0] in (SENDER, READER) else tools
+    run = alone if words[0] in ALONE else tools
     text = run(words[0], *first, "--bootstrap-server", server.bootstrap, *file, *words[1 + len(first) :])
     text = text.replace(server.bootstrap, "HOST:PORT").replace(server.bootstrap.replace(":", " "), "HOST PORT")
     text = text.replace(server.bootstrap.rpartition(":")[2], "PORT").partition("\nOption  ")[0]
@@ -232,7 +265,8 @@ def printed(tools: Tools, server: ServerProcess, folder: Path, words: tuple[str,
 
 def alone(*words: str) -> str:
     """The output of a tool in a JVM of its own, because the exit status is a part of the comparison."""
-    done = subprocess.run([KAFKA_SCRIPTS / "kafka-tool.sh", *words], capture_output=True, text=True, check=False)
+    command = [KAFKA_SCRIPTS / "kafka-tool.sh", *words]
+    done = subprocess.run(command, input=TYPED, capture_output=True, text=True, check=False)
     return f"status {done.returncode}\n{done.stdout}{done.stderr}"
 
 
