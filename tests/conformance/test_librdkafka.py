@@ -149,6 +149,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
         folder / "server",
         {
             **QUICK,
+            # the suite expects members that start together to get one assignment, and topics of four partitions
+            "group.initial.rebalance.delay.ms": "1000",
             "num.partitions": "4",
             "default.replication.factor": "3",
             "listeners": ",".join(f"{name}://localhost:0" for name in LISTENERS),
