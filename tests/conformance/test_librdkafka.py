@@ -28,6 +28,8 @@ SHA512 = "KVePUBn21EqCVP9mfxzEuM3SYJHHEF7X+iiC2e43QQgDSyEaksInmCGooT3w5q+cNAdkSC
 VERSION = "2.15.1"
 KNOWN = "4.1.0"
 """The version of Kafka that the suite is to expect. From 4.2 on it has tests of share groups."""
+OPTIONS = ["-L", "-Q", "-K"]
+"""Only tests with a broker, in their quick form, without known failures."""
 ELSEWHERE = ("0115", "0119", "0126", "0135", "0142")
 """Tests of listeners with authentication. They run by themselves, or need an authorization server."""
 pytestmark = [
@@ -219,12 +221,17 @@ def test_librdkafka_clients_that_authenticate_again_lose_no_record(suite: Suite,
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_the_suite_of_librdkafka_passes(suite: Suite, protocol: str) -> None:
-    """With the consumer protocol it runs on confluent-kafka's librdkafka."""
+    """With the consumer protocol it runs on confluent-kafka's librdkafka. What fails is run once more: members of a
+    busy server have longer sessions, and some tests wait for their end.
+    """
     variables = {"TEST_CONSUMER_GROUP_PROTOCOL": protocol, "TESTS_SKIP": ",".join(ELSEWHERE)}
     library = newest(suite.folder / "newest") if protocol == "consumer" else None
-    found, said = suite.run(protocol, "PLAINTEXT", ["-L", "-Q", "-K"], [], variables, library)
-    assert {name for name, state in found.items() if state == "FAILED"} == set(), said[-20_000:]
-    assert len([name for name, state in found.items() if state == "PASSED"]) >= 75, said[-20_000:]
+    found, said = suite.run(protocol, "PLAINTEXT", OPTIONS, [], variables, library)
+    failed = [name[:4] for name, state in found.items() if state == "FAILED"]
+    assert len([name for name, state in found.items() if state == "PASSED"]) >= 85, said[-20_000:]
+    if failed:
+        found, said = suite.run("again", "PLAINTEXT", OPTIONS, [], {**variables, "TESTS": ",".join(failed)}, library)
+        assert "FAILED" not in found.values(), said[-20_000:]
 
 
 def newest(folder: Path) -> Path:
