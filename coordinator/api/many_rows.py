@@ -7,7 +7,6 @@ refused, except the first row. Each API has its `_ROW_BYTES`: the size of a row 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Sequence
-from copy import copy
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -20,7 +19,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import java_string_hash
-from muster.protocol.message import Message
+from muster.protocol.message import Message, copied
 
 AT_ONCE: Final = 100
 """How many requests are sent to shards before the first answer is awaited, so that one sync serves them all."""
@@ -32,6 +31,7 @@ NAMES_AT_ONCE: Final = 100
 """The most names that the authorizer checks in one step."""
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 K = TypeVar("K", bound=Hashable)
 MAX_ORDERED_NAMES: Final = 500
 """The most names that are put into Kafka's order. More names stay in the request's order: no client depends on it."""
@@ -92,11 +92,11 @@ def distinct(rows: Iterable[T]) -> Iterator[T]:
             yield row
 
 
-def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:
+def in_pieces(topics: Iterable[M], rows_field: str) -> Iterator[tuple[bool, list[M]]]:
     """Topics with their rows, in pieces that a shard handles in one step. A topic with too many rows is divided. The
     flag says whether a piece continues the last topic of the previous piece.
     """
-    piece: list[T] = []
+    piece: list[M] = []
     left = ROWS_AT_ONCE
     for topic in topics:
         rows = getattr(topic, rows_field)
@@ -108,7 +108,7 @@ def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list
             left -= len(rows) + 1
             continue
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            part = copy(topic)
+            part = copied(topic)
             setattr(part, rows_field, rows[start : start + ROWS_AT_ONCE])
             yield start > 0, [part]
     if piece:

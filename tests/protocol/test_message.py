@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.protocol.errors import ErrorCode, error_message, error_name, is_retriable
-from muster.protocol.message import MalformedMessage, UnrepresentableField, take_apart
+from muster.protocol.message import MalformedMessage, UnrepresentableField, copied, take_apart
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.offset_fetch import (
@@ -60,3 +60,11 @@ def test_a_large_message_is_freed_in_steps() -> None:
     take_apart(OffsetFetchRequest(groups=groups))
     assert (groups, topics, partitions) == ([], [], [[], [], []])
     take_apart(OffsetFetchRequest(groups=()))
+
+
+def test_a_copied_message_has_the_same_fields_and_is_another_message() -> None:
+    whole = OffsetFetchRequestTopics("orders", partition_indexes=[0, 1])
+    part = copied(whole)
+    assert part == whole
+    part.partition_indexes = [1]
+    assert whole.partition_indexes == [0, 1]

@@ -60,6 +60,13 @@ def test_no_compiled_function_has_one_name_for_errors_of_several_types() -> None
                         assert types.setdefault(one.name, caught) == caught, f"{path}:{one.lineno}"
 
 
+def test_no_message_is_copied_by_the_module_copy() -> None:
+    """It copies no field of a class below a compiled class; `protocol.message.copied` does."""
+    for folder in ("coordinator", "protocol", "testcontrol", "client"):
+        for path in (PACKAGE / folder).resolve().rglob("*.py"):
+            assert "from copy import" not in path.read_text(encoding="utf-8"), path
+
+
 def test_no_compiled_module_calls_a_function_inside_a_slice() -> None:
     """Mypyc would call it twice when it has no fast way to slice the object, for example a memoryview."""
     for path in compiled.modules(PACKAGE):

@@ -8,7 +8,6 @@ member subscribes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext, offsets_by_topic_id
@@ -21,7 +20,7 @@ from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Command
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
+from muster.protocol.message import Message, copied
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -78,7 +77,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     pieces: list[OffsetCommitRequest] = []
     size = 0
     for _, topics in in_pieces(request.topics, "partitions"):
-        piece = copy(request)
+        piece = copied(request)
         piece.topics = topics
         pieces.append(piece)
         size += sum(least_bytes(request.group_id, topic) for topic in topics)

@@ -6,7 +6,6 @@ have expired are removed every `delegation.token.expiry.check.interval.ms`.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Final
 
 import structlog
@@ -30,7 +29,7 @@ from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
+from muster.protocol.message import Message, copied
 from muster.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from muster.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -189,7 +188,7 @@ def _token_of(
 
 
 def _expire_at(node: Node, found: DelegationTokenRecord, wall_ms: int, answer: Changed) -> Job[None]:
-    record = copy(found)
+    record = copied(found)
     record.expiration_timestamp = wall_ms
     yield from _write(node, record, answer)
     if not answer.error_code:

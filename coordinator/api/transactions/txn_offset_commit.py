@@ -9,7 +9,6 @@ A request of at most `PLAIN_ROWS` rows is handled within its call. A job gives m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext, txn_offsets_by_topic_id
@@ -35,7 +34,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
+from muster.protocol.message import Message, copied
 from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -129,7 +128,7 @@ class _Commit:
         for _, topics in in_pieces(request.topics, "partitions"):
             known = self._existing(topics)
             if known:
-                piece = copy(request)
+                piece = copied(request)
                 piece.topics = known
                 pieces.append(piece)
                 size += sum(least_bytes(request.group_id, topic) for topic in known)
