@@ -180,7 +180,7 @@ sbom: $(VENV)/.run $(SUPPLY)/.supply ## list what Muster ships with, as CycloneD
 	@$(BIN)/python -m tools.sbom --cyclonedx $(SUPPLY)/bin/cyclonedx-py $(ARGS)
 
 audit: $(SUPPLY)/.supply ## ask the package registry for known vulnerabilities in what Muster ships with
-	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
+	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/explain.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
 	@for name in build run test try explain spark supply compiled; do \

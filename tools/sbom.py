@@ -33,7 +33,7 @@ def main() -> None:
     """Write the list."""
     parser = argparse.ArgumentParser(prog="python -m tools.sbom", description=__doc__)
     parser.add_argument("--cyclonedx", type=Path, required=True, help="the program cyclonedx-py")
-    parser.add_argument("--lock", type=Path, default=ROOT / "requirements" / "run.txt")
+    parser.add_argument("--lock", type=Path, default=ROOT / "requirements" / "explain.txt")
     parser.add_argument("--out", type=Path, default=ROOT / "dist" / "muster.cdx.json")
     options = parser.parse_args()
     command = [options.cyclonedx, "requirements", options.lock, "--pyproject", ROOT / "pyproject.toml",
