@@ -35,6 +35,8 @@ _LEAST_SILENCE_MS: Final = 4_000
 """A silence longer than this is longer than a third of the session. Heartbeats are sent at least that often."""
 _MANY: Final = 10
 """A silence longer than each of the last _MANY intervals between commits is not by chance."""
+_CLEARLY: Final = 1.2
+"""After few commits, a silence must be this many times longer than the longest interval between them."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
 _BEATS: Final = 3
 """This many usual intervals without a commit are not by chance."""
@@ -278,7 +280,8 @@ class _Judge:
         longest_ms = known.max_gap_ms or 0
         if longest_ms >= _LONGEST_MS:
             longest_ms = beat_ms  # nobody knows the longest of the other gaps
-        is_longest = known.commits >= _MANY and silent_ms > max(longest_ms, beat_ms)
+        share = 1 if known.commits >= _MANY else _CLEARLY
+        is_longest = silent_ms > share * max(longest_ms, beat_ms)
         if silent_ms < _BEATS * beat_ms:
             others_go_on = 2 * (gone.at_ms - heard_others_ms) <= silent_ms
             return (events.SESSION_EXPIRED, EXPIRED, 0.7) if is_longest and others_go_on else None

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.infer.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.infer.epoch_image import State
@@ -330,3 +332,16 @@ def test_an_unusually_long_silence_among_active_members_is_an_expiration() -> No
     ]
     last = list(raised(epochs))[-1]
     assert (last.cause, last.certainty) == ("session_expired", 0.7)
+
+
+@pytest.mark.parametrize(("left_ms", "cause"), [(296_500, "session_expired"), (295_500, "member_left")])
+def test_after_few_commits_a_silence_must_be_clearly_longer_than_their_interval(left_ms: int, cause: str) -> None:
+    server = two()
+    server.leave(left_ms, "b1")
+    states = [one for one in fold(server.records, server.names) if isinstance(one, State)]
+    activity = {"a1": every(2_000, left_ms - 1_000), "b1": Activity(2, 285_000, 290_000, 5_000, 5_000, 5_000)}
+    epochs = [
+        Epoch(one.epoch or 0, one.began_ms, one.at_ms, one.members, one.change, activity if at == 1 else {})
+        for at, one in enumerate(states)
+    ]
+    assert list(raised(epochs))[-1].cause == cause
