@@ -346,8 +346,8 @@ def _slow(clause: _Clause) -> str:
 
 def _common(clause: _Clause) -> str:
     if not any(one.died for one in clause.some):
-        return f"{clause.names} went or came back when other groups lost members {_PERHAPS}"
-    return f"{clause.names} {_was(clause)} lost when other groups lost members {_PERHAPS}"
+        return f"{clause.names} rebalanced, perhaps by coordinator or network"
+    return f"{clause.names} {_was(clause)} lost, perhaps by coordinator or network"
 
 
 def _was(clause: _Clause) -> str:
@@ -364,7 +364,7 @@ def _deaths(clause: _Clause) -> str:
             return f"{how} and {'came back later' if clause.later else 'nobody took its place'}"
         away = f"{'was back' if clause.some[0].same else 'another member joined'} after {duration(back[0])}"
         if is_static:
-            return f"{clause.names} stayed away for longer than its session, and {away}"
+            return f"{clause.names} was away past its session, and {away.removeprefix('was ')}"
         return f"{clause.names} was lost" + (f" and {away}" if back[0] else "")
     lost = sum(one is None for one in back)
     what = f"{count} static members were lost or stayed away" if is_static else f"{count} members were lost"

@@ -223,7 +223,7 @@ def unstable_text(kind: str, names: str, *, over: bool = False, again: bool = Tr
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"
     if kind == SLOW:
-        return f"{names} polled too slowly and was put out{' again and again' if again else ''}"
+        return f"{names} polled too slowly and was put out{' repeatedly' if again else ''}"
     if not died:
         return f"{names} {'kept' if over else 'keeps'} leaving and coming back"
     return f"{names} {'crash-looped' if over else 'crash-loops'}"

@@ -82,7 +82,7 @@ def test_a_member_that_did_not_poll_in_time_is_reported_as_a_slow_poller(how: st
     (written,) = Watched().restarts("web-1", 3, how=how, **facts).written
     assert (written["what"], written["text"]) == (
         "slow_poller",
-        "web-1 polled too slowly and was put out again and again",
+        "web-1 polled too slowly and was put out repeatedly",
     )
 
 

@@ -81,4 +81,4 @@ def test_current_trouble_is_named_before_past_trouble() -> None:
 
 def test_the_verdict_of_a_group_that_suffered_from_an_outage_names_it() -> None:
     group = Group("a", "b").rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
-    assert verdict_of(group=group).text.startswith("a went or came back when other groups lost members")
+    assert verdict_of(group=group).text.startswith("a rebalanced, perhaps by coordinator or network")

@@ -13,7 +13,7 @@ from muster.pipeline.episodes.thresholds import MOMENT_MS
 from muster.pipeline.explain.inputs import inputs_of, log_of_path
 from muster.pipeline.frames import in_this_process
 from muster.pipeline.tables.build import build
-from tests.pipeline.episodes.test_claims import RULES
+from tests.pipeline.episodes.test_claims import MOST_WORDS, RULES, words
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "recorded").glob("*.tar.xz"))
 TIMES = {
@@ -42,6 +42,8 @@ def test_each_claim_about_a_recorded_log_is_proved_and_not_contradicted(archive:
         for claim in row["claims"]:
             assert claim["rule"] in RULES
             assert claim["confidence"] in CONFIDENCES
+            assert words(claim["text"]) <= MOST_WORDS, claim["text"]
+            assert claim["text"].count(" unread ") <= 1, claim["text"]
             assert ("perhaps" in claim["text"]) or claim["confidence"] != PERHAPS
             for one in claim["evidence"]:
                 assert one["table"] not in TIMES or (one["table"], row["group"], one["at_ms"]) in known, claim["text"]

@@ -100,9 +100,7 @@ def test_the_verdict_says_that_static_members_died_or_were_stopped() -> None:
         "both static members were lost or stopped and nobody came back: 1 rebalance, 12 s unread in all at 15:23",
     )
     late = Group().comes(0, "a", "b", instance=True).dies(1_000, "a").comes(1_006, "a", instance=True)
-    assert verdict_of(late, 2_000).text.startswith(
-        "a stayed away for longer than its session, and was back after 6 s: 2 rebalances"
-    )
+    assert verdict_of(late, 2_000).text.startswith("a was away past its session, and back after 6 s: 2 rebalances")
     gone = Group().comes(0, "a", "b", instance=True).dies(1_000, "a")
     found = verdict_of(gone, 2_000)
     assert found.text.startswith("the static member a was lost or stopped and nobody took")

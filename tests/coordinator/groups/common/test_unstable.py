@@ -14,7 +14,7 @@ from muster.coordinator.groups.common.events import CRASH_LOOP, FLAPPING, SLOW, 
         (CRASH_LOOP, {"died": False, "over": True}, "web-1 kept leaving and coming back"),
         (FLAPPING, {}, "web-1 take turns in coming and going"),
         (FLAPPING, {"over": True}, "web-1 took turns in coming and going"),
-        (SLOW, {}, "web-1 polled too slowly and was put out again and again"),
+        (SLOW, {}, "web-1 polled too slowly and was put out repeatedly"),
         (SLOW, {"again": False}, "web-1 polled too slowly and was put out"),
     ],
 )
