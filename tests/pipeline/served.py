@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from confluent_kafka.admin import AdminClient
 
 from muster.pipeline.explain.inputs import Log, inputs_of
 from muster.pipeline.frames import in_this_process
@@ -21,6 +22,8 @@ from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
+from tests.e2e.ledger import eventually_sync
+from tests.pipeline.live import ANSWER_TIMEOUT_S
 from tests.support.servers import MusterServer
 
 PARTITIONS: Final = {"offsets.topic.num.partitions": "5"}
@@ -38,6 +41,10 @@ def served(log: Path, workdir: Path) -> Iterator[str]:
     server = MusterServer(workdir, PARTITIONS, arguments=still)
     server.start()
     try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        topics = {folder.name.rpartition("-")[0] for folder in log.iterdir()}
+        # clients see topics that a server made again from their folders as soon as that is on the disk
+        eventually_sync(lambda: topics <= admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics.keys())
         yield server.bootstrap
     finally:
         server.stop()
