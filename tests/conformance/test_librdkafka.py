@@ -102,6 +102,7 @@ class Suite(NamedTuple):
             lines += [f"sasl.username={USER}", f"sasl.password={PASSWORD}"]
         variables = {"TESTS": number, "SUBTESTS": subtests}
         found, said = self.run(f"{number}-{protocol}-{mechanism}", protocol, ["-a"], lines, variables)
+        assert found, said[-3000:]
         # a skipped test counts as passed, too: at least one test must have run
         assert not subtests or re.search(rf"{subtests}\w*:\d+.*: PASS ", said), said[-3000:]
         assert "FAILED" not in found.values(), [line for line in said.splitlines() if "FAIL" in line.upper()][-20:]
@@ -134,7 +135,6 @@ class Suite(NamedTuple):
         said = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
         (self.folder / f"{name}.log").write_text(said)
         found = dict(re.findall(r"^\|\s*(\d{4}_\w+)\s*\|\s*(\w+)", said, re.MULTILINE))
-        assert found, said[-3000:]
         return found, said
 
 
@@ -189,7 +189,12 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
 
 
 def test_librdkafka_producers_without_permission_are_refused(suite: Suite) -> None:
-    assert suite.only("0115", "PLAINTEXT") == {"0115_producer_auth": "PASSED"}
+    """The second half of this test wants the refusal to need longer than the call that asks for it: on Muster the
+    call itself fails.
+    """
+    _, said = suite.run("0115", "PLAINTEXT", [], [], {"TESTS": "0115"})
+    assert re.search(r"Test producer auth with topic known.*PASS", said), said[-3000:]
+    assert "produce() failed: Broker: Topic authorization failed" in said or "0115_producer_auth PASSED" in said
 
 
 def test_librdkafka_consumers_without_permission_are_refused(suite: Suite) -> None:
