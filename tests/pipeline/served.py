@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka.admin import AdminClient
 
 from muster.pipeline.explain.inputs import Log, inputs_of
 from muster.pipeline.frames import in_this_process
+from muster.pipeline.schema import OFFSETS_TOPIC
 from muster.pipeline.sources.cluster import bounds, read_ranges, share_ranges
 from muster.pipeline.sources.ends import Between, Place
 from muster.pipeline.sources.live_topics import ends_of_cluster, names_of_cluster, reach_of_cluster
@@ -23,7 +23,6 @@ from muster.pipeline.sources.segments import Reading
 from muster.pipeline.tables.build import build
 from muster.pipeline.tables.schema import TABLES
 from tests.e2e.ledger import eventually_sync
-from tests.pipeline.live import ANSWER_TIMEOUT_S
 from tests.support.servers import MusterServer
 
 PARTITIONS: Final = {"offsets.topic.num.partitions": "5"}
@@ -41,13 +40,26 @@ def served(log: Path, workdir: Path) -> Iterator[str]:
     server = MusterServer(workdir, PARTITIONS, arguments=still)
     server.start()
     try:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        topics = {folder.name.rpartition("-")[0] for folder in log.iterdir()}
-        # clients see topics that a server made again from their folders as soon as that is on the disk
-        eventually_sync(lambda: topics <= admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics.keys())
+        places = {_place_of(folder.name) for folder in log.iterdir() if folder.is_dir()}
+        # clients see what a server found in its folders as soon as it is on the disk, each partition by itself
+        eventually_sync(lambda: _has_ends(server.bootstrap, places))
         yield server.bootstrap
     finally:
         server.stop()
+
+
+def _place_of(folder: str) -> tuple[str, int]:
+    topic, _, partition = folder.rpartition("-")
+    return topic, int(partition)
+
+
+def _has_ends(bootstrap: str, places: Collection[tuple[str, int]]) -> bool:
+    client = {"bootstrap.servers": bootstrap}
+    known = reach_of_cluster(client).ends
+    if any(not known.get(place) for place in places if not place[0].startswith("__")):
+        return False
+    _, last = bounds(client, Reading())
+    return all(last[partition] for topic, partition in places if topic == OFFSETS_TOPIC)
 
 
 def log_of_cluster(client: Mapping[str, str]) -> Log:
