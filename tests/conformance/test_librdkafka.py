@@ -220,10 +220,19 @@ def test_librdkafka_token_callbacks_work(suite: Suite) -> None:
     assert suite.only("0128", "SASL_SSL", "OAUTHBEARER", NO_SHARE) == {"0128_sasl_callback_queue": "PASSED"}
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_librdkafka_clients_that_authenticate_again_lose_no_record(suite: Suite, mechanism: str) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "subtests"),
+    [
+        ("PLAIN", "do_test_consumer:"),
+        ("PLAIN", "do_test_reauth_failure:"),
+        ("SCRAM-SHA-512", "do_test_producer:"),
+        ("SCRAM-SHA-512", "do_test_txn_producer:"),
+        ("OAUTHBEARER", "do_test_oauthbearer:"),
+    ],
+)
+def test_librdkafka_clients_that_authenticate_again_lose_no_record(suite: Suite, mechanism: str, subtests: str) -> None:
     """librdkafka's suite needs a broker with connections.max.reauth.ms of 10 s."""
-    assert suite.only("0142", "SASL_SSL", mechanism) == {"0142_reauthentication": "PASSED"}
+    assert suite.only("0142", "SASL_SSL", mechanism, subtests) == {"0142_reauthentication": "PASSED"}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
