@@ -23,7 +23,7 @@ NewTopic = Callable[[int], str]
 pytestmark = with_events
 
 
-TRIES = 3
+TRIES = 8
 """How often a group may be tried until its replay is exact. On a busy machine a client may be late by itself. It
 assigns by claims that are a round old, or polls after a deadline. No history says so.
 """
