@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its types do not name OffsetSpec
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, admin_client

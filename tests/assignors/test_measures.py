@@ -42,7 +42,7 @@ def test_moves_of_a_large_group_are_counted_in_small_steps() -> None:
         return rows
 
     steps = sum(1 for _ in counted())
-    # a step for some of the old partitions, each of which occurs twice, of the new partitions, and of the topics
+    # the steps go through the old partitions twice, the new partitions, and the topics
     assert steps >= 3 * 10 + len(topics) // ROWS_A_STEP
     assert seen == [moves(before, after)]
     assert seen == [dict.fromkeys(topics, Moves(moved=9, gained=1, lost=1))]

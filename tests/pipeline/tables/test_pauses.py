@@ -74,8 +74,8 @@ def costs(engine: Engine) -> dict[str, list[tuple[int, int, int]]]:
     eager = Log("eager").state(0, 0).state(3, 1, member("a", {"t": [0, 1]})).state(60, 2)
     eager.state(90, 3, member("b", {"t": [0]}), member("c", {"t": [1]})).state(120, 4)
     eager.state(150, 5, member("d", {"t": [0, 1]}))
-    lines = decoded(engine, history("told"), history("inferred"), eager)
-    built = build(Inputs(lines, events(raw_events(engine, happened("told")))), ["rebalances"])
+    lines = decoded(engine, history("exact"), history("inferred"), eager)
+    built = build(Inputs(lines, events(raw_events(engine, happened("exact")))), ["rebalances"])
     found: dict[str, list[tuple[int, int, int]]] = {}
     for row in collected(built["rebalances"].orderBy("group", "generation")):
         found.setdefault(row.group, []).append((row.start_ms - START_MS, row.took_ms, row.paused_partition_ms))
@@ -83,7 +83,7 @@ def costs(engine: Engine) -> dict[str, list[tuple[int, int, int]]]:
 
 
 def test_pauses_of_a_cooperative_group_are_computed_from_events(costs: dict[str, list[tuple[int, int, int]]]) -> None:
-    assert costs["told"] == [
+    assert costs["exact"] == [
         (0, 3_000, 4 * 3_000),  # no member read while the group waited for more members
         (9_800, 200, 0),  # a continued
         (11_500, 500, 2 * 2_000),  # the partitions that a gave up had no owner since the round before

@@ -1,4 +1,4 @@
-"""The tables that both sources fill, made at once for three groups with the same history. `told` has all events of it,
+"""The tables that both sources fill, made at once for three groups with the same history. `exact` has all events of it,
 `late` those since 40 s, and `silent` none. A fourth group has a static member.
 """
 
@@ -94,10 +94,10 @@ def restarts() -> Log:
 
 def made(engine: Engine) -> dict[str, DataFrame]:
     """The tables that the tests compare."""
-    logs = decoded(engine, *(history(group) for group in ("told", "late", "silent")), restarts())
+    logs = decoded(engine, *(history(group) for group in ("exact", "late", "silent")), restarts())
     late = [value for value in happened("late") if value["time"] > START_MS + 40_000]
     names = ("rebalances", "memberships", "moves")
-    return build(Inputs(logs, events(raw_events(engine, [*happened("told"), *late]))), names)
+    return build(Inputs(logs, events(raw_events(engine, [*happened("exact"), *late]))), names)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_inferred_rebalances_have_their_columns(tables: dict[str, list[Row]]) ->
 
 
 def test_rebalances_from_events_have_their_columns(tables: dict[str, list[Row]]) -> None:
-    rows, inferred = (of(tables["rebalances"], group, "generation") for group in ("told", "silent"))
+    rows, inferred = (of(tables["rebalances"], group, "generation") for group in ("exact", "silent"))
     assert {(row.source, row.confidence) for row in rows} == {("events", 1.0)}
     alike = [name for name in TABLES["rebalances"].names if name.startswith(("generation", "members", "trigger_c"))]
     alike += ["before_generation", "cause", "kept", "moved", "gained", "lost"]
@@ -171,7 +171,7 @@ def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, l
 
 def test_the_cost_of_a_death_uses_the_members_partitions(tables: dict[str, list[Row]]) -> None:
     """The event of its end does not have the number of its partitions."""
-    third = of(tables["rebalances"], "told", "generation")[2]
+    third = of(tables["rebalances"], "exact", "generation")[2]
     assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
     assert third.silent_partition_ms == 2 * 10_000
 
@@ -200,7 +200,7 @@ def test_the_offsets_log_completes_the_events(tables: dict[str, list[Row]]) -> N
 
 
 @pytest.mark.parametrize(
-    ("group", "source", "begins"), [("silent", "log", [1000, 3000]), ("told", "events", [100, 1500])]
+    ("group", "source", "begins"), [("silent", "log", [1000, 3000]), ("exact", "events", [100, 1500])]
 )
 def test_memberships_have_their_columns(
     tables: dict[str, list[Row]], group: str, source: str, begins: list[int]
@@ -214,7 +214,7 @@ def test_memberships_have_their_columns(
 
 
 def test_a_moved_partition_paused_for_the_rebalance(tables: dict[str, list[Row]]) -> None:
-    rows = [row for row in of(tables["moves"], "told", "generation", "partition") if row.generation == 3]
+    rows = [row for row in of(tables["moves"], "exact", "generation", "partition") if row.generation == 3]
     assert [(row.partition, row.kind, row.from_client_id, row.to_client_id, row.paused_ms) for row in rows] == [
         (2, "moved", "b", "a", 1500), (3, "moved", "b", "a", 1500),
     ]  # fmt: skip
