@@ -14,6 +14,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.topic_hashes import hash_of_topics
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
@@ -25,7 +26,6 @@ from muster.coordinator.groups.consumer.member import (
     current_assignment,
     target_assignment,
 )
-from muster.coordinator.groups.consumer.topics import hash_of_topics
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Command, Now
 from muster.coordinator.state_machine.output import Output

@@ -20,7 +20,7 @@ from muster.assignors.java_order import (
     uuid_key,
     walked,
 )
-from muster.coordinator.groups.consumer import kafka_order
+from muster.coordinator.groups.common import kafka_order
 from muster.protocol.hashing import java_string_hash
 
 

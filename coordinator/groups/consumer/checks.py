@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from muster.assignors.java_order import string_order
+from muster.coordinator.groups.common.refusal import Refused, check_text, invalid
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import records
@@ -47,43 +48,21 @@ ID_BY_MEMBER: int = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids."""
 
 
-class Refused(Exception):  # always caught, and turned into an answer
-    """Raised to refuse a request with this error code and message."""
-
-    def __init__(self, error: int, message: str | None) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
-
-
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, message)
-
-
-def _check_text(text: str | None, message: str) -> None:
-    if text is not None and not text.strip(_BLANKS):
-        raise _invalid(message)
-
-
-_BLANKS = "".join(map(chr, range(33)))
-"""The characters that Java's String.trim removes."""
-
-
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
     """Raise Refused if a field of this heartbeat is invalid."""
     epoch = request.member_epoch
     if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
-        _check_text(request.member_id, "MemberId can't be empty.")
-    _check_text(request.group_id, "GroupId can't be empty.")
-    _check_text(request.instance_id, "InstanceId can't be empty.")
-    _check_text(request.rack_id, "RackId can't be empty.")
+        check_text(request.member_id, "MemberId can't be empty.")
+    check_text(request.group_id, "GroupId can't be empty.")
+    check_text(request.instance_id, "InstanceId can't be empty.")
+    check_text(request.rack_id, "RackId can't be empty.")
     if epoch == 0:
         _check_first(request)
     elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     assignor, known = request.server_assignor, names_of(settings.group_consumer_assignors)
     if assignor is not None and assignor not in known:
         names = ", ".join(string_order(known))
@@ -94,11 +73,11 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings
 
 def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise invalid("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 def check_size(members: Collection[str], member_id: str, most: int, *, is_known: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import (
     checks,
@@ -23,7 +24,6 @@ from muster.coordinator.groups.consumer import (
     target,
     topics,
 )
-from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
 from muster.coordinator.groups.consumer.member import (

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.consumer import kafka_order
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     STABLE,

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import State, Step, tombstones
+from muster.coordinator.groups.common.topic_hashes import existing_names, has_same_hash
 from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, replay, target, topics
-from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import (
@@ -28,7 +29,7 @@ from muster.coordinator.groups.consumer.member import (
     trigger_of,
 )
 from muster.coordinator.groups.consumer.records import FEW_TOPICS, LaterRows
-from muster.coordinator.groups.consumer.topics import existing_names, group_hash, has_same_hash
+from muster.coordinator.groups.consumer.topics import group_hash
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode

@@ -11,9 +11,9 @@ from typing import Final
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import checks, history, records
-from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     JOIN,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer import history, kafka_order, replay
-from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer import history, replay
 from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
 from muster.coordinator.groups.consumer.member import (
     AFTER,

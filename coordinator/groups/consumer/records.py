@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, TypeVar
 
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.kafka_order import Tables
 from muster.coordinator.groups.common.state import PackedRecord, Step, is_too_large, tombstone
-from muster.coordinator.groups.consumer import kafka_order
-from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
     CurrentAssignment,
     Description,

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Final
 
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.kafka_order import Tables
 from muster.coordinator.groups.common.state import Replay, SharedValues, State, Step
-from muster.coordinator.groups.consumer import kafka_order, records
+from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
-from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     Classic,

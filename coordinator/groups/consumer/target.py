@@ -15,14 +15,15 @@ from typing import Final, NamedTuple
 from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import FEW_LETTERS, string_hash, string_order
+from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.kafka_order import Tables
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step, with_bytes
-from muster.coordinator.groups.consumer import history, kafka_order, records, replay
+from muster.coordinator.groups.consumer import history, records, replay
 from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup, topics_of
-from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     Description,

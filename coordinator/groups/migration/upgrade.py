@@ -14,11 +14,13 @@ from muster.assignors.java_order import string_order
 from muster.coordinator.groups.classic import rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import Step, tombstones
-from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
-from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.common.topic_hashes import hash_of_topics
+from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, records, replay
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
@@ -34,7 +36,7 @@ from muster.coordinator.groups.consumer.member import (
     target_assignment,
 )
 from muster.coordinator.groups.consumer.member import STABLE as RECONCILED
-from muster.coordinator.groups.consumer.topics import check_new_pattern, hash_of_topics
+from muster.coordinator.groups.consumer.topics import check_new_pattern
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.consumer import decode_assignment, decode_subscription
 from muster.protocol.errors import ErrorCode

@@ -11,6 +11,7 @@ import structlog
 from muster.assignors.assignor import Assignor
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.topic_hashes import hash_of_topic
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     AssignmentWanted,
@@ -21,7 +22,6 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradeWanted,
 )
 from muster.coordinator.groups.consumer.target import prepare_target
-from muster.coordinator.groups.consumer.topics import hash_of_topic
 from muster.coordinator.system.jobs import Job, JobQueue, OffloadedWork
 from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.protocol.message import Message

@@ -6,7 +6,8 @@ import pytest
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.consumer import history, kafka_order, reconciliation_facts
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.consumer import history, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import (
     JOIN,

@@ -8,11 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
+from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.kafka_order import Tables
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State, Step, pack, size_of
-from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
-from muster.coordinator.groups.consumer.kafka_order import Tables
+from muster.coordinator.groups.consumer import checks, reconcile, records
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     STABLE,

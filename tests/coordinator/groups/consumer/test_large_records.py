@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import spread, uuid_hash
+from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.state import PackedRecord, pack
-from muster.coordinator.groups.consumer import kafka_order, records, target
+from muster.coordinator.groups.consumer import records, target
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
 from muster.coordinator.groups.consumer.member import NOTHING, STABLE, CurrentAssignment, Position

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     NOTHING,

@@ -6,7 +6,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topics import MAX_WITH_RACKS, NO_HASH, has_same_hash, hash_of_topics
+from muster.coordinator.groups.common.topic_hashes import MAX_WITH_RACKS, NO_HASH, has_same_hash, hash_of_topics
 
 VALUES = {
     0: 3244421341483603138,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topics import topic_hash
+from muster.coordinator.groups.common.topic_hashes import topic_hash
 from muster.coordinator.runtime.group_coordinator.background_work import FEW_TOPICS, HASHED_AT_ONCE, TopicHasher
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import Job, JobQueue

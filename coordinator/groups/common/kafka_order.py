@@ -1,5 +1,5 @@
-"""The order in which Kafka writes topics, partitions and members of a consumer group to records. Only the log shows
-this order.
+"""The order in which Kafka writes topics, partitions and members of a consumer or share group to records. Only the log
+shows this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
 on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. There
@@ -25,7 +25,11 @@ from muster.assignors.java_order import (
     uuid_hash,
     walked,
 )
-from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
+
+TargetRows = Sequence[tuple[bytes, Sequence[int]]]
+"""A target assignment: topic ids with their partitions."""
+CurrentRows = Sequence[tuple[bytes, Sequence[int], Sequence[int]]]
+"""A current assignment of a consumer group's member: topic ids with partitions and their epochs."""
 
 MAX_ORDERED: Final = 200
 """Up to this many names are put into the order of a TimelineHashMap, in some ms. More names keep their order."""
@@ -141,12 +145,12 @@ def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
-def copied(member_target: TargetAssignment) -> Tables:
+def copied(member_target: TargetRows) -> Tables:
     """The tables of a target whose sets of partitions were copied from a record or from a leader's assignment."""
     return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in member_target})
 
 
-def changed(before: TargetAssignment) -> Tables:
+def changed(before: TargetRows) -> Tables:
     """The tables of a target that Kafka's uniform assignor made from the target `before`."""
     if len(before) > FEW_TOPICS:
         return NEW
@@ -160,7 +164,7 @@ def ranges(subscribed: int) -> Tables:
     return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
 
 
-def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
+def stepped(before: CurrentRows, after: CurrentRows) -> Tables:
     """The tables of a member's assignment after a step to its target, made from the assignment `before`."""
     if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
@@ -173,7 +177,7 @@ def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
     return Tables(of_partitions=sizes, computes=True, were_put=tuple(sizes))
 
 
-def without_topics(before: CurrentAssignment) -> Tables:
+def without_topics(before: CurrentRows) -> Tables:
     """The tables of a member's assignment after whole topics were dropped."""
     return Tables(map_capacity_of_copy(len(before)))
 
