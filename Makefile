@@ -65,7 +65,7 @@ venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 
 # three processes share the tests out (tests/support/sharing_out.py)
 SHARED_OUT ?= -n 3 --dist loadfile --no-loadscope-reorder
-CORE := tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
+CORE := tests/coordinator/groups tests/coordinator/transactions tests/coordinator/share_state tests/coordinator/state_machine
 CORE_TESTS = export PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage; \
 	$(BIN)/python -m coverage run -m pytest -q $(CORE) && $(BIN)/python -m coverage report && \
 	$(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_each_story_on_the_core_is_as_recorded tests/protocol/test_generated.py

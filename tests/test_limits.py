@@ -185,6 +185,7 @@ INNER = {
     "groups/core.MAX_DEADLINES_AT_ONCE",
     "groups/core.MAX_RECORDS_AT_ONCE",
     "groups/migration/upgrade.READ_AT_ONCE",
+    "share_state/core.CHECKED_AT_ONCE",
     "log/file_names.MAX_BYTES",
     "log/producers/files.FEW_PRODUCERS",
     "log/producers/snapshot.PRODUCERS_AT_ONCE",

@@ -1,0 +1,87 @@
+"""Combines rows of a share partition: each offset gets one state (Kafka: PersisterStateBatchCombiner).
+
+Where rows overlap, the row with more deliveries counts. With equal deliveries, the row with the higher state counts.
+Neighbours with equal states and deliveries become one row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from muster.coordinator.share.in_flight import Row
+from muster.coordinator.share_state.persister import UNKNOWN
+
+
+def combined(rows: Iterable[Row], start_offset: int) -> list[Row]:
+    """One row for each range of offsets from `start_offset` on, in order. UNKNOWN: all offsets count.
+
+    Each row must have an offset (`first <= last`).
+    """
+    left = _from(rows, start_offset)
+    if len(left) < 2:
+        return left
+    left.sort()
+    found: list[Row] = []
+    open_: list[tuple[int, int, int]] = []
+    """The rows that contain the offset `at`, and rows that end before: the row that counts stands first."""
+    index, at = 0, left[0].first
+    while open_ or index < len(left):
+        if not open_:
+            at = max(at, left[index].first)
+        while index < len(left) and left[index].first <= at:
+            row = left[index]
+            heappush(open_, (-row.deliveries, -row.state, row.last))
+            index += 1
+        deliveries, state, last = open_[0]
+        if last < at:
+            heappop(open_)
+            continue
+        if index < len(left):
+            last = min(last, left[index].first - 1)
+        _append(found, Row(at, last, -state, -deliveries))
+        at = last + 1
+    return found
+
+
+def merged(rows: list[Row], more: Sequence[Row], start_offset: int) -> list[Row]:
+    """`combined([*rows, *more], start_offset)`, for `rows` that `combined` has made. `rows` is changed and returned.
+
+    Only the rows near `more` are combined again, since a partition may have thousands of rows.
+    """
+    if start_offset != UNKNOWN:
+        del rows[: bisect_left(rows, start_offset, key=_last)]
+        if rows and rows[0].first < start_offset:
+            rows[0] = rows[0]._replace(first=start_offset)
+    more = _from(more, start_offset)
+    if more:
+        # a row that touches the new rows may become one row with them
+        begin = bisect_left(rows, min(map(_first, more)) - 1, key=_last)
+        end = bisect_right(rows, max(map(_last, more)) + 1, key=_first)
+        rows[begin:end] = combined([*rows[begin:end], *more], UNKNOWN)
+    return rows
+
+
+def _first(row: Row) -> int:
+    return row.first
+
+
+def _last(row: Row) -> int:
+    return row.last
+
+
+def _from(rows: Iterable[Row], start_offset: int) -> list[Row]:
+    if start_offset == UNKNOWN:
+        return [*rows]
+    return [row if row.first >= start_offset else row._replace(first=start_offset) for row in rows
+            if row.last >= start_offset]  # fmt: skip
+
+
+def _append(rows: list[Row], row: Row) -> None:
+    if rows:
+        first, last, state, deliveries = rows[-1]
+        if last + 1 == row.first and (state, deliveries) == row[2:]:
+            rows[-1] = Row(first, row.last, state, deliveries)
+            return
+    rows.append(row)
