@@ -70,8 +70,8 @@ unpack_for_offset_map: Final = Struct(">qi4xbIhi16xq").unpack_from
 """Base offset, length, magic, CRC, attributes, last offset delta and producer id."""
 unpack_for_filter: Final = Struct(">qi4xb4xhi8xqq6xi").unpack_from
 """Base offset, length, magic, attributes, last offset delta, max timestamp, producer id and record count."""
-unpack_for_replay: Final = Struct(">qi5xIh").unpack_from
-"""Base offset, length, CRC and attributes."""
+unpack_for_replay: Final = Struct(">qi5xIh34xi").unpack_from
+"""Base offset, length, CRC, attributes and record count."""
 _unpack_size: Final = Struct(">8xi4xb").unpack_from
 _unpack_end: Final = Struct(">q15xi").unpack_from
 

@@ -17,6 +17,7 @@ from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
+    HEADER_SIZE,
     LENGTH_OVERHEAD,
     TRANSACTIONAL,
     read_header,
@@ -39,6 +40,8 @@ from muster.protocol.records import OFFSETS, UnknownRecord
 KEYS_KEPT: Final = 50_000
 """How many keys of commits a load remembers. Each key appears many times in a log between two compactions."""
 OFFSET_COMMIT: Final = 1
+_AFTER_KEY: Final = 43
+"""The bytes of a usual value (`_is_usual`) and of the number of headers, 0, at the end of a record."""
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 _unpack_usual = Struct(">2xqi1xq3x16s").unpack
 _is_usual = re.compile(rb"\x00\x04.{12}\x01.{8}\x01\x00\x10.{16}", re.DOTALL).fullmatch
@@ -74,7 +77,7 @@ class RecordCodec:
 class RecordReader:
     """Reads a log from its start to its end, in chunks of whole batches."""
 
-    __slots__ = ("_at", "_keys", "_newest", "_unreadable", "offset", "replaced")
+    __slots__ = ("_at", "_key_of", "_keys", "_newest", "_unreadable", "offset", "replaced")
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
@@ -83,6 +86,8 @@ class RecordReader:
         self._newest: dict[bytes | None, bytes | None] = {}
         """The newest value of each key whose first commit was yielded; None while the key has no newer value."""
         self._keys: dict[bytes | None, OffsetCommitKey] = {}
+        self._key_of: dict[bytes, bytes | None] = {}
+        """The key of a record, by the bytes from the record's start to the value, which include the lengths."""
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
@@ -102,24 +107,39 @@ class RecordReader:
 
         Most records are commits. In a run of commits only two of each key are yielded. The first may create the group,
         the newest is in force. An unreadable commit replaces no other commit.
+
+        Most batches hold one commit, of a known key. Such a batch is known by its bytes, and is not read.
         """
-        at, stop = self._at, len(chunk)
-        newest, keys, decode = self._newest, self._keys, self._decode
+        at, stop, replaced = self._at, len(chunk), 0
+        newest, keys, decode, key_of = self._newest, self._keys, self._decode, self._key_of
         while at < stop:
-            base, length, crc, attributes = unpack_for_replay(chunk, at)
-            self._at = at
-            self.offset = base
+            base, length, crc, attributes, count = unpack_for_replay(chunk, at)
             end = at + length + LENGTH_OVERHEAD
             if crc32c(chunk[at + CRC_START : end]) != crc:
+                self.offset = base
                 raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
+            value_at = end - _AFTER_KEY
+            if (
+                count == 1
+                and not attributes & _NOT_PLAIN
+                and (key := key_of.get(chunk[at + HEADER_SIZE : value_at])) in newest
+                and _is_usual(value := chunk[value_at : end - 1])
+                and not chunk[end - 1]
+            ):
+                newest[key] = value
+                replaced += 1
+                at = end
+                continue
+            self._at, self.offset = at, base
             if attributes & _NOT_PLAIN:
+                self.replaced += replaced
                 yield from self._commits()
                 return
             for record in records_of(chunk[at:end], base):
                 key, value = record.key, record.value
                 if value is not None and key in newest and _is_usual(value):
                     newest[key] = value
-                    self.replaced += 1
+                    replaced += 1
                     continue
                 decoded = decode(key, value)
                 if decoded is None:
@@ -128,11 +148,16 @@ class RecordReader:
                     if len(newest) >= KEYS_KEPT:
                         yield from self._commits()
                     newest[key] = None
+                    if count == 1 and _is_usual(value) and not record.headers:
+                        if len(key_of) >= KEYS_KEPT:
+                            key_of.clear()
+                        key_of[chunk[at + HEADER_SIZE : value_at]] = key
                 else:
                     yield from self._commits()
                 yield decoded
             at = end
         self._at = at
+        self.replaced += replaced
 
     def _commits(self) -> Iterator[Decoded]:
         """The newest commit of each key, if it was not yielded yet."""

@@ -131,7 +131,7 @@ class RecordReader:
         newest: dict[bytes, bytes | None] = {}
         at = 0
         while at < len(chunk):
-            base, length, crc, attributes = unpack_for_replay(chunk, at)
+            base, length, crc, attributes, _ = unpack_for_replay(chunk, at)
             self.offset = base
             end = at + length + LENGTH_OVERHEAD
             if crc32c(chunk[at + CRC_START : end]) != crc:

@@ -134,6 +134,30 @@ def test_the_fast_decoder_of_offsets_reads_what_the_codec_reads(rows: list[Any],
     assert read(data) == without_replaced(expected, usual)
 
 
+def test_a_batch_of_one_commit_of_a_known_key_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_batches: list[int] = []
+    records_of = record_codec.records_of
+
+    def counted(batch: bytes, base_offset: int) -> Any:
+        read_batches.append(base_offset)
+        return records_of(batch, base_offset)
+
+    monkeypatch.setattr(record_codec, "records_of", counted)
+    each = [[commit(offset=1)], [commit(offset=2)], [commit(offset=3, metadata="m")], [commit(offset=4)]]
+    assert [value[0] for _, value in read(log_of(*each))] == [1, 3, 4]
+    assert read_batches == [0, 2]
+
+
+def test_headers_are_not_taken_for_a_value() -> None:
+    key, value = commit(offset=1)
+    _, other = commit(offset=9)
+    with_headers = [
+        bytes(batches.build([(key, value, [("h", hidden + b"\x00")])], timestamp_ms=1, base_offset=number))
+        for number, hidden in enumerate((value, other, value, other))
+    ]
+    assert {row[0] for _, row in read(b"".join(with_headers))} == {1}
+
+
 def without_replaced(rows: list[tuple[Any, Any]], usual: list[bool]) -> list[tuple[Any, Any]]:
     """The rows that are kept: the first of each key, all unusual rows, and at the end the newest of the others."""
     given: list[tuple[Any, Any]] = []
