@@ -110,6 +110,7 @@ class RecordReader:
 
         Most batches hold one commit, of a known key. Such a batch is known by its bytes, and is not read.
         """
+        value: bytes | None
         at, stop, replaced = self._at, len(chunk), 0
         newest, keys, decode, key_of = self._newest, self._keys, self._decode, self._key_of
         while at < stop:
