@@ -48,7 +48,9 @@ def grown(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> int:
     while len(spreads) * 4 > needed * 3:
         needed *= 2
     if needed < _SMALLEST_FOR_TREES and len(spreads) > _LONGEST_CHAIN:
-        return _grown_by_chains(spreads, capacity)
+        taken = len({h & capacity - 1 for h in spreads})
+        # The other elements share a bucket with these: a bucket with nine of them needs eight others.
+        return _grown_by_chains(spreads, capacity) if len(spreads) - taken >= _LONGEST_CHAIN else needed
     return needed
 
 
@@ -129,6 +131,11 @@ def uuid_hash(uuid: bytes) -> int:
     value = int.from_bytes(uuid, "big")
     value ^= value >> 64
     return (value ^ value >> 32) & _MASK
+
+
+def uuid_order(uuids: Sequence[bytes], capacity: int = DEFAULT_CAPACITY) -> list[int]:
+    """The indices of distinct UUIDs in the order of iteration over a table to which they were added in turn."""
+    return walked([spread(uuid_hash(uuid)) for uuid in uuids], capacity)
 
 
 def uuid_key(uuid: bytes) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from muster.assignors.java_order import (
     spread,
     string_order,
     uuid_hash,
+    uuid_order,
     walked,
 )
 
@@ -193,7 +194,7 @@ def _partitions(topic: str, topics: Mapping[str, Topic], assignable: Assignable 
 def _owned_in_hash_order(member: Member, topics: Mapping[str, Topic]) -> list[str]:
     """The topics of a member's target, in the order of Java's table by UUID."""
     names = [name for name in member.owned if name in topics]
-    return [names[place] for place in walked([spread(uuid_hash(topics[name].topic_id)) for name in names])]
+    return [names[place] for place in uuid_order([topics[name].topic_id for name in names])]
 
 
 def _share(owned: Iterable[str], partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -10,8 +10,7 @@ they are sets on the server. Kafka: org.apache.kafka.coordinator.group.assignor.
 which partitions a member gives up, as in a Kafka server that has just loaded the group.
 
 `TargetGroup` is a group as the server's strategies see it: members with target assignments, topics by UUID. (Kafka:
-GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.) `equal_shares` serves equal subscriptions (Kafka:
-UniformHomogeneousAssignmentBuilder).
+GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.) `equal_shares` serves equal subscriptions.
 
 `GeneralShares` serves differing subscriptions (Kafka: UniformHeterogeneousAssignmentBuilder). Free partitions go, topic
 by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions move from the subscribers with
@@ -32,17 +31,8 @@ from muster.assignors.assignor import (
     no_user_data,
     require_distinct,
 )
-from muster.assignors.java_order import (
-    DEFAULT_CAPACITY,
-    capacity_of_copy,
-    int_order,
-    sort_strings,
-    spread,
-    string_order,
-    uuid_hash,
-    uuid_key,
-    walked,
-)
+from muster.assignors.equal_shares import changed_shares, order_of_topics
+from muster.assignors.java_order import sort_strings, uuid_key, uuid_order
 
 Share = dict[int, Sequence[int]]
 """A member's partitions, by the index of their topic."""
@@ -53,7 +43,7 @@ class TargetGroup:
 
     def __init__(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> None:
         require_distinct(members)
-        self._topics = topics
+        self.topics = topics
         self.members = in_hash_order(members)
         subscribed = {name for names in distinct_subscriptions(members) for name in names}
         self.names = sort_strings(name for name in subscribed if name in topics)
@@ -96,21 +86,9 @@ class TargetGroup:
 
     def owned_in_hash_order(self, member: int) -> list[int]:
         """The topics of a member's share, in the order of Java's HashMap of its target assignment."""
-        names = self._in_hash_order([name for name in self.members[member].owned if name in self._topics])
-        return [topic for name in names if (topic := self.index.get(name, -1)) in self.shares[member]]
-
-    def subscription_of_first(self) -> list[int]:
-        """The topics of the first member, in the order of a Java HashSet copied from the member's set of names."""
-        names = string_order(self.members[0].topics, capacity_of_copy(len(self.members[0].topics)))
-        known = [name for name in names if name in self.index]
-        return [self.index[name] for name in self._in_hash_order(known, capacity_of_copy(len(names)))]
-
-    def _in_hash_order(self, names: Sequence[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-        """Topics in the order of a Java table by UUID into which they were put in the order of `names`.
-
-        `capacity`: its initial size.
-        """
-        return [names[i] for i in walked([spread(uuid_hash(self._topics[name].topic_id)) for name in names], capacity)]
+        names = [name for name in self.members[member].owned if name in self.topics]
+        order = uuid_order([self.topics[name].topic_id for name in names])
+        return [topic for place in order if (topic := self.index.get(names[place], -1)) in self.shares[member]]
 
     def by_name(self, shares: Sequence[Share]) -> Assignment:
         """The assignment that gives these shares to the members. Topics and partitions ascend."""
@@ -121,50 +99,15 @@ class TargetGroup:
         }
 
 
-Partition = tuple[int, int]
-"""The index of a topic, and a partition of it."""
-
-
 def equal_shares(group: TargetGroup) -> list[Share]:
     """Each member's new target: its old partitions up to its quota, then free partitions, in the order of members."""
-    free = [(topic, partition) for topic in group.subscription_of_first() for partition in sorted(group.free[topic])]
-    least, larger = divmod(sum(group.sizes), len(group.members))
+    names = order_of_topics(group.members[0].topics, group.topics)
+    free = [(topic, one) for topic in map(group.index.__getitem__, names) for one in sorted(group.free[topic])]
     shares = list(group.shares)
-    lacking: list[tuple[int, int]] = []
-    for member, share in enumerate(shares):
-        room = least + (larger > 0)
-        had = sum(map(len, share.values()))
-        if had > room:
-            shares[member], given_up = _cut(group, member, room)
-            free += given_up
-            had = room
-        # While enough later members can have the larger share, this one need not have it.
-        if had < room and larger and len(shares) - member > larger:
-            room -= 1
-        else:
-            larger -= larger > 0
-        if had < room:
-            lacking.append((member, room - had))
-    left = iter(free)
-    for member, room in lacking:
-        new: dict[int, list[int]] = {topic: list(partitions) for topic, partitions in shares[member].items()}
-        for _, (topic, partition) in zip(range(room), left, strict=False):
-            new.setdefault(topic, []).append(partition)
-        shares[member] = {**new}
+    counts = [sum(map(len, share.values())) for share in shares]
+    for member, share in changed_shares(counts, free, shares.__getitem__, group.owned_in_hash_order).items():
+        shares[member] = share
     return shares
-
-
-def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partition]]:
-    """The partitions that a member keeps, and those that it gives up, in the order of Java's iteration."""
-    kept: Share = {}
-    given_up: list[Partition] = []
-    for topic in group.owned_in_hash_order(member):
-        partitions = int_order(group.shares[member][topic])
-        if room:
-            kept[topic] = partitions[:room]
-        given_up += [(topic, partition) for partition in partitions[room:]]
-        room -= min(room, len(partitions))
-    return kept, given_up
 
 
 PASSES = 16

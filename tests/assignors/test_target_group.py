@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
+from muster.assignors.equal_shares import order_of_topics
 from muster.assignors.uniform import TargetGroup
 
 TOPICS = {"t": Topic(4, (), bytes(15) + b"\x11"), "u": Topic(2, (), bytes(15) + b"\x02")}
@@ -21,5 +22,5 @@ def test_subscriptions_are_compared_by_name() -> None:
 def test_topics_are_ordered_by_the_hashes_of_their_uuids() -> None:
     group = TargetGroup([Member("a", ("t", "u"), {"u": [0], "t": [1]})], TOPICS)
     # 0x11 is in bucket 1 of 16, 0x02 in bucket 2
-    assert group.subscription_of_first() == [0, 1]
+    assert order_of_topics(("t", "u"), TOPICS) == ["t", "u"]
     assert group.owned_in_hash_order(0) == [0, 1]

@@ -52,6 +52,10 @@ class AssignmentWanted(Message):
     """When first targets were requested for the group, before any repetition (monotonic ms)."""
     is_general: bool = field(default=False, kw_only=True)
     """Whether "uniform" is to use Kafka's algorithm for members with different subscriptions."""
+    subscription: tuple[str, ...] | None = field(default=None, kw_only=True)
+    """The topics to which all members subscribe. None: members differ, or have patterns."""
+    equal: Any = field(default=None, kw_only=True)
+    """The group's last equal shares (`prepared_target.EqualTargets`). None when the group has none."""
     _members: list[Member] | None = field(default=None, init=False)
     _topics: dict[str, Topic] | None = field(default=None, init=False)
 
@@ -121,11 +125,10 @@ class UpgradePrepared(NamedTuple):
 
 
 class AssignmentComputed(NamedTuple):
-    """The command with the result of an AssignmentWanted. `assignment` is None when the assignor failed."""
+    """The command with the result of an AssignmentWanted. `prepared_target` is None when the assignor failed."""
 
     wanted: AssignmentWanted
-    assignment: Assignment | None
-    prepared_target: Any = None
+    prepared_target: Any
 
 
 @dataclass(slots=True, eq=False, repr=False)

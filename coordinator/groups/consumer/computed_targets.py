@@ -10,6 +10,7 @@ from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentCo
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import response_to
 from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.groups.consumer.prepared_target import PreparedTarget
 from muster.coordinator.groups.consumer.reconcile import maybe_reconcile, update_revocation_timer
 from muster.coordinator.state_machine.interface import Command, Reply
 from muster.protocol.errors import ErrorCode
@@ -46,11 +47,12 @@ NAMES_AS_A_TOPIC: Final = 20
 def computed(step: Step, command: AssignmentComputed) -> None:
     """Put computed targets in force, and answer the members that waited for them."""
     wanted = command.wanted
+    prepared_target: PreparedTarget | None = command.prepared_target
     group, topics = _waited_for(step, wanted.group_id, wanted.waiting), 0
     if group is not None and group.computing_epoch == wanted.epoch:
         group.computing_epoch = NO_ASSIGNMENT
-        group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
-        if command.assignment is None:
+        group.failed_epoch = wanted.epoch if prepared_target is None else NO_ASSIGNMENT
+        if prepared_target is None:
             history.target_failed(step, group, wanted.epoch, wanted.assignor)
         elif group.assignment_epoch > wanted.epoch or target.is_too_early(step, group, wanted):
             # The group was empty meanwhile, or has too many newcomers.
@@ -58,7 +60,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
             if group.computing_epoch:
                 return  # the members wait for the next targets
         else:
-            topics = target.apply(step, group, wanted, command.assignment, prepared_target=command.prepared_target)
+            topics = target.apply(step, group, wanted, prepared_target)
             # The group may have changed during the computation.
             target.bring_up_to_date(step, group)
     _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)

@@ -55,15 +55,16 @@ class ConsumerGroup:
     patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs whose targets are being computed, or
     could not be computed. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history.
     `slots`: the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
-    member was last described or removed. `existing`: the group's existing topics, as last found. `names_version` grows
-    with each change of `names`.
+    member was last described or removed. `existing`: the group's existing topics, as last found. `equal_targets`:
+    the last targets, if all members have equal shares. `names_version` grows with each change of `names`.
     """
 
     __slots__ = (
         "_stable", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "existing", "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "is_alike",
-        "is_searching", "members", "metadata_hash", "named", "names", "names_version", "owners", "patterns",
-        "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets", "waiting",
+        "equal_targets", "existing", "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics",
+        "hashed_version", "is_alike", "is_searching", "members", "metadata_hash", "named", "names", "names_version",
+        "owners", "patterns", "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets",
+        "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
@@ -84,6 +85,7 @@ class ConsumerGroup:
         self.subscriptions: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
         self.named = 0
         self.existing: Any = None
+        self.equal_targets: Any = None
         self.patterns: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
         self.owners: dict[bytes, dict[int, str]] = {}

@@ -2,117 +2,29 @@
 
 A small target is computed in the heartbeat. A large target is computed in the background: the request leaves with the
 replies, and the result is a command. Meanwhile answers follow the targets in force. Only members without an epoch wait
-for the result. The thread also prepares the order of the members, each target by topic id, and each target's record.
-For 1,000 members this preparation is most of the work to put a target in force.
+for the result (`prepared_target`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
-from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import FEW_LETTERS, string_hash, string_order
 from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.kafka_order import Tables
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import Step, with_bytes
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, records, replay
 from muster.coordinator.groups.consumer.checks import names_of
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
-from muster.coordinator.groups.consumer.group import ConsumerGroup, topics_of
-from muster.coordinator.groups.consumer.member import (
-    NOTHING,
-    Description,
-    Resolved,
-    TargetAssignment,
-    target_assignment,
-)
+from muster.coordinator.groups.consumer.commands import AssignmentWanted
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import NOTHING, TargetAssignment, target_assignment
+from muster.coordinator.groups.consumer.prepared_target import RANGE, UNIFORM, PreparedTarget, Ranges, by_topic_id
 from muster.coordinator.groups.consumer.topics import existing_topics
-from muster.coordinator.state_machine.interface import Record
 
-RANGE: Final = "range"
-
-
-class PreparedTarget(NamedTuple):
-    """A computed target, valid while the topics do not change. `order` is valid while the members do not change."""
-
-    image_version: int
-    order: Sequence[str]
-    """Member ids in the order of the records."""
-    member_targets: Mapping[str, TargetAssignment]
-    records: Mapping[str, tuple[TargetAssignment | None, Description, Record]]
-    """For each member with a new target: the old target, the description, and the record of the new target."""
-
-    def has_all(self, members: Collection[str]) -> bool:
-        """Whether the group still has the same members."""
-        return len(members) == len(self.order) and all(map(members.__contains__, self.order))
-
-
-class Ranges:
-    """The hash tables in which Kafka's "range" makes a member's new target, as they depend on the member's topics."""
-
-    __slots__ = ("_known", "_resolved", "_wanted")
-
-    def __init__(self, wanted: AssignmentWanted, resolved: Mapping[str, Resolved]) -> None:
-        """`resolved`: the topics of patterns."""
-        self._wanted = wanted
-        self._resolved = resolved
-        self._known: dict[tuple[int, str | None], Tables] = {}
-
-    def of(self, description: Description) -> Tables:
-        """The tables of a member with this description, which must stay alive as long as this object."""
-        key = id(description.topics), description.pattern
-        found = self._known.get(key)
-        if found is None:
-            topics = self._wanted.topics
-            count = sum([name in topics for name in topics_of(description, self._resolved)])
-            found = self._known[key] = kafka_order.ranges(count)
-        return found
-
-
-def _is_unchanged(
-    before: TargetAssignment, given: Mapping[str, Collection[int]], by_id: Mapping[bytes, TopicImage]
-) -> bool:
-    """Whether an assignment by name is the target that the member has. Most members keep their target."""
-    if len(given) != len(before):
-        return False
-    for topic_id, partitions in before:
-        topic = by_id.get(topic_id)
-        if topic is None or tuple(given.get(topic.name, ())) != partitions:
-            return False
-    return True
-
-
-def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
-    """Prepare a computed target. Call this function in a thread."""
-    topics, targets = wanted.topics, wanted.targets
-    nothing: dict[str, list[int]] = {}
-    member_targets: dict[str, TargetAssignment] = {}
-    made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
-    ranges = Ranges(wanted, wanted.resolved)
-    by_id = wanted.image.by_id
-    for member_id, description in wanted.descriptions:
-        given, before = assignment.get(member_id, nothing), targets.get(member_id)
-        if before is not None and _is_unchanged(before, given, by_id):
-            member_targets[member_id] = before
-            continue
-        member_target = target_assignment({topics[name].topic_id: its for name, its in given.items()})
-        if before is not None and member_target == before:
-            member_target = before  # an unchanged target stays the same object, which makes comparisons fast
-        else:
-            tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
-            record = records.target(wanted.group_id, member_id, member_target, tables)
-            made[member_id] = before, description, with_bytes(record)
-        member_targets[member_id] = member_target
-    order = string_order(member_targets)
-    return AssignmentComputed(wanted, assignment, PreparedTarget(wanted.image.version, order, member_targets, made))
-
-
-UNIFORM: Final = "uniform"
 _DESCRIPTION: Final = attrgetter("description")
 NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
@@ -144,8 +56,7 @@ def bring_up_to_date(
     helpers = step.state.helpers
     size = len(wanted.descriptions) + topics.partitions + group.named // NAMES_AS_A_MEMBER
     if helpers is None or (size <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
-        made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
-        apply(step, group, wanted, made)
+        apply(step, group, wanted, by_topic_id(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
         return
     if since_ms is not None:
         wanted.since_ms = since_ms
@@ -191,7 +102,15 @@ def wanted_assignment(
         group.waiting,
         step.now.mono_ms,
         is_general=assignor == UNIFORM and not is_alike,
+        subscription=_subscription_of_all(group),
+        equal=group.equal_targets,
     )
+
+
+def _subscription_of_all(group: ConsumerGroup) -> tuple[str, ...] | None:
+    for topics, count in group.subscriptions.values():
+        return topics if count == len(group.members) and not group.patterns else None
+    return None
 
 
 def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
@@ -219,37 +138,28 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
     return next(name for name in string_order(counts) if counts[name] == most)
 
 
-def apply(
-    step: Step,
-    group: ConsumerGroup,
-    wanted: AssignmentWanted,
-    assignment: Assignment,
-    prepared_target: PreparedTarget | None = None,
-) -> int:
+def apply(step: Step, group: ConsumerGroup, wanted: AssignmentWanted, prepared: PreparedTarget) -> int:
     """Put these targets in force, in one batch: a record for each member with a new target, then the epoch. If the
     batch is too large, the old targets stay in force. Returns the number of topics in the records.
     """
     image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []
     order: Sequence[str]
-    member_targets: Mapping[str, TargetAssignment] = {}
-    ready: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, group.resolved)
-    if prepared_target is not None and prepared_target.image_version == image.version:
-        member_targets, ready = prepared_target.member_targets, prepared_target.records
-    if prepared_target is not None and prepared_target.has_all(members):
-        order = prepared_target.order
-        if member_targets and targets == wanted.targets:
+    has_same_topics = prepared.image.version == image.version
+    member_targets, ready = prepared.member_targets, prepared.records
+    if prepared.has_all(members):
+        order = prepared.order
+        if has_same_topics and targets == wanted.targets:
             order = list(filter(ready.__contains__, order))
     else:
         # A member that left during the computation gets no target. A member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
         order = string_order([*present, *members])
     for member_id in order:
-        member_target = member_targets.get(member_id)
-        if member_target is None:
-            given = assignment.get(member_id)  # thousands may have joined meanwhile
-            member_target = _member_target(given, image) if given else NOTHING
+        member_target = member_targets.get(member_id, NOTHING)
+        if not has_same_topics and member_target:  # thousands may have joined meanwhile, without a target
+            member_target = _of_image(member_target, prepared.image, image)
         before = targets.get(member_id)
         is_another = member_target is not before and member_target != before
         if is_another:
@@ -260,12 +170,14 @@ def apply(
             # With "range" a prepared record is valid only if the member has the same topics.
             if (
                 record is None
+                or not has_same_topics
                 or then is not before
                 or (is_range and (description_then is not description or description.pattern))
             ):
                 tables = ranges.of(description) if is_range else kafka_order.changed(before or NOTHING)
                 record = records.target(group.group_id, member_id, member_target, tables)
             made.append(record)
+    group.equal_targets = prepared.equal
     epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
     if not records.is_more_than_fits(step, [*made, epoch]):
         replay.record_targets(
@@ -276,6 +188,7 @@ def apply(
     return sum([len(member_target) for _, _, member_target in changes])
 
 
-def _member_target(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> TargetAssignment:
-    by_name = image.by_name
-    return target_assignment({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})
+def _of_image(member_target: TargetAssignment, then: TopicsImage, now: TopicsImage) -> TargetAssignment:
+    """The same topics by name in a later image, without those that do not exist any more."""
+    named = [(now.by_name.get(then.by_id[topic_id].name), partitions) for topic_id, partitions in member_target]
+    return target_assignment({topic.topic_id: its for topic, its in named if topic is not None})

@@ -21,7 +21,7 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradePrepared,
     UpgradeWanted,
 )
-from muster.coordinator.groups.consumer.target import prepare_target
+from muster.coordinator.groups.consumer.prepared_target import compute
 from muster.coordinator.system.jobs import Job, JobQueue, OffloadedWork
 from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.protocol.message import Message
@@ -74,8 +74,7 @@ def helpers(
 
 def _compute(assignors: Mapping[str, Assignor], wanted: AssignmentWanted) -> Job[AssignmentComputed]:
     try:
-        assignor = assignors[wanted.assignor]
-        computed: AssignmentComputed = yield OffloadedWork(lambda: prepare_target(wanted, wanted.assign(assignor)))
+        computed: AssignmentComputed = yield OffloadedWork(partial(compute, wanted, assignors[wanted.assignor]))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
         return AssignmentComputed(wanted, None)

@@ -7,7 +7,7 @@ import pytest
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.consumer import history, reconciliation_facts
+from muster.coordinator.groups.consumer import history, prepared_target, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import (
     JOIN,
@@ -115,7 +115,7 @@ def test_computed_targets_for_a_group_that_was_replaced_are_ignored() -> None:
     harness.heartbeat("A", -1)
     assert not harness.send(DeleteGroupsRequest(["g"])).results[0].error_code
     harness.first_heartbeat("B", "t")
-    harness.notify(AssignmentComputed(wanted, {}))
+    harness.notify(AssignmentComputed(wanted, prepared_target.by_topic_id(wanted, {})))
     assert harness.consumers().computing_epoch == 2
     assert list(harness.consumers().members) == ["B"]
 

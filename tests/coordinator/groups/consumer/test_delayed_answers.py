@@ -8,9 +8,8 @@ import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.consumer import computed_targets
+from muster.coordinator.groups.consumer import computed_targets, prepared_target
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, AssignmentWanted, Helpers
-from muster.coordinator.groups.consumer.target import prepare_target
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, given, topics
@@ -42,7 +41,7 @@ class DelayedAnswersHarness(ConsumerGroupHarness):
 def compute(harness: ConsumerGroupHarness) -> AssignmentComputed:
     wanted = harness.offloaded.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
+    return prepared_target.compute(wanted, SERVER_ASSIGNORS[wanted.assignor])
 
 
 @pytest.fixture

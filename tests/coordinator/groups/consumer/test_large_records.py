@@ -16,10 +16,11 @@ from muster.assignors.java_order import spread, uuid_hash
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.state import PackedRecord, pack
-from muster.coordinator.groups.consumer import records, target
+from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
 from muster.coordinator.groups.consumer.member import NOTHING, STABLE, CurrentAssignment, Position
+from muster.coordinator.groups.consumer.prepared_target import compute
 from muster.coordinator.groups.consumer.reconciliation_facts import MAX_FREED, ReconciliationFacts
 from muster.coordinator.groups.consumer.records import LaterRows
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions
@@ -167,7 +168,7 @@ def tell_computed(harness: ConsumerGroupHarness) -> None:
     while harness.offloaded:
         wanted = harness.offloaded.pop()
         assert isinstance(wanted, AssignmentWanted)
-        harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
+        harness.notify(compute(wanted, SERVER_ASSIGNORS[wanted.assignor]))
 
 
 def slow_hand_over(

@@ -17,6 +17,7 @@ from muster.coordinator.groups.consumer import computed_targets, describe, histo
 from muster.coordinator.groups.consumer import topics as topics_module
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
+from muster.coordinator.groups.consumer.prepared_target import compute
 from muster.coordinator.groups.consumer.replay import MAX_SHARED_NAMES
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
@@ -105,10 +106,10 @@ def test_records_of_range_targets_are_offloaded_unless_a_subscription_changes_me
     for member in "AB":
         harness.first_heartbeat(member, "t", assignor="range", pattern=pattern)
     wanted = next(one for one in harness.offloaded if isinstance(one, AssignmentWanted))
-    harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
+    harness.notify(compute(wanted, SERVER_ASSIGNORS["range"]))
     wanted = harness.offloaded[-1]
     assert isinstance(wanted, AssignmentWanted)
-    computed = target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
+    computed = compute(wanted, SERVER_ASSIGNORS["range"])
     if says == "other names":
         harness.heartbeat("A", names=["t", "u"], timeout=5_000)
     made: list[int] = []

@@ -11,14 +11,14 @@ from muster.assignors import java_order
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import PackedRecord
-from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer import prepared_target, records
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     AssignmentWanted,
     TopicsFound,
     TopicsWanted,
 )
-from muster.coordinator.groups.consumer.target import prepare_target
+from muster.coordinator.groups.consumer.prepared_target import by_topic_id, prepare_target
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
@@ -42,7 +42,7 @@ def partitions(answer: Any) -> list[int]:
 def compute(harness: ConsumerGroupHarness) -> AssignmentComputed:
     wanted = harness.offloaded.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
+    return prepared_target.compute(wanted, SERVER_ASSIGNORS[wanted.assignor])
 
 
 def search(harness: ConsumerGroupHarness, *names: str) -> None:
@@ -67,7 +67,8 @@ def test_offloaded_targets_give_the_same_records_as_targets_computed_in_the_loop
         if change == "topics":
             harness.notify(TopicsChanged(topics(u=600)))
         harness.written()
-        harness.notify(computed if number else computed._replace(prepared_target=None))
+        plain = by_topic_id(computed.wanted, computed.wanted.assign(SERVER_ASSIGNORS["uniform"]))
+        harness.notify(computed if number else computed._replace(prepared_target=plain))
     usual, quick = harnesses
     records = quick.written()
     assert len(records) >= 4
@@ -351,10 +352,11 @@ def test_members_with_different_patterns_use_the_general_assignor_though_their_t
     wanted = harness.offloaded[0]
     assert wanted.is_general
     assert {tuple(one.topics) for one in wanted.members} == {("t",)}
-    general, equal = compute(harness), SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)
-    assert general.assignment is not None
-    assert sorted(map(len, (one["t"] for one in general.assignment.values()))) == [200, 200, 200]
-    assert general.assignment != equal
+    general = compute(harness)
+    equal = by_topic_id(wanted, SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)).member_targets
+    targets = general.prepared_target.member_targets
+    assert [len(its) for ((_, its),) in targets.values()] == [200, 200, 200]
+    assert targets != equal
     harness.notify(general)
     assert not harness.consumers().is_alike
     harness.heartbeat("C", names=[], pattern="t")  # now all members have it again
@@ -456,8 +458,7 @@ def test_an_unchanged_target_stays_the_same_object_in_whatever_order_the_assigno
     (before,) = wanted.targets.values()
     ((_, kept),) = before
     turned = {"A": {"t": list(reversed(kept))}, "B": {}}
-    prepared = prepare_target(wanted, turned).prepared_target
-    assert prepared is not None
+    prepared = prepare_target(wanted, turned)
     assert prepared.member_targets["A"] is before
     assert set(prepared.records) == {"B"}
 

@@ -1,0 +1,247 @@
+"""Targets that a thread computes and prepares: the order of members, each target by topic id, each target's record.
+
+For 1,000 members this preparation is most of the work to put a target in force.
+
+If all members subscribe to the same topics, the group keeps its last targets with their numbers of partitions
+(`EqualTargets`). When a member has come or left, only the members whose shares change cost anything then. Targets are
+compared as objects, so targets that were changed since by other means are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.assignors.assignor import Assignment, Assignor
+from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.assignors.equal_shares import changed_shares, order_of_topics
+from muster.assignors.java_order import string_order, uuid_order
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.kafka_order import Tables
+from muster.coordinator.groups.common.state import with_bytes
+from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
+from muster.coordinator.groups.consumer.group import topics_of
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    Description,
+    Resolved,
+    TargetAssignment,
+    target_assignment,
+)
+from muster.coordinator.state_machine.interface import Record
+
+RANGE: Final = "range"
+UNIFORM: Final = "uniform"
+
+
+class EqualTargets(NamedTuple):
+    """Targets by which all partitions of a group's topics are shared equally. Nothing of it changes."""
+
+    names: Collection[str]
+    """The names of the topics: the object that `AssignmentWanted` had."""
+    sizes: Mapping[bytes, int]
+    """The number of partitions of each topic. The topics are in the order in which free partitions are assigned."""
+    targets: Mapping[str, TargetAssignment]
+    counts: Mapping[str, int]
+    """Each member's number of partitions."""
+
+
+class PreparedTarget(NamedTuple):
+    """A computed target. `order` is valid while the members do not change, the rest while the topics do not change."""
+
+    image: TopicsImage
+    member_targets: Mapping[str, TargetAssignment]
+    order: Sequence[str] = ()
+    """Member ids in the order of the records. Empty when the order has not been prepared."""
+    records: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = MappingProxyType({})
+    """For each member with a new target: the old target, the description, and the record of the new target."""
+    equal: EqualTargets | None = None
+    """What the group keeps for its next targets."""
+
+    def has_all(self, members: Collection[str]) -> bool:
+        """Whether the group still has the same members, and their order has been prepared."""
+        return len(members) == len(self.order) and all(map(members.__contains__, self.order))
+
+
+class Ranges:
+    """The hash tables in which Kafka's "range" makes a member's new target, as they depend on the member's topics."""
+
+    __slots__ = ("_known", "_resolved", "_wanted")
+
+    def __init__(self, wanted: AssignmentWanted, resolved: Mapping[str, Resolved]) -> None:
+        """`resolved`: the topics of patterns."""
+        self._wanted = wanted
+        self._resolved = resolved
+        self._known: dict[tuple[int, str | None], Tables] = {}
+
+    def of(self, description: Description) -> Tables:
+        """The tables of a member with this description, which must stay alive as long as this object."""
+        key = id(description.topics), description.pattern
+        found = self._known.get(key)
+        if found is None:
+            topics = self._wanted.topics
+            count = sum([name in topics for name in topics_of(description, self._resolved)])
+            found = self._known[key] = kafka_order.ranges(count)
+        return found
+
+
+def by_topic_id(wanted: AssignmentWanted, assignment: Assignment) -> PreparedTarget:
+    """The target of an assignment by name. Its order and records are not prepared."""
+    return PreparedTarget(wanted.image, {member_id: _by_id(wanted, given) for member_id, given in assignment.items()})
+
+
+def compute(wanted: AssignmentWanted, assignor: Assignor) -> AssignmentComputed:
+    """Compute and prepare a target. Call this function in a thread."""
+    if assignor is SERVER_ASSIGNORS[UNIFORM] and wanted.equal is not None:
+        prepared = _next_equal(wanted, wanted.equal)
+        if prepared is not None:
+            return AssignmentComputed(wanted, prepared)
+    prepared = prepare_target(wanted, wanted.assign(assignor))
+    if assignor is SERVER_ASSIGNORS[UNIFORM]:
+        prepared = prepared._replace(equal=_equal_targets(wanted, prepared.member_targets))
+    return AssignmentComputed(wanted, prepared)
+
+
+def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> PreparedTarget:
+    """Prepare a computed target."""
+    targets = wanted.targets
+    nothing: dict[str, list[int]] = {}
+    member_targets: dict[str, TargetAssignment] = {}
+    changed: list[tuple[str, Description]] = []
+    by_id = wanted.image.by_id
+    for member_id, description in wanted.descriptions:
+        given, before = assignment.get(member_id, nothing), targets.get(member_id)
+        if before is not None and _is_unchanged(before, given, by_id):
+            member_targets[member_id] = before
+            continue
+        member_target = _by_id(wanted, given)
+        if member_target == before:
+            member_target = before  # an unchanged target stays the same object, which makes comparisons fast
+        else:
+            changed.append((member_id, description))
+        member_targets[member_id] = member_target
+    return _with_records(wanted, member_targets, string_order(member_targets), changed)
+
+
+def _by_id(wanted: AssignmentWanted, given: Mapping[str, Collection[int]]) -> TargetAssignment:
+    topics = wanted.topics
+    return target_assignment({topics[name].topic_id: its for name, its in given.items()})
+
+
+def _is_unchanged(
+    before: TargetAssignment, given: Mapping[str, Collection[int]], by_id: Mapping[bytes, TopicImage]
+) -> bool:
+    """Whether an assignment by name is the target that the member has. Most members keep their target."""
+    if len(given) != len(before):
+        return False
+    for topic_id, partitions in before:
+        topic = by_id.get(topic_id)
+        if topic is None or tuple(given.get(topic.name, ())) != partitions:
+            return False
+    return True
+
+
+def _with_records(
+    wanted: AssignmentWanted,
+    member_targets: Mapping[str, TargetAssignment],
+    order: Sequence[str],
+    changed: Sequence[tuple[str, Description]],
+) -> PreparedTarget:
+    made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
+    ranges = Ranges(wanted, wanted.resolved)
+    for member_id, description in changed:
+        before = wanted.targets.get(member_id)
+        tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
+        record = records.target(wanted.group_id, member_id, member_targets[member_id], tables)
+        made[member_id] = before, description, with_bytes(record)
+    return PreparedTarget(wanted.image, member_targets, order, made)
+
+
+# ---- members who all subscribe to the same topics
+
+
+def _equal_targets(wanted: AssignmentWanted, targets: Mapping[str, TargetAssignment]) -> EqualTargets | None:
+    """What the group keeps of its targets. None if members differ in their topics: then shares are no equal shares."""
+    if wanted.subscription is None or wanted.is_general or not targets:
+        return None
+    counts = {member_id: _size(member_target) for member_id, member_target in targets.items()}
+    return EqualTargets(wanted.names, _sizes(wanted), targets, counts)
+
+
+def _size(member_target: TargetAssignment) -> int:
+    return sum([len(partitions) for _, partitions in member_target])
+
+
+def _sizes(wanted: AssignmentWanted) -> dict[bytes, int]:
+    topics = wanted.topics
+    found = [topics[name] for name in order_of_topics(wanted.subscription or (), topics)]
+    return {topic.topic_id: topic.partitions for topic in found}
+
+
+def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget | None:
+    """The targets that `UniformAssignor` would compute. None when that assignor is needed, because the members' topics
+    differ or have changed, or no assignor made the targets.
+    """
+    if wanted.subscription is None or wanted.is_general:
+        return None
+    if last.names is not wanted.names and last.sizes != _sizes(wanted):
+        return None
+    targets, counts = wanted.targets, dict(last.counts)
+    order = string_order([member_id for member_id, _ in wanted.descriptions])
+    if not targets.keys() <= set(order):
+        return None
+    free = _take_back(last, targets, counts)
+    new = [member_id for member_id in order if member_id not in counts]
+    for member_id in new:
+        had = targets.get(member_id, NOTHING)
+        if not _take(free, had):
+            return None
+        counts[member_id] = _size(had)
+    had_targets = [targets.get(member_id, NOTHING) for member_id in order]
+    changed = changed_shares(
+        [counts[member_id] for member_id in order],
+        [(topic_id, one) for topic_id in last.sizes if topic_id in free for one in sorted(free[topic_id])],
+        lambda member: dict(had_targets[member]),
+        lambda member: _in_hash_order(had_targets[member]),
+    )
+    member_targets = dict(targets)
+    for place, share in changed.items():
+        member_targets[order[place]] = made = target_assignment(share)
+        counts[order[place]] = _size(made)
+    for member_id in new:
+        member_targets.setdefault(member_id, NOTHING)
+    others = {order[place] for place in changed} | {one for one in new if one not in targets}
+    descriptions = [one for one in wanted.descriptions if one[0] in others]
+    equal = EqualTargets(wanted.names, last.sizes, member_targets, counts)
+    return _with_records(wanted, member_targets, order, descriptions)._replace(equal=equal)
+
+
+def _take_back(
+    last: EqualTargets, targets: Mapping[str, TargetAssignment], counts: dict[str, int]
+) -> dict[bytes, set[int]]:
+    """The partitions of members whose last target is not in force any more. These members leave `counts`."""
+    free: dict[bytes, set[int]] = {}
+    for member_id, member_target in last.targets.items():
+        if targets.get(member_id) is not member_target:
+            del counts[member_id]
+            for topic_id, partitions in member_target:
+                free.setdefault(topic_id, set()).update(partitions)
+    return free
+
+
+def _take(free: dict[bytes, set[int]], member_target: TargetAssignment) -> bool:
+    """Whether all partitions of a target are free, which they are not any more then."""
+    for topic_id, partitions in member_target:
+        its = free.get(topic_id)
+        if its is None or not its.issuperset(partitions):
+            return False
+        its.difference_update(partitions)
+    return True
+
+
+def _in_hash_order(member_target: TargetAssignment) -> list[bytes]:
+    ids = [topic_id for topic_id, _ in member_target]
+    return [ids[place] for place in uuid_order(ids)]
