@@ -16,7 +16,7 @@ from muster.coordinator.log import DamagedLog, LogError, LogOffline, SegmentAbse
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics.metadata_state import TopicState
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topics import Topics
 from muster.postgres import local_replica
@@ -38,7 +38,7 @@ CHECKED_AT_ONCE: Final = 1_000
 """The most partitions that are checked in one step."""
 AGAIN_MS: Final = 250
 """A fetch of a log that has failed at the database or the disk is tried again after this time."""
-_PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
+_PLACES: Final = {**dict.fromkeys(PARTITIONS_PROPERTIES, 0), **dict.fromkeys(EVENTS_OF, 1)}
 """The order in which topics are fetched. All other topics follow."""
 
 log = structlog.get_logger("muster.cluster")

@@ -19,7 +19,7 @@ from muster.coordinator.topics.cluster_image import NO_BROKER, Broker, ClusterIm
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leadership import Place
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, first_records
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.topics import Topics
 from muster.postgres.database_writer import DatabaseWriter
 from muster.postgres.figures import ClusterFigures
@@ -194,7 +194,7 @@ class Membership:
     def arrived(self, topic: str, index: int) -> None:
         """Note that a partition that this node leads can be served."""
         self.publish()
-        if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
+        if topic in PARTITIONS_PROPERTIES:
             for node in self._nodes:
                 node.activate_shards()
         elif topic in EVENTS_OF:

@@ -1,5 +1,5 @@
 """The messages that nodes send each other through the database. Messages carry transaction markers, and requests to
-verify that a partition is part of a transaction.
+verify that a partition is part of a transaction. Other messages are questions about the states of share groups.
 
 So nodes need no connections to each other, and no credentials: a node that reaches the database is a member. A question
 without an answer in time counts as lost, and its sender asks again. A question may be executed twice.
@@ -12,14 +12,14 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter
-from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.state_machine.interface import Client, Respond
 from muster.coordinator.system import uuids
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
@@ -28,10 +28,14 @@ from muster.coordinator.transactions.commands import PartitionErrors, Partitions
 from muster.postgres.store import Mail, Store, StoreAway, StoreRefused
 from muster.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from muster.coordinator.share_state.persister import StateRequest
+
 MARKERS: Final = 1
 PARTITIONS: Final = 2
 ANSWER: Final = 3
 EVENTS: Final = 4
+STATES: Final = 5
 """The kinds of messages."""
 EVENT_BYTES: Final = 256 * 1024
 """The size of the events in one message; one larger event may be alone in a message."""
@@ -57,7 +61,7 @@ class _Question(NamedTuple):
 
 
 class NodeMessages:
-    """The messages of one node: its `transaction_coordinator.markers.Peers`."""
+    """The messages of one node: its `transaction_coordinator.markers.Peers`, and `share_coordinator`'s `StatePeers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
         """`is_over`: whether the lease is over. Then other nodes lead its partitions, and this node answers nobody."""
@@ -114,6 +118,17 @@ class NodeMessages:
             answered([(topic, index, error) for topic, rows in asked.topics.items() for index in rows])
 
         self._ask(node_id, PARTITIONS, question, answered, failed)
+
+    def ask_state(self, node_id: int, request: StateRequest, respond: Respond) -> None:
+        from muster.postgres.state_messages import as_json, lost, read_answer
+
+        self._ask(
+            node_id,
+            STATES,
+            as_json(request),
+            lambda answer: respond(read_answer(request, answer)),
+            lambda: respond(lost(request)),
+        )
 
     def _ask(
         self, node_id: int, kind: int, question: object, answered: Callable[[Any], object], failed: Callable[[], object]
@@ -223,6 +238,10 @@ class NodeMessages:
         answer = partial(self._write_parts, mail.sender, mail.mail_id, ANSWER)
         if mail.kind == MARKERS:
             yield from self._marking(what, answer)
+        elif mail.kind == STATES:
+            from muster.postgres.state_messages import serve
+
+            serve(self._node.persister, self.leads, what, answer)
         else:
             self._look_up(what, answer)
 

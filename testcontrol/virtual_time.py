@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.server import Server
 from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.topics.names import PARTITIONS_PROPERTIES
 from muster.testcontrol import checks, group_snapshots
 from muster.testcontrol.clock import MovableClock
 from muster.testcontrol.errors import CannotBeDone
@@ -182,8 +183,8 @@ class VirtualTime:
 
     def _shards(self) -> Iterator[CoordinatorShard[Any]]:
         for node in self._server.nodes:
-            for routing in (node.routing, node.transactions.routing):
-                yield from (shard.runtime for shard in routing.shards)
+            for topic in PARTITIONS_PROPERTIES:
+                yield from node.shards_of(topic)
 
     async def _pass_to(self, mono_ms: int) -> None:
         clock = self._clock

@@ -186,6 +186,7 @@ INNER = {
     "groups/core.MAX_RECORDS_AT_ONCE",
     "groups/migration/upgrade.READ_AT_ONCE",
     "share_state/core.CHECKED_AT_ONCE",
+    "runtime/share_coordinator/shard.FORGOTTEN_AT_ONCE",
     "log/file_names.MAX_BYTES",
     "log/producers/files.FEW_PRODUCERS",
     "log/producers/snapshot.PRODUCERS_AT_ONCE",

@@ -20,7 +20,9 @@ from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.runtime.share_coordinator.settings import ShareShardSettings
 from muster.coordinator.server.nodes.common import LeadershipSettings
+from muster.coordinator.share_state.core import ShareStateSettings
 from muster.coordinator.telemetry.reports import TelemetrySettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.commands import TransactionSettings
@@ -212,11 +214,12 @@ def test_the_configuration_page_lists_the_effective_properties() -> None:
     config = load()
     rooms = (
         *(LeadershipSettings, GroupSettings, LogSettings, NetSettings, HistorySettings, ShardSettings),
-        *(TopicSettings, TransactionSettings, TelemetrySettings),
+        *(TopicSettings, TelemetrySettings),
     )
-    later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}
+    of_late_rooms = (TransactionSettings, ShareStateSettings, ShareShardSettings)
+    later = {field.name.replace("_", ".") for room in of_late_rooms for field in dataclasses.fields(room)}
     assert later <= config.effective  # although a server makes them when they are needed
-    for room in rooms:
+    for room in (*rooms, *of_late_rooms):
         config.settings(room)
     assert set(listed) == config.effective
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muster.coordinator.quotas.managers import ClientQuotas
     from muster.coordinator.runtime.group_coordinator.shard import GroupShard
     from muster.coordinator.runtime.routing import Routing
+    from muster.coordinator.runtime.share_coordinator.share_states import ShareStates
     from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
     from muster.coordinator.telemetry.client_instances import ClientInstances
@@ -131,8 +132,8 @@ class Node:
 
     __slots__ = (
         "_most_sessions", "authorizer", "client_instances", "client_reports", "clock", "cluster", "config",
-        "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "quotas",
-        "routing", "serves_consumer_groups", "sessions", "topics", "transactions", "unsent",
+        "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "persister",
+        "quotas", "routing", "serves_consumer_groups", "sessions", "topics", "transactions", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +143,7 @@ class Node:
         topics: Topics,
         routing: Routing[GroupShard],
         transactions: Transactions,
+        persister: ShareStates,
         config: Live,
         cluster: ClusterImage,
         authorizer: Authorizer | None = None,
@@ -161,6 +163,8 @@ class Node:
         self.topics = topics
         self.routing = routing
         self.transactions = transactions
+        self.persister = persister
+        """The share coordinator of this node, which asks the share coordinators of other nodes too."""
         self.config = config
         self.authorizer = authorizer or AllowAll()
         self.cluster = cluster

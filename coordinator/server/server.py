@@ -41,6 +41,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     PARTITIONS_PROPERTIES,
+    SHARE_STATE_TOPIC,
     TRANSACTION_EVENTS_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
@@ -226,8 +227,10 @@ class Server:
         several, first = len(configs) > 1, config.node_id
         group_shards: dict[int, Callable[[], Sequence[GroupShard]]] = {}
         transaction_shards: dict[int, Callable[[], Sequence[Any]]] = {}
+        share_shards: dict[int, Callable[[], Sequence[Any]]] = {}
         leaders = partial(self.topics.open.leaders_of, GROUP_OFFSETS_TOPIC)
         transaction_leaders = partial(self.topics.open.leaders_of, TRANSACTION_STATE_TOPIC)
+        share_leaders = partial(self.topics.open.leaders_of, SHARE_STATE_TOPIC)
         self._to_load = len(configs)
         common = SharedByNodes(
             machine=self._machine,
@@ -244,6 +247,7 @@ class Server:
             is_bounded=self._data.is_bounded,
             group_leader_shards=LeaderShards(leaders, group_shards, first) if several else None,
             transaction_leader_shards=LeaderShards(transaction_leaders, transaction_shards, first) if several else None,
+            share_leader_shards=LeaderShards(share_leaders, share_shards, first) if several else None,
             controller=controller,
             peers=None if membership is None else membership.peers,
             post=self._post,
@@ -255,6 +259,7 @@ class Server:
             self.intercept_points[node.node_id] = InterceptPoint(self._intercept)
             group_shards[node.node_id] = lambda routing=node.routing: routing.shards  # type: ignore[misc]  # bound now
             transaction_shards[node.node_id] = partial(_transaction_shards, node)
+            share_shards[node.node_id] = partial(_share_shards, node)
             self.nodes.append(node)
         hasher = TopicHasher(self.job_queue, config.settings(GroupSettings).broker_rack)
         topics.subscribe(hasher.topics_changed)
@@ -273,6 +278,7 @@ class Server:
         self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
         for node in self.nodes:
             node.transactions.start(LOAD_BEFORE_LISTENING_MS)
+            node.share_states.start(LOAD_BEFORE_LISTENING_MS)
 
     def _open_dispatcher(self, node: Node) -> Dispatcher:
         return self._make_dispatcher(node, intercept_point=self.intercept_points[node.cluster.node_id])
@@ -358,6 +364,10 @@ class Server:
         for node in self.nodes:
             node.die()
         self._data.close(clean=False)
+
+
+def _share_shards(node: RunningNode) -> Sequence[Any]:
+    return node.share_states.routing.shards
 
 
 def _transaction_shards(node: RunningNode) -> Sequence[Any]:

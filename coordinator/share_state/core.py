@@ -136,7 +136,7 @@ class ShareStateCore:
     # ---- loading
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Replay records in the order of the log. Returns the number of records."""
+        """Replay records in the order of the log, and places in the log. Returns the number of both."""
         return self.states.replay(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:

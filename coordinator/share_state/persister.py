@@ -6,6 +6,7 @@ deletes the state; the leader of the topic partition reads and writes it. The er
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -18,11 +19,14 @@ UNKNOWN: Final = -1
 
 
 class StateKey(NamedTuple):
-    """A share partition: the topic partition, as one share group sees it."""
+    """A share partition: the topic partition, as one share group sees it. Its text decides who coordinates it."""
 
     group_id: str
     topic_id: bytes
     partition: int
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{urlsafe_b64encode(self.topic_id).rstrip(b'=').decode()}:{self.partition}"
 
 
 @dataclass(slots=True)

@@ -117,11 +117,11 @@ class States:
             state.take_update(value, is_first=known is None)
 
     def replay(self, records: Iterable[Decoded]) -> int:
-        """`evolve` for records of the log. Returns the number of records."""
+        """`evolve` for records of the log, and places in the log. Returns the number of both."""
         count = 0
         for key, value in records:
             self.evolve(key, value)
-            count += type(key) is not LogPosition
+            count += 1
         return count
 
     def redundant_before(self) -> int:

@@ -241,6 +241,15 @@ def internal_topic(
             "min.insync.replicas": "1",
             "unclean.leader.election.enable": "false",
         }
+    elif name == names.SHARE_STATE_TOPIC:
+        partitions = settings.share_coordinator_state_topic_num_partitions
+        configs = {
+            "compression.type": "producer",
+            "cleanup.policy": "delete",
+            "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
+            "min.insync.replicas": "1",
+            "retention.ms": "-1",
+        }
     else:
         return None
     return NewTopic(name, topic_id, partitions, 1, configs=configs)

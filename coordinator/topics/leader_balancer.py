@@ -19,12 +19,12 @@ from typing import Final
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.leadership import in_sync
 from muster.coordinator.topics.metadata_state import NO_LEADER_CHANGE, MetadataState, PartitionState, TopicState
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, PARTITIONS_PROPERTIES
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 
-_EVENLY = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+_EVENLY = frozenset(PARTITIONS_PROPERTIES)
 """Topics whose replicas no operator assigns."""
 
 Placement = tuple[int, tuple[int, ...]]

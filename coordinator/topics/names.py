@@ -6,12 +6,13 @@ import re
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 PARTITIONS_PROPERTIES = {
     GROUP_OFFSETS_TOPIC: "offsets.topic.num.partitions",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.num.partitions",
 }
 """The coordinators' topics, whose partitions may be copied from a Kafka, and the properties that set their number."""
-SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
 """Muster's own topic: events of groups. The topic has a partition for each partition of __consumer_offsets."""
 TRANSACTION_EVENTS_TOPIC = "__transaction_events"
@@ -21,7 +22,7 @@ EVENTS_OF = {GROUP_EVENTS_TOPIC: GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC: 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
 
-INTERNAL_TOPICS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, *EVENTS_OF))
+INTERNAL_TOPICS = frozenset((*PARTITIONS_PROPERTIES, *EVENTS_OF))
 """Topics that Metadata and DescribeTopicPartitions call internal: clients may read them, not write or delete them."""
 
 MAX_NAME_LENGTH = 249

@@ -13,7 +13,7 @@ from muster.coordinator.system.chunked import Chunked
 from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TopicState
-from muster.coordinator.topics.names import EVENTS_OF, INTERNAL_TOPICS
+from muster.coordinator.topics.names import EVENTS_OF, INTERNAL_TOPICS, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 
@@ -65,7 +65,7 @@ Failed = tuple[str, int, Callable[[], object]]
 Found = Iterator[Failed | None]
 """A search for failed logs. The search yields None where it may be interrupted."""
 
-_OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
+_OF_SHARDS = frozenset((*EVENTS_OF, *PARTITIONS_PROPERTIES))
 """Topics whose logs are opened again by their shards and journals."""
 
 

@@ -17,13 +17,15 @@ class TopicSettings:
     offsets_topic_num_partitions: int = 50
     offsets_topic_segment_bytes: int = 104_857_600
     muster_offsets_durability: str = "commit"
-    """Records of __consumer_offsets and __transaction_state count once synced ("commit") or once written ("os")."""
+    """Records of coordinators (`names.PARTITIONS_PROPERTIES`) count once synced ("commit") or once written ("os")."""
     muster_group_events_retention_ms: int = 604_800_000
     muster_group_events_retention_bytes: int = 134_217_728
     muster_transaction_events_retention_ms: int = 604_800_000
     muster_transaction_events_retention_bytes: int = 33_554_432
     transaction_state_log_num_partitions: int = 50
     transaction_state_log_segment_bytes: int = 104_857_600
+    share_coordinator_state_topic_num_partitions: int = 50
+    share_coordinator_state_topic_segment_bytes: int = 104_857_600
     transaction_partition_verification_enable: bool = True
     add_partitions_to_txn_retry_backoff_ms: int = 20
     add_partitions_to_txn_retry_backoff_max_ms: int = 100

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -32,6 +32,7 @@ from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
+    SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     collision_key,
     name_fault,
@@ -42,15 +43,23 @@ from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
-from muster.protocol.records import OFFSETS, TRANSACTION_STATE, KeyedRecords, UnknownRecord
+from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
 
 SAMPLE_BYTES = 64 * 1024
 """How many bytes of each partition are read to find out how many partitions the topic had."""
 CHUNK_BYTES = 1024 * 1024
 
-ADOPTED: Final[Mapping[str, KeyedRecords]] = {GROUP_OFFSETS_TOPIC: OFFSETS, TRANSACTION_STATE_TOPIC: TRANSACTION_STATE}
+ADOPTED: Final[Mapping[str, KeyedRecords]] = {
+    GROUP_OFFSETS_TOPIC: OFFSETS,
+    TRANSACTION_STATE_TOPIC: TRANSACTION_STATE,
+    SHARE_STATE_TOPIC: SHARE_STATE,
+}
 """The adopted topics, with the codecs of their records. The hash of a name in the key decides a record's partition."""
-_WHAT: Final = {GROUP_OFFSETS_TOPIC: "offsets partitions", TRANSACTION_STATE_TOPIC: "partitions of transactions"}
+_WHAT: Final = {
+    GROUP_OFFSETS_TOPIC: "offsets partitions",
+    TRANSACTION_STATE_TOPIC: "partitions of transactions",
+    SHARE_STATE_TOPIC: "partitions of share groups",
+}
 
 _logger = structlog.get_logger("muster.topics")
 
@@ -108,13 +117,21 @@ def _some_names(storage: Storage, topic: str, index: int) -> list[str]:
                 for record in records:
                     with contextlib.suppress(UnknownRecord, MalformedMessage):
                         key = codec.decode_key(record.key or b"")[1]
-                        name: str = next((getattr(key, field, "") for field in _NAMES if getattr(key, field, "")), "")
-                        names[name] = None
+                        names[_name(key)] = None
     return [name for name in names if name]
 
 
 _NAMES: Final = ("group", "group_id", "transactional_id")
 """The fields of a key whose hash decides the record's partition."""
+
+
+def _name(key: Any) -> str:
+    if hasattr(key, "topic_id"):
+        # imported here: few data directories are taken over
+        from muster.coordinator.share_state.persister import StateKey
+
+        return str(StateKey(key.group_id, key.topic_id, key.partition))
+    return next((getattr(key, field, "") for field in _NAMES if getattr(key, field, "")), "")
 
 
 def _segments(storage: Storage, topic: str, index: int) -> list[str]:

@@ -19,7 +19,7 @@ from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog, SharedMetadataLogWriter, decoding
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, INTERNAL_TOPICS, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.partition_maintenance import PartitionMaintenance
@@ -41,7 +41,7 @@ Charge = Callable[[int], object]
 PRODUCER_ID_BLOCK = 1_000
 """How many producer ids are taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
-_OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+_OF_COORDINATORS = frozenset(PARTITIONS_PROPERTIES)
 
 _OF_LEADERS = frozenset(
     (

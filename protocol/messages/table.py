@@ -79,6 +79,11 @@ class ApiKey:
     SHARE_ACKNOWLEDGE: Final = 79
     ADD_RAFT_VOTER: Final = 80
     REMOVE_RAFT_VOTER: Final = 81
+    INITIALIZE_SHARE_GROUP_STATE: Final = 83
+    READ_SHARE_GROUP_STATE: Final = 84
+    WRITE_SHARE_GROUP_STATE: Final = 85
+    DELETE_SHARE_GROUP_STATE: Final = 86
+    READ_SHARE_GROUP_STATE_SUMMARY: Final = 87
     STREAMS_GROUP_HEARTBEAT: Final = 88
     STREAMS_GROUP_DESCRIBE: Final = 89
     DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
@@ -156,6 +161,11 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (79, "ShareAcknowledge", "share_acknowledge", 1, 2, 0),
     (80, "AddRaftVoter", "add_raft_voter", 0, 1, 0),
     (81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, 0),
+    (83, "InitializeShareGroupState", "initialize_share_group_state", 0, 0, 0),
+    (84, "ReadShareGroupState", "read_share_group_state", 0, 0, 0),
+    (85, "WriteShareGroupState", "write_share_group_state", 0, 1, 0),
+    (86, "DeleteShareGroupState", "delete_share_group_state", 0, 0, 0),
+    (87, "ReadShareGroupStateSummary", "read_share_group_state_summary", 0, 1, 0),
     (88, "StreamsGroupHeartbeat", "streams_group_heartbeat", 0, 1, 0),
     (89, "StreamsGroupDescribe", "streams_group_describe", 0, 1, 0),
     (90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, 0),

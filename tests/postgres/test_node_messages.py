@@ -6,12 +6,22 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.share.in_flight import Row
+from muster.coordinator.share_state.persister import (
+    LoadedState,
+    ReadState,
+    ReadSummary,
+    StateKey,
+    StateResponse,
+    Summary,
+    WriteState,
+)
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import LoopClock
 from muster.coordinator.system.jobs import Job, JobQueue
@@ -25,7 +35,11 @@ from muster.virtual.world import World
 from tests.postgres.stores import TableStore, table_store
 
 MARKER = EndMarker(7, 2, True, 3, 2)
-LEADERS = {"orders": (Leader(1, 5), Leader(2, 5), Leader(-1, 5)), "__transaction_state": (Leader(2, 1),)}
+LEADERS = {
+    "orders": (Leader(1, 5), Leader(2, 5), Leader(-1, 5)),
+    "__transaction_state": (Leader(2, 1),),
+    "__share_group_state": (Leader(2, 1),),
+}
 
 
 class Writer:
@@ -199,3 +213,41 @@ async def test_events_that_are_not_written_go_to_the_next_leader(
     await two.box.check()
     assert taken == [("__group_events", 7, rows[:2]), ("__group_events", 7, rows[2:])]
     await one.box.sent()  # no message is left, and nobody waits for one
+
+
+KEY = StateKey("g", bytes(15) + b"\1", 0)
+ROWS = [Row(0, 4, 2, 1)]
+
+
+class States:
+    """The share coordinator of a node: it notes the questions."""
+
+    def __init__(self) -> None:
+        self.routing = Routing(("shard",))
+        self.asked: list[Any] = []
+
+    def submit(self, request: Any, respond: Callable[[Any], object]) -> None:
+        self.asked.append(request)
+        respond(LoadedState(0, None, 1, 7, ROWS) if isinstance(request, ReadState) else StateResponse(124, "old"))
+
+
+async def test_states_of_share_groups_are_asked_for(store: TableStore) -> None:
+    one, two, three = Side(1, store), Side(2, store), Side(3, store)
+    two.box._node.persister = three.box._node.persister = cast("Any", States())
+    write = WriteState(KEY, 1, 2, 3, 4, ROWS)
+    answers: list[Any] = []
+    for request in (ReadState(KEY, 5), write, ReadSummary(KEY)):
+        one.box.ask_state(2, request, answers.append)
+    one.box.ask_state(3, write, answers.append)
+    await until(lambda: len(answers) == 4, one, two, three)
+    assert sorted(answer.error_code for answer in answers) == [0, 16, 124, 124]
+    assert LoadedState(0, None, 1, 7, ROWS) in answers
+    asked: Any = two.box._node.persister
+    assert asked.asked == [ReadState(KEY, 5), write, ReadSummary(KEY)]
+
+
+async def test_a_lost_answer_about_a_state_is_an_error(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_messages, "MAX_WAITING", 0)
+    answers: list[Any] = []
+    Side(1, store).box.ask_state(2, ReadSummary(KEY), answers.append)
+    assert [(type(answer), answer.error_code) for answer in answers] == [(Summary, ErrorCode.NETWORK_EXCEPTION)]

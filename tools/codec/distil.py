@@ -3,7 +3,7 @@
     python -m tools.codec.distil [JAR_DIRECTORY]
 
 The result has names, types, version ranges, defaults, tags, nullable, ignorable, map keys. Left out are texts (licence
-header, comments, "about"), and messages that only brokers and controllers send. Run this when Kafka's version changes.
+header, comments, "about"), and messages that brokers do not receive. Run this when Kafka's version changes.
 definitions.json and the generated modules are committed.
 """
 
@@ -28,15 +28,6 @@ SOURCES = {
     "kafka-transaction-coordinator": "transaction",
     "kafka-metadata": "metadata",
 }
-
-# These APIs are listed for "broker" listeners, but only brokers send them.
-BROKER_TO_BROKER = (
-    "InitializeShareGroupState",
-    "ReadShareGroupState",
-    "WriteShareGroupState",
-    "DeleteShareGroupState",
-    "ReadShareGroupStateSummary",
-)
 
 # Definitions of type "data" in kafka-clients that Muster reads or writes.
 DATA = (
@@ -72,7 +63,7 @@ def served_apis(definitions: list[tuple[str, dict[str, Any]]]) -> set[str]:
     for _, message in definitions:
         api = str(message["name"]).removesuffix("Request")
         listeners = message.get("listeners", ())
-        if message["type"] == "request" and "broker" in listeners and api not in BROKER_TO_BROKER:
+        if message["type"] == "request" and "broker" in listeners:
             names |= {api + "Request", api + "Response"}
     return names
 

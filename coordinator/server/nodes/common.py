@@ -22,7 +22,12 @@ from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.topics import Topics
 
 if TYPE_CHECKING:
-    from muster.coordinator.runtime.transaction_coordinator.markers import Peers
+    from muster.coordinator.runtime.share_coordinator.share_states import StatePeers
+    from muster.coordinator.runtime.transaction_coordinator.markers import Peers as TransactionPeers
+
+    class Peers(TransactionPeers, StatePeers, Protocol):
+        """The nodes of other processes."""
+
     from muster.coordinator.server.histories import Histories
     from muster.coordinator.telemetry.reports import ClientReports
     from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
@@ -133,6 +138,7 @@ class SharedByNodes(NamedTuple):
     group_leader_shards: ByPartition[GroupShard] | None
     """The shards of the nodes that lead. None means that the process has one node."""
     transaction_leader_shards: ByPartition[Any] | None
+    share_leader_shards: ByPartition[Any] | None
     controller: Controller | None
     peers: Peers | None
     """The nodes of other processes. None means that no other process exists."""

@@ -18,7 +18,7 @@ from muster.coordinator.topics import leadership
 from muster.coordinator.topics.cluster_image import NO_BROKER, Broker, ClusterImage
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leadership import Place
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -34,7 +34,7 @@ AT_ONCE: Final = 100
 """The most partitions that change their leader in one iteration. A coordinator partition changes alone."""
 MAX_PREFERRED: Final = 1_000
 """The most leaders that one check moves back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
-_COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+_COORDINATORS: Final = tuple(PARTITIONS_PROPERTIES)
 
 
 class LeaderChanges:
@@ -97,9 +97,9 @@ class LeaderChanges:
     def _flush(self, topic: str, index: int) -> None:
         """Write the records that a shard has collected, while its leader still leads."""
         for node in self._nodes.values():
-            routing = node.routing if topic == GROUP_OFFSETS_TOPIC else node.transactions.routing
-            if index < len(routing.shards):
-                routing.shards[index].runtime.flush()
+            shards = node.shards_of(topic)
+            if index < len(shards):
+                shards[index].flush()
 
     def _moving(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,8 @@ from muster.coordinator.runtime.group_coordinator.shard import WHAT
 from muster.coordinator.runtime.group_coordinator.shards import DynamicGroupConfigs, group_shards
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Leaderships, Routing
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.runtime.share_coordinator.share_states import Place, ShareStates
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.server.nodes.common import SharedByNodes
 from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
@@ -34,7 +36,7 @@ from muster.coordinator.server.nodes.security import ListenerSecurity
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.file_limits import PROCESS_FILES
 from muster.coordinator.topics.cluster_image import ClusterImage, Endpoint
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 
 log = structlog.get_logger("muster.server")
 
@@ -129,12 +131,25 @@ class RunningNode:
             leader_shards=common.transaction_leader_shards,
             peers=common.peers,
         )
+        self.share_states = ShareStates(
+            topics,
+            clock,
+            job_queue,
+            self._share_settings,
+            Place(
+                self.node_id,
+                lambda: topics.open.leaders[SHARE_STATE_TOPIC],
+                common.share_leader_shards,
+                common.peers,
+            ),
+        )
         self._unsent = Unsent(clock.machine, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
             clock=clock,
             topics=topics,
             routing=self.routing,
             transactions=self.transactions,
+            persister=self.share_states,
             config=self.live,
             cluster=ClusterImage("", self.node_id, self.node_id, {}, topics.open.leaders),
             authorizer=common.authorizer,
@@ -153,6 +168,24 @@ class RunningNode:
 
         return self.config.settings(TransactionSettings)
 
+    def _share_settings(self) -> tuple[Any, int]:
+        # imported here: most servers have no share groups
+        from muster.coordinator.runtime.share_coordinator.settings import ShareShardSettings
+        from muster.coordinator.share_state.core import ShareStateSettings
+
+        linger_ms = self.config.settings(ShareShardSettings).share_coordinator_append_linger_ms
+
+        return self.config.settings(ShareStateSettings), linger_ms
+
+    def shards_of(self, topic: str) -> Sequence[CoordinatorShard[Any]]:
+        """The shards of a coordinator's topic, in order; none while the topic does not exist."""
+        routings: dict[str, Routing[Any]] = {
+            GROUP_OFFSETS_TOPIC: self.routing,
+            TRANSACTION_STATE_TOPIC: self.transactions.routing,
+            SHARE_STATE_TOPIC: self.share_states.routing,
+        }
+        return [shard.runtime for shard in routings[topic].shards]
+
     def load(self, loader: Loader) -> None:
         """At a start: load the shards that the node leads."""
         topics = self._common.topics
@@ -167,16 +200,22 @@ class RunningNode:
     def resign_lost_shards(self) -> None:
         """Let the shards resign that the node no longer leads."""
         leaders = self.node.cluster.leaders
-        self.leaderships.leave(leaders[GROUP_OFFSETS_TOPIC])
-        if self.transactions.leaderships is not None:
-            self.transactions.leaderships.leave(leaders[TRANSACTION_STATE_TOPIC])
+        for topic, held in self._leaderships():
+            held.leave(leaders[topic])
 
     def activate_shards(self) -> None:
         """Make the shards active that the node leads now."""
         leaders = self.node.cluster.leaders
-        self.leaderships.take(leaders[GROUP_OFFSETS_TOPIC])
+        for topic, held in self._leaderships():
+            held.take(leaders[topic])
+
+    def _leaderships(self) -> Iterator[tuple[str, Leaderships]]:
+        """The active shards of each coordinator whose topic exists."""
+        yield GROUP_OFFSETS_TOPIC, self.leaderships
         if self.transactions.leaderships is not None:
-            self.transactions.leaderships.take(leaders[TRANSACTION_STATE_TOPIC])
+            yield TRANSACTION_STATE_TOPIC, self.transactions.leaderships
+        if self.share_states.leaderships is not None:
+            yield SHARE_STATE_TOPIC, self.share_states.leaderships
 
     # ---- the connections
 
@@ -285,6 +324,7 @@ class RunningNode:
     def resign(self) -> None:
         """Every shard resigns, at once. Shards that write into the logs of other shards resign first."""
         self.transactions.stop()
+        self.share_states.stop()
         self.leaderships.held.clear()
         for shard in self.routing.shards:
             shard.runtime.resign()
@@ -320,6 +360,7 @@ class RunningNode:
         """End as a kill of the process would: connections are cut, the state is lost, and nothing is written."""
         self.stop_accepting()
         self.transactions.died()
+        self.share_states.died()
         self.leaderships.drop()
         if self.limits is not None:
             _abort_all(self.limits)

@@ -59,7 +59,7 @@ def make_context(
 
 def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Node:
     """A node; the parts not given are a ManualClock, known ids, a cluster of this node, and nothing for topics,
-    routing and transactions.
+    routing, transactions and persister.
     """
     ids = itertools.count(1)
     leaders = getattr(getattr(parts.get("topics"), "open", None), "leaders", {})
@@ -68,6 +68,7 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
         "topics": None,
         "routing": None,
         "transactions": None,
+        "persister": None,
         "config": started_with({}),
         "cluster": ClusterImage(
             "test-cluster-id-000000", node_id, node_id, {node_id: Broker(node_id, rack, {}, 0)}, leaders

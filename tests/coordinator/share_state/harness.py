@@ -47,7 +47,7 @@ class StateHarness:
         self.core = ShareStateCore(self.settings, self._prune)
         position: list[tuple[Message, Message | None]] = [(LogPosition(start), None)]
         rest = [(record.key, record.value) for record in self.records[start:]]
-        assert self.core.replay(position + rest, self.now) == len(rest)
+        assert self.core.replay(position + rest, self.now) == 1 + len(rest)
         self.collect(self.core.loaded(self.now))
         return self.core
 
