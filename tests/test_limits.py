@@ -242,6 +242,7 @@ INNER = {
     "testcontrol/http/contract.MAX_DIGITS",
     "testcontrol/http/contract.MAX_NAMED",
     "testcontrol/views.MAX_NAMED",
+    "share/sessions.MAX_EPOCH",
     "runtime/routing.LOAD_AT_ONCE_MS",
     "runtime/replies.ANSWERS_AT_ONCE",
     "runtime/routing.MAX_COUNTED",

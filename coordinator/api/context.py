@@ -216,6 +216,8 @@ txn_offsets_by_topic_id = _since(6)
 """TxnOffsetCommit names topics by id, and its clients know the errors of KIP-1319."""
 produce_by_topic_id = _since(13)
 """Produce names topics by id (KIP-516)."""
+share_knows_renewal = _since(2)
+"""ShareFetch and ShareAcknowledge may renew acquisition locks (KIP-1222)."""
 produce_allows_zstd = _since(7)
 """Produce may carry batches compressed with zstd (KIP-110)."""
 sync_names_protocol = _since(5)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from muster.coordinator.runtime.group_coordinator.shard import GroupShard
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.runtime.share_coordinator.share_states import ShareStates
+    from muster.coordinator.runtime.share_partitions.share_partitions import SharePartitions
     from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
     from muster.coordinator.telemetry.client_instances import ClientInstances
@@ -133,7 +134,8 @@ class Node:
     __slots__ = (
         "_most_sessions", "authorizer", "client_instances", "client_reports", "clock", "cluster", "config",
         "controller", "decoded_requests", "delegation_tokens", "draw_uuid", "draw_uuid_text", "job_queue", "persister",
-        "quotas", "routing", "serves_consumer_groups", "sessions", "topics", "transactions", "unsent",
+        "quotas", "routing", "serves_consumer_groups", "sessions", "share_partitions", "topics", "transactions",
+        "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +155,7 @@ class Node:
         draw_uuid_text: Callable[[], str] | None = None,
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
+        share_partitions: SharePartitions | None = None,
         client_reports: ClientReports | None = None,
     ) -> None:
         """`job_queue`: None means a queue without a thread. `unsent`: the memory limit of answers; None means no limit.
@@ -185,6 +188,8 @@ class Node:
         self._most_sessions = fetch_sessions
         self.forget_sessions()
         self.controller = controller
+        self.share_partitions = share_partitions
+        """The share partitions that the node leads. None means that the node serves no share groups."""
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
 
     def forget_sessions(self) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
     from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
     from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
     from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
+    from muster.coordinator.api.share import share_acknowledge, share_fetch  # noqa: F401
     from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
     from muster.coordinator.api.transactions import administration as _  # noqa: F401
     from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
@@ -126,6 +127,8 @@ _TABLE = (
     _api(72, 0, 0, "telemetry"),
     _api(74, 0, 1, "configs.describe_configs"),
     _api(75, 0, 0, "topics.describe_topic_partitions"),
+    _api(78, 1, 2, "share.share_fetch"),
+    _api(79, 1, 2, "share.share_acknowledge"),
     _api(80, 0, 1, "cluster.quorum"),
     _api(81, 0, 0, "cluster.quorum"),
     _api(94, 0, 0, "cluster.quorum"),

@@ -191,6 +191,12 @@ from muster.protocol.messages import (
     sasl_handshake as sh,
 )
 from muster.protocol.messages import (
+    share_acknowledge as shack,
+)
+from muster.protocol.messages import (
+    share_fetch as shf,
+)
+from muster.protocol.messages import (
     sync_group as sg,
 )
 from muster.protocol.messages import (
@@ -303,6 +309,28 @@ def waited(s: State, n: int) -> Iterator[Message]:
     rows = [fe.FetchPartition(i % s.size, fetch_offset=0, partition_max_bytes=1_000) for i in wide(n)]
     topics = [fe.FetchTopic(WIDE, s.wide_id, rows)]
     yield fe.FetchRequest(topics=topics, max_bytes=1_000_000, max_wait_ms=10, min_bytes=1_000_000_000)
+
+
+def shared(s: State, n: int) -> Iterator[Message]:
+    rows = [shf.FetchPartition(i % s.size) for i in wide(n)]
+    yield shf.ShareFetchRequest(
+        "g", "m", max_bytes=1_000_000, max_records=500, topics=[shf.FetchTopic(s.wide_id, rows)]
+    )
+    some = [shf.AcknowledgementBatch(i, i, [1]) for i in range(n)]
+    topics = [shf.FetchTopic(s.wide_id, [shf.FetchPartition(0, 0, some)])]
+    yield shf.ShareFetchRequest("g", "m", 1, max_bytes=1_000_000, max_records=500, topics=topics)
+
+
+def acknowledged(s: State, n: int) -> Iterator[Message]:
+    yield shf.ShareFetchRequest("g", "m", max_records=500, topics=[shf.FetchTopic(s.wide_id, [shf.FetchPartition(0)])])
+    some = [shack.AcknowledgementBatch(i, i, [1]) for i in range(n)]
+    rows = [
+        shack.AcknowledgePartition(0, some),
+        shack.AcknowledgePartition(1, [shack.AcknowledgementBatch(0, n - 1, [1] * n)]),
+    ]
+    yield shack.ShareAcknowledgeRequest("g", "m", 1, topics=[shack.AcknowledgeTopic(s.wide_id, rows)])
+    rows = [shack.AcknowledgePartition(i % s.size, [shack.AcknowledgementBatch(0, 0, [1])]) for i in wide(n)]
+    yield shack.ShareAcknowledgeRequest("g", "m", 2, topics=[shack.AcknowledgeTopic(s.wide_id, rows)])
 
 
 def listed_offsets(s: State, n: int) -> Iterator[Message]:
@@ -751,6 +779,8 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
         Case("partitions of a session", 20_000, fetched), Case("topics", ELEMENTS // 2, fetched_topics),
         Case("waiting partitions", ELEMENTS, waited),
     ),
+    "ShareFetch": (Case("partitions", ELEMENTS // 2, shared),),
+    "ShareAcknowledge": (Case("acknowledgements", ELEMENTS // 2, acknowledged),),
     "ListOffsets": (Case("partitions", ELEMENTS, listed_offsets),),
     "Metadata": (
         Case("topics of the cluster", MANY, all_metadata, 1), Case("topics", LONG_TOPICS, named_metadata, 4),

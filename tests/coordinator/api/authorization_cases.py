@@ -69,6 +69,8 @@ from muster.protocol.messages import (
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -137,6 +139,11 @@ def produce_by_name(name: str) -> Message:
 def fetched(t: bytes, **more: Any) -> Message:
     wanted = [fetch.FetchPartition(0, partition_max_bytes=1000)]
     return fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=t, partitions=wanted)], max_bytes=1000, **more)
+
+
+def share_fetched(t: bytes) -> Message:
+    topics = [share_fetch.FetchTopic(t, [share_fetch.FetchPartition(0)])]
+    return share_fetch.ShareFetchRequest("g", "m", max_bytes=1000, max_records=1, topics=topics)
 
 
 def added_partitions(*topics: str) -> Message:
@@ -324,6 +331,9 @@ CASES = [
     Case("produce in a transaction", lambda t: records_for(t, IN_TRANSACTION, transactional_id="x"), ((O.WRITE, X, "x"), (O.WRITE, T, "t")), ((O.WRITE, X, "x"),), lambda a: produced(a)[0][0], NO_TXN),
     Case("fetch", fetched, ((O.READ, T, "t"),), ((O.READ, T, "t"),), lambda a: [p.error_code for p in a.responses[0].partitions], [NO_TOPIC]),
     Case("fetch as a broker", lambda t: fetched(t, replica_state=fetch.ReplicaState(5, 1)), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), lambda a: [p.error_code for p in a.responses[0].partitions], [NO_TOPIC]),
+    Case("share fetch", share_fetched, ((O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, T, "t"),), lambda a: [p.error_code for p in a.responses[0].partitions], [NO_TOPIC]),
+    Case("share fetch of a group", share_fetched, ((O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, G, "g"),), code, NO_GROUP),
+    Case("share acknowledgement", lambda t: share_acknowledge.ShareAcknowledgeRequest("g", "m", 1), ((O.READ, G, "g"),), ((O.READ, G, "g"),), code, NO_GROUP),
     Case("list offsets", lambda t: list_offsets.ListOffsetsRequest(topics=LIST_OFFSETS), ((O.DESCRIBE, T, "t"),), ((O.DESCRIBE, T, "t"),), rows, [NO_TOPIC]),
     Case("metadata of all", lambda t: metadata.MetadataRequest(None), ((O.DESCRIBE, T, "t"),), ((O.DESCRIBE, T, "t"),), lambda a: [t.name for t in a.topics if t.name == "t"], []),
     Case("metadata by name", lambda t: metadata_of("t", include_topic_authorized_operations=True), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), metadata_rows, [(NO_TOPIC, "t", False, NOT_ASKED)]),

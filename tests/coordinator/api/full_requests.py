@@ -72,6 +72,12 @@ def _topics(module: str, kind: str, part: str, rows: str, row: dict[str, Any], *
     return found
 
 
+def _by_id(module: str, kind: str, part: str, ids: Ids) -> list[Any]:
+    """Topics by their ids alone."""
+    rows = [make(module, part, partition_index=number) for number in PARTITIONS]
+    return [make(module, kind, topic_id=ids[topic], partitions=rows) for topic in TOPICS]
+
+
 def _numbered(module: str, kind: str, rows: str, *, name: str = "name", **more: Any) -> list[Any]:
     return [make(module, kind, **{name: topic, rows: list(PARTITIONS), **more}) for topic in TOPICS]
 
@@ -248,6 +254,10 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     74: _simple("list_config_resources"),
     75: _simple("describe_topic_partitions", topics=[
         make("describe_topic_partitions", "TopicRequest", name=topic) for topic in TOPICS]),
+    78: lambda ids: make("share_fetch", "ShareFetchRequest", **_MEMBER, max_bytes=1_000, topics=_by_id(
+        "share_fetch", "FetchTopic", "FetchPartition", ids)),
+    79: lambda ids: make("share_acknowledge", "ShareAcknowledgeRequest", **_MEMBER, share_session_epoch=1,
+                         topics=_by_id("share_acknowledge", "AcknowledgeTopic", "AcknowledgePartition", ids)),
     80: _simple("add_raft_voter", cluster_id=None, timeout_ms=1_000, voter_id=9, voter_directory_id=b"d" * 16,
                 listeners=[make("add_raft_voter", "Listener", name="CONTROLLER", host="127.0.0.1", port=9)]),
     81: _simple("remove_raft_voter", cluster_id=None, voter_id=9, voter_directory_id=b"d" * 16),

@@ -16,6 +16,7 @@ from tests.coordinator.api import harness
 from tests.coordinator.api.authorization_cases import CASES, Case, commit
 from tests.coordinator.api.data_plane import data_node, send, topic_id
 from tests.coordinator.api.harness import Refusing, make_context, make_group_node
+from tests.coordinator.api.share.serving import serve_shares
 
 
 @pytest.fixture
@@ -26,6 +27,7 @@ def node() -> Node:
     groups = make_group_node(node.topics, shards=1, clock=node.clock)  # type: ignore[arg-type]  # has an image
     node.routing = Routing(groups.routing.shards)
     node.cluster = groups.cluster
+    serve_shares(node)
     send(node, commit(topic_id(node, "t"))).one()
     return node
 

@@ -1,0 +1,142 @@
+"""All share partitions that a node leads, and the share sessions of their members (Kafka: SharePartitionManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime.share_partitions.group_configs import ShareConfig, share_config
+from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition, Machine
+from muster.coordinator.share.sessions import ShareSessions
+from muster.coordinator.share_state.persister import Persister, StateKey
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.features import level_of
+from muster.coordinator.topics.partition import Partition
+
+SHARE: Final = "share.version"
+QUEUES_FROM: Final = 2
+"""The first level of share.version with dead-letter queues (KIP-1191)."""
+
+
+class SharePartitions:
+    """See the module. `sessions`: the share sessions of the members that read from this node."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        persister: Persister,
+        dead_letters: DeadLetters,
+        run_behind: Callable[[Job[None]], object],
+        live: Live,
+        features: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """`features`: returns the feature levels in the metadata log."""
+        self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed)
+        self._live = live
+        self._features = features
+        self._configs: dict[str, Mapping[str, str]] = {}
+        self._by_group: dict[str, dict[StateKey, LedSharePartition]] = {}
+        self._connections: dict[tuple[str, str], Callable[[], None]] = {}
+        """Functions that cancel the calls at the end of the connections, by group and member."""
+        limit = live.value("group.share.max.share.sessions")
+        assert isinstance(limit, int)
+        self.sessions = ShareSessions(limit)
+
+    # ---- configs
+
+    @property
+    def level(self) -> int:
+        """The level of share.version: 0 means that no share groups are served."""
+        return level_of(self._features(), SHARE)
+
+    def config(self, group_id: str) -> ShareConfig:
+        """The configs of a group."""
+        has_queues = self.level >= QUEUES_FROM
+        return share_config(self._configs.get(group_id, {}), self._live.value, has_queues=has_queues)
+
+    def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Use new configs of a group."""
+        if configs:
+            self._configs[group_id] = configs
+        else:
+            self._configs.pop(group_id, None)
+        config = self.config(group_id)
+        for share in self._by_group.get(group_id, {}).values():
+            share.configured(config)
+
+    def features_changed(self) -> None:
+        """Use new feature levels. Without share groups, all sessions and share partitions end."""
+        if not self.level:
+            self.stop()
+        for group_id, some in self._by_group.items():
+            config = self.config(group_id)
+            for share in some.values():
+                share.configured(config)
+
+    # ---- the share partitions
+
+    def find(self, key: StateKey) -> LedSharePartition | None:
+        """A share partition that is loaded, or is being loaded."""
+        return self._by_group.get(key.group_id, {}).get(key)
+
+    def led(self, key: StateKey, partition: Partition) -> LedSharePartition:
+        """The share partition over `partition`, which this node leads. It is loaded if it is new."""
+        share = self.find(key)
+        if share is not None and share.partition is not partition:
+            share.close()
+            share = None
+        if share is None:
+            share = LedSharePartition(key, partition, self.config(key.group_id), self._machine)
+            self._by_group.setdefault(key.group_id, {})[key] = share
+            share.load()
+        share.stay()
+        return share
+
+    def _closed(self, share: LedSharePartition) -> None:
+        group_id = share.key.group_id
+        some = self._by_group.get(group_id, {})
+        if some.get(share.key) is share:
+            del some[share.key]
+            if not some:
+                del self._by_group[group_id]
+
+    # ---- the ends of sessions
+
+    def on_disconnect(
+        self, group_id: str, member_id: str, on_close: Callable[[Callable[[], object]], Callable[[], None]]
+    ) -> None:
+        """End the new session of a member when its connection ends. `on_close`: `Channel.on_close`."""
+        self._forget_connection(group_id, member_id)
+        self._connections[group_id, member_id] = on_close(partial(self.end_session, group_id, member_id))
+
+    def _forget_connection(self, group_id: str, member_id: str) -> None:
+        forget = self._connections.pop((group_id, member_id), None)
+        if forget is not None:
+            forget()
+
+    def end_session(self, group_id: str, member_id: str) -> None:
+        """End the session of a member, whose records become available again. Without a session, nothing happens."""
+        self._forget_connection(group_id, member_id)
+        session = self.sessions.end(group_id, member_id)
+        if session is None:
+            return
+        for place in session.rows:
+            share = self.find(StateKey(group_id, place.topic_id, place.partition))
+            if share is not None:
+                share.release(member_id)
+        if not self.sessions.members(group_id):
+            for share in list(self._by_group.get(group_id, {}).values()):
+                share.leave()
+
+    def stop(self) -> None:
+        """End all sessions, and close all share partitions."""
+        self.sessions = ShareSessions(self.sessions.limit)
+        for forget in self._connections.values():
+            forget()
+        self._connections.clear()
+        for some in list(self._by_group.values()):
+            for share in list(some.values()):
+                share.close()
