@@ -164,6 +164,8 @@ class Last(NamedTuple):
     lag: int | None
     owner: str | None
     """The client id of the member that committed it."""
+    behind_ms: int | None = None
+    """How long the next record had been there, unread, at the end of the log."""
 
 
 class Fall(NamedTuple):

@@ -16,6 +16,8 @@ from muster.pipeline.episodes.silence import Silence, ended_by
 
 NEAR_MS: Final = 60_000
 """A member joins or leaves at most this long before its rebalance begins."""
+_THAWED_MS: Final = 500
+"""A broker that was frozen ends the sessions within this time after its first sign of life."""
 _AFTER_MS: Final = 5_000
 """The event of a member is at most this long after the end of its rebalance."""
 
@@ -215,6 +217,16 @@ class History:
         ends = [one.end_ms for one in self.stays if one.start_ms <= silence.from_ms <= (one.end_ms or late_ms)]
         return 2 * sum(end_ms is not None and end_ms <= late_ms for end_ms in ends) <= len(ends)
 
+    def is_unsure(self, one: Change) -> bool:
+        """Does the log hardly show whether a member left, or was lost?"""
+        number = None if one.gone is None else self._went[one.gone]
+        return one.how == LEFT and number is not None and self.rebalances[number].confidence <= limits.HARDLY
+
+    def is_back_after(self, one: Change, silence: Silence) -> bool:
+        """Did a member join just after a silence, so that nobody knows whether it is new in the group?"""
+        is_soon = silence.from_ms < one.gone_ms <= silence.until_ms + limits.BACK_MS
+        return one.gone is None and is_soon and any(stay.start_ms < silence.from_ms for stay in self.stays)
+
     def _silence_before(self, one: Change) -> Silence | None:
         """The silence after which a member did not stay, or None."""
         stay = None if one.gone is None else self.stays[one.gone]
@@ -222,7 +234,21 @@ class History:
             return None
         heard_ms = None if stay.silent_ms is None else stay.end_ms - stay.silent_ms
         session_ms = stay.session_ms or EPOCH_SESSION_MS
-        return ended_by(self.silences, stay.start_ms, heard_ms, stay.end_ms, session_ms)
+        found = ended_by(self.silences, stay.start_ms, heard_ms, stay.end_ms, session_ms)
+        return found or self._with_frozen_broker(stay)
+
+    def _with_frozen_broker(self, stay: Stay) -> Silence | None:
+        """The silence whose end removed this member together with another member of its group, or None.
+
+        A frozen broker first answers the commits that it had not read, and then ends all sessions.
+        """
+        for silence in self.silences:
+            until_ms = silence.until_ms + _THAWED_MS
+            if stay.start_ms <= silence.from_ms and silence.until_ms <= (stay.end_ms or 0) <= until_ms and any(
+                one.how in DEATHS and silence.until_ms <= (one.end_ms or 0) <= until_ms for one in self.stays
+            ):  # fmt: skip
+                return silence
+        return None
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
         """Did this rebalance begin when members of several groups had just been lost?"""

@@ -147,6 +147,8 @@ class Episode(NamedTuple):
     """The number of members. It is larger than the length of `members` if several members have one name."""
     is_midst: bool = False
     """Whether this is only the start of the log, while the group was already running."""
+    is_unsure: bool = False
+    """Whether nobody knows if members left, or were lost."""
     same: bool = False
     """Whether each member that returned has the instance id, or the client id and host, of the member that left."""
 

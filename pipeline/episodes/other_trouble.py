@@ -175,9 +175,10 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
     changed += [until_ms for _, until_ms in facts.silences]
     found = trend(facts.progress, max(changed, default=None))
-    if found is None or found.rate <= 0 or found.lag < found.written * limits.BEHIND_MS / SECOND:
+    if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
-    unread = sum(one.lag or 0 for one in facts.lags if one.at_ms < found.from_ms)
+    middle_ms = (found.from_ms + found.until_ms) // 2
+    unread = sum(one.lag or 0 for one in facts.lags if one.at_ms < middle_ms)
     if 2 * unread > sum(one.lag or 0 for one in facts.lags):
         return  # most of the lag is in partitions that the group does not read at all
     since = when.since(found.from_ms)
@@ -190,6 +191,17 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     who = (slow,) if slow else ()
     claim = Claim(TOO_SLOW, text, who, found.from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
     yield claim.proved_by([_step_row(one) for one in steps])
+
+
+def _is_far_behind(found: Trend, lags: Sequence[Last]) -> bool:
+    """Is the group behind by as many records as producers write in BEHIND_MS?
+
+    If only one of its members is too slow, the lag of the group is small. Then the oldest unread records count.
+    """
+    if found.lag >= found.written * limits.BEHIND_MS / SECOND:
+        return True
+    old = sum(one.lag or 0 for one in lags if (one.behind_ms or 0) >= limits.BEHIND_MS)
+    return old > 0 and 2 * old >= sum(one.lag or 0 for one in lags)
 
 
 def _slow_member(lags: Sequence[Last]) -> str | None:

@@ -45,6 +45,9 @@ def _trouble(of: History) -> Found:
     for silence in of.silences:
         if ended := [one for one in common if of.silence_of(one) == silence]:
             yield model.TROUBLE, ended
+    for silence in of.silences:
+        if back := [one for one in of.left if of.is_back_after(one, silence)]:
+            yield model.TROUBLE, back
     common = [one for one in common if of.silence_of(one) is None]
     for chain in of.chains(sorted(common, key=lambda one: one.gone_ms), 3 * limits.MOMENT_MS):
         yield model.TROUBLE, chain

@@ -52,6 +52,8 @@ LOST_SESSIONS: Final = 4
 session timeouts without a commit, the member had nothing to commit.
 """
 
+HARDLY: Final = 0.6
+"""With at most this confidence, a member that seems to have left may have been lost."""
 UNSTABLE_SCORE: Final = 50.0
 """A group with at least this flapping score is unstable, whatever the causes of its rebalances are."""
 UNSTABLE_MIN: Final = 10

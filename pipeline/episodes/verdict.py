@@ -179,12 +179,13 @@ def _fine(episodes: Sequence[Episode], facts: Facts, when: When) -> Claim:
     claim = Claim(claims.FINE, what).proved_by(_rows(counted, facts))
     if stop is None or stop.back_ms is not None or any(one.until_ms > stop.until_ms for one in episodes):
         return claim
-    left_ms = stop.until_ms
+    lost = f" or {'was' if stop.size == 1 else 'were'} lost" if stop.is_unsure else ""
+    left_ms, left = stop.until_ms, f"{_all(stop)} left{lost}"
     if facts.deleted_ms is not None:
         deleted = when.clock(facts.deleted_ms, episodes[0].from_ms)
-        before = f": {_all(stop)} left at {when.clock(left_ms, episodes[0].from_ms)}"
+        before = f": {left} at {when.clock(left_ms, episodes[0].from_ms)}"
         claim = claim._replace(text=f"deleted or expired at {deleted}{before}")
-    text = f"stopped at {when.clock(left_ms, episodes[0].from_ms)}: {_all(stop)} left"
+    text = f"stopped at {when.clock(left_ms, episodes[0].from_ms)}: {left}"
     stopped = Claim(claims.STOPPED, text, stop.members, stop.from_ms, left_ms, weaker=claim)
     (found,) = made([stopped.proved_by(_rows([stop], facts))], facts)
     return found
@@ -323,6 +324,9 @@ def _plainly(clause: _Clause) -> str:
     times = sum(one.times for one in clause.some)
     if clause.kind == model.RESTART and times >= limits.LOOPS:
         return f"{clause.names} left and came back {plural(times, 'time')}"
+    if clause.kind in _DID:
+        lost = f" or {_was(clause)} lost" if any(one.is_unsure for one in clause.some) else ""
+        return f"{clause.names} {_DID[clause.kind]}{lost}"
     words = count_of_kind(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
         return words
@@ -376,12 +380,15 @@ def _stopped(clause: _Clause) -> str:
     were = "was lost" if one.size == 1 else "were lost"
     who = _all(one).replace("member", "static member") if one.by_instance and one.died else _all(one)
     how = (f"{were} or stopped" if one.by_instance else were) if one.died else "stopped"
+    how += f" or {were}" if one.is_unsure else ""
     what = f"{who} {how}"
     if one.back_ms is None:
         return f"{what} and {'somebody came back later' if clause.later else 'nobody came back'}"
     return f"{what} and somebody was back after {duration(one.back_ms)}"
 
 
+_DID: Final[Mapping[str, str]] = {model.SCALE_OUT: "joined", model.SCALE_IN: "left"}
+"""Of these kinds of episodes, the sentence says what the members did. Nobody knows why they did it."""
 _PERHAPS: Final = "(perhaps coordinator or network)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
 """The kinds of episodes whose sentence names members with `by`: they changed or noticed something."""

@@ -54,7 +54,7 @@ _MIXED: Final = pa.struct(
     columns("start_ms long, end_ms long, members members", members=structs("client_id string, topics strings"))
 )
 _SKIP: Final = pa.struct(columns("topic string, partition int, at_ms long, from_offset long, to_offset long"))
-_LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string"))
+_LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string, behind_ms long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, pa.DataType]] = {
     "stay": _STAY,

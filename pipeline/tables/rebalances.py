@@ -117,6 +117,11 @@ _SHORT_DELAY_MS = 1_500
 _TIMER_MS = 4
 """Timers of a broker are late by up to this time."""
 _ROUND_MS = 100
+_ROUND_LONG_MS = 500
+"""People set a long delay to a round number. What members show is longer, since a busy broker and its clients are late.
+"""
+_LATE_MS = 3_000
+"""A first member that got its id joins at most this late, on a busy machine."""
 _KEY = ["group", "generation", "end_ms"]
 
 
@@ -145,7 +150,8 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     bound_ms = F.when(is_one, F.when(is_alone, whole_ms).otherwise(F.floor(whole_ms / 2)))
     delay_ms = F.coalesce(F.min(F.when(is_new, bound_ms)), F.least(F.min(bound_ms), F.lit(INITIAL_DELAY_MS)))
     delay_ms = F.coalesce(delay_ms, F.lit(INITIAL_DELAY_MS))
-    delay_ms = F.when(delay_ms < _AT_ONCE_MS, 0).otherwise(F.floor(delay_ms / _ROUND_MS) * _ROUND_MS)
+    round_ms = F.when(delay_ms < _SHORT_DELAY_MS, _ROUND_MS).otherwise(_ROUND_LONG_MS)
+    delay_ms = F.when(delay_ms < _AT_ONCE_MS, 0).otherwise(F.floor(delay_ms / round_ms) * round_ms)
     rows = rows.crossJoin(F.broadcast(rows.agg(delay_ms.alias("delay_ms"))))
     delay_ms = F.col("delay_ms")
     usual = F.when(is_alone, 1).otherwise(2)
@@ -155,7 +161,8 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     # without the record of a new group (it was compacted away), nothing shows when the group was created
     since_ms = F.when(whole_ms.isNotNull(), empty_ms)
     start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(since_ms, F.lit(0)))
-    earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, since_ms)
+    slack_ms = F.when(is_new, _LATE_MS).otherwise(_SLACK_MS)
+    earliest_ms = F.greatest(joined_ms - most * delay_ms - slack_ms, since_ms)
     bounds = {
         "start_ms": F.least(start_ms, joined_ms),
         "start_earliest_ms": F.least(earliest_ms, start_ms),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
+from muster.pipeline.episodes.thresholds import SLOW_TWICE
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, planned
@@ -205,9 +206,10 @@ def _died(history: History) -> bool:
 
 
 def _is_slow(history: History) -> bool:
-    """Whether at least half of the departed members left because they had not polled in time."""
+    """Whether members left because they had not polled in time: several of them, or half of all that left."""
     gone = [one for one in history.stays if one.end is not None]
-    return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
+    slow = sum(map(polled_too_late, gone))
+    return (slow >= SLOW_TWICE and 3 * slow >= len(gone)) or 2 * slow >= max(len(gone), 1)
 
 
 def _chance_ms(history: History) -> int:

@@ -102,6 +102,21 @@ class Known:
             for line in self.rebalances
         )  # fmt: skip
 
+    def present(self, group: str) -> set[str]:
+        """The members at the end, as the broker saw them."""
+        found: set[str] = set()
+        for line in sorted((one for one in self.rebalances if one["group"] == group), key=lambda one: one["settled"]):
+            who = (line["trigger"] or {}).get("client_id")
+            gone = {*line.get("left", ()), *(one["client_id"] for one in line["died"])}
+            found -= gone | ({who} if line["cause"] in ("member_left", "session_expired") else set())
+            found |= {*line.get("came", ()), *([who] if line["cause"] == "member_joined" else ())}
+        return found
+
+    def not_back(self, group: str) -> set[str]:
+        """The members that the broker removed, and that did not join again."""
+        died = {one["client_id"] for line in self.rebalances if line["group"] == group for one in line["died"]}
+        return died - self.present(group)
+
     def near(self, said: Said, lines: Iterable[Mapping[str, Any]], after_ms: int = SLACK_MS) -> bool:
         """Whether one of the lines touches the time of the claim."""
         return any(
@@ -165,9 +180,12 @@ def _level(known: Known, group: str) -> frozenset[str]:
         return frozenset({HELP, LOOK})
     if UNSEEN in incidents:
         return frozenset({HELP, LOOK, FINE})
+    lost = known.not_back(group)
+    if lost and not known.present(group):
+        return frozenset({HELP, LOOK})
     if "deaths" in whats or "frozen" in incidents or known.of("stall", group):
         return frozenset({LOOK})
-    may_look = "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
+    may_look = bool(lost) or "trouble" in whats or sum(line["group"] == group for line in known.rebalances) >= MANY
     return frozenset({FINE, LOOK} if may_look else {FINE})
 
 
@@ -241,6 +259,8 @@ def _stop(said: Said, known: Known) -> str | None:
     if known.of("incident", said.group, "deleted") and said.text.startswith("stopped"):
         return "it was deleted"
     gone = {line["client_id"] for line in known.acts(said, None, "stop", "killed")}
+    if "lost" in said.text:
+        gone |= {who for who in said.who if known.was_lost(said, who)}
     left = [who for who in said.who if who not in gone]
     return f"{left} did not stop" if left else None
 
@@ -297,7 +317,7 @@ def _did(said: Said, who: str, known: Known) -> bool:
     """Whether the member truly did what an episode says of it, whatever the script meant by that."""
     gone = [line["at"] for line in known.acts(said, who, "stop", "killed")]
     if said.rule == "scale_out":
-        return known.came(said, who) and not gone
+        return known.came(said, who)
     if said.rule == "scale_in":
         return bool(known.acts(said, who, "stop")) and not known.acts(said, who, "killed")
     return any(line["at"] > min(gone) for line in known.acts(said, who, "starts")) if gone else False

@@ -14,6 +14,8 @@ Truth = Sequence[Mapping[str, Any]]
 
 SLACK_MS: Final = 8_000
 """An episode counts as found if it is reported within this time of the event."""
+_LOOPS: Final = 4
+"""A log with fewer rebalances at that time does not show a crash loop."""
 _LATE_MS: Final = 60_000
 """On a busy machine a started process becomes a member within this time."""
 
@@ -93,6 +95,8 @@ def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -
         ]
         until_ms = max(until_ms, min(came, default=0))
     seen = any(one["settled"] >= line["from"] and one["acted"] <= until_ms for one in rebalances)
+    if line["what"] == "crash_loop":
+        seen = sum(line["from"] <= one["settled"] and one["acted"] <= until_ms for one in rebalances) >= _LOOPS
     if line["what"] == "rolling_restart" and line.get("static"):
         seen = True  # without a rebalance
     if line["what"] == "overlapping_deploy":

@@ -17,15 +17,29 @@ MOVES: Final = 3
 """A partition with so many different offsets between did not stall."""
 TOGETHER_MS: Final = 60_000
 """Two applications must be members of one generation for at least this long."""
+LATE_MS: Final = 20_000
+"""A script writes down the end of a stall at most this long after it has let the partition go."""
+SHOWN_MS: Final = 40_000
+"""A stall that the log shows for a shorter time counts for nothing. While the broker is away, a log shows nothing."""
 UNSEEN: Final = "unseen"
 """What an incident is called that the log does not show: nobody knows whether the group is fine."""
 
 
-def seen(truth: Iterable[Row], commits: Sequence[Row], generations: Sequence[Row]) -> list[dict[str, Any]]:
-    """The truth, without stalls whose partitions went on. Two applications that never met are called UNSEEN."""
+def seen(truth: Sequence[Row], commits: Sequence[Row], generations: Sequence[Row]) -> list[dict[str, Any]]:
+    """The truth, without stalls whose partitions went on, or that the log hardly shows.
+
+    Two applications that never met are called UNSEEN. So are records that a member skipped which keeps up: the log
+    shows the same if it reads them.
+    """
     found = []
+    silences = [(line["from"], line["until"]) for line in truth if line["kind"] == "silence"]
     for line in map(dict, truth):
-        if line["kind"] == "stall":
+        is_stuck = line["kind"] == "stall" or (line["kind"] == "incident" and line["what"] == "poison")
+        if is_stuck and _shown_ms(line, _until(line, truth), silences) < SHOWN_MS:
+            continue
+        if line["kind"] == "incident" and line["what"] == "skip" and line["members"] and not line.get("shown"):
+            line["what"] = UNSEEN
+        elif line["kind"] == "stall":
             line["partitions"] = [one for one in line["partitions"] if not _went_on(line, one, commits)]
             if not line["partitions"]:
                 continue
@@ -35,6 +49,23 @@ def seen(truth: Iterable[Row], commits: Sequence[Row], generations: Sequence[Row
             line["what"] = UNSEEN
         found.append(line)
     return found
+
+
+def _until(line: Row, truth: Iterable[Row]) -> int:
+    """When a stall ended: if nobody let the partition go, it lasted to the end of the log."""
+    some = {str(one) for one in line.get("partitions", [line.get("partition")])}
+    gone = any(
+        one["kind"] == "act" and one["what"] == "go" and one["group"] == line["group"]
+        and one["line"].split()[1] in some and one["at"] >= line["until"] - LATE_MS
+        for one in truth
+    )  # fmt: skip
+    return int(line["until"]) if gone else max(one.get("until") or one.get("at") or 0 for one in truth)
+
+
+def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:
+    """How long a stall lasted while the broker was there."""
+    away_ms = sum(max(min(until, until_ms) - max(since, line["from"]), 0) for since, until in silences)
+    return until_ms - int(line["from"]) - away_ms
 
 
 def _went_on(line: Row, partition: int, commits: Iterable[Row]) -> bool:

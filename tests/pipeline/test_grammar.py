@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.pipeline.recording.grammar import SOMETIMES, TROUBLES, cast
+from tests.pipeline.recording.grammar import FRANZ, FRANZ_FROM, MORE, SOMETIMES, TROUBLES, cast, needs_go
 from tests.pipeline.recording.record import options_of
 from tests.pipeline.recording.scripts import Part
 
@@ -33,6 +33,17 @@ def test_a_few_recordings_have_all_scripts_and_all_kinds_of_trouble() -> None:
     for one in drawn:
         names = [part.name for part in one.parts]
         assert len(names) == len(set(names))
+
+
+def test_later_seeds_have_more_happenings_and_members_of_franz_go() -> None:
+    later = range(FRANZ_FROM, FRANZ_FROM + 12)
+    parts = [part for seed in later for part in cast(seed).parts]
+    assert {part.name for part in parts} >= {part.name for part in (*SOMETIMES, *MORE)}
+    of_franz = [part for part in parts if part.options.get("client") == FRANZ]
+    assert of_franz
+    assert all(part.options.get("protocol") != "consumer" for part in of_franz)
+    assert not any(map(needs_go, SEEDS))
+    assert any(map(needs_go, later))
 
 
 def test_all_libraries_are_drawn_and_consumer_groups_only_with_those_that_have_them() -> None:

@@ -187,6 +187,39 @@ def test_lost_members_of_a_group_that_nobody_stopped_are_no_false_stop() -> None
     assert JUDGES["whole_stop"](said._replace(text="its only member stopped"), known) is not None
 
 
+@pytest.mark.parametrize(("from_s", "until_s", "count"), [(170, 230, 0), (100, 200, 2), (120, 250, 0)])
+def test_a_stall_counts_only_if_the_log_shows_it_while_the_broker_is_there(
+    from_s: int, until_s: int, count: int
+) -> None:
+    when = {"from": from_s * 1_000, "until": until_s * 1_000}
+    stuck = line("stall", topic="t", partitions=[0], how="stick", **when)
+    poison = line("incident", what="poison", topic="t", partition=0, offset=3, members=["g-1"], **when)
+    truth = [
+        stuck,
+        poison,
+        act("go", until_s * 1_000, words="go 0"),
+        {"kind": "silence", "from": 150_000, "until": END},
+    ]
+    assert len([one for one in seen(truth, (), ()) if one["kind"] in ("stall", "incident")]) == count
+
+
+def test_records_that_a_fast_member_skips_are_not_shown() -> None:
+    truth = [span("incident", "skip", 0, 9, members=["g-1"]), span("incident", "skip", 0, 9)]
+    truth.append(span("incident", "skip", 0, 9, members=["g-1"], shown=True))
+    assert [one["what"] for one in seen(truth, (), ())] == [UNSEEN, SKIPPED, SKIPPED]
+
+
+def test_a_group_whose_members_were_all_lost_may_need_help() -> None:
+    def rebalance(at: int, cause: str, **more: Any) -> dict[str, Any]:
+        times = {"acted": at, "settled": at + 1}
+        return line("rebalance", cause=cause, trigger={"client_id": "g-1"}, **{"died": [], "came": [], **times, **more})
+
+    group, died = line("group", topic="t"), [{"client_id": "g-1"}]
+    truth = [group, rebalance(1, "member_joined"), rebalance(9, "session_expired", died=died)]
+    assert levels(truth)["g"] == {HELP, LOOK}
+    assert levels([*truth, rebalance(20, "member_joined")])["g"] == {FINE}
+
+
 def test_two_applications_count_only_if_they_met() -> None:
     line = {"kind": "incident", "what": "two_topics", "group": "g", "topics": {"a": [], "b": []}, "until": 100_000}
     both = {"group": "g", "start_ms": 0, "end_ms": None, "members": [{"topics": ["a"]}, {"topics": ["b"]}]}

@@ -133,6 +133,37 @@ def test_a_group_is_not_too_slow_if_it_does_not_read_what_is_unread() -> None:
     assert [one.rule for one in verdict(group.episodes(), known).claims] == ["fine"]
 
 
+def test_a_group_is_not_too_slow_if_its_members_gave_most_of_the_lag_up_since() -> None:
+    group, more = EXAMPLES["too slow"]
+    last_ms = more["progress"][-1].until_ms
+    given_up = [Last("orders", 0, last_ms - 300_000, 90_000, "a"), Last("payments", 0, last_ms, 5, "a")]
+    found = verdict(group.episodes(), facts(group, **more)._replace(lags=given_up)).claims
+    assert [one.rule for one in found] == ["fine"]
+
+
+@pytest.mark.parametrize(("behind_s", "rule"), [(95, "too_slow"), (20, "fine")])
+def test_one_slow_member_of_a_group_that_is_hardly_behind_has_old_unread_records(behind_s: int, rule: str) -> None:
+    group, more = EXAMPLES["too slow"]
+    short = [one._replace(lag=(one.lag or 0) // 9) for one in more["progress"]]
+    last_ms = short[-1].until_ms
+    lags = [Last("t", 0, last_ms, 900, "b", behind_s * 1_000), Last("t", 1, last_ms, 20, "a", 1_000)]
+    found = verdict(group.episodes(), facts(group, progress=short, lags=lags)).claims
+    assert [one.rule for one in found] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [(("a", "b"), "stopped at 15:23:22: both members left or were lost"), (("a",), "a left or was lost: 1 rebalance")],
+)
+def test_a_departure_that_the_log_hardly_shows_is_perhaps_a_loss(names: tuple[str, ...], text: str) -> None:
+    group = Group("a", "b").leaves(1_000, *names)
+    group.rebalances[-1] = group.rebalances[-1]._replace(confidence=0.55)
+    found = verdict(group.episodes(), facts(group)).text if len(names) > 1 else claim_about(
+        group.episodes()[1], facts(group)
+    ).text  # fmt: skip
+    assert found.startswith(text)
+
+
 def test_a_member_that_fails_in_several_partitions_is_named_with_the_first_offset() -> None:
     group, more = EXAMPLES["poison"]
     (one,) = more["stalled"]

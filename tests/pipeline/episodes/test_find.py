@@ -230,6 +230,24 @@ def test_a_single_member_that_is_lost_after_a_silence_is_not_lost_by_it(at_s: in
     assert group.kinds() == kinds
 
 
+def test_a_member_that_ends_when_a_frozen_broker_ends_sessions_did_not_restart() -> None:
+    """The broker first answers its commit, which had waited."""
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120)
+    group.dies(1_120, "a", silent_ms=120_000).leaves(1_120.2, "b", silent_ms=150).comes(1_125, "a", "b")
+    assert group.kinds() == ["coordinator_or_network_trouble"]
+    group = Group(*ABC).is_silent_with_others(1_000, 1_120).restarts(1_120.2, "b", 5, silent_ms=150)
+    assert group.kinds() == ["restart"]
+
+
+@pytest.mark.parametrize(("at_s", "kind"), [(1_150, "coordinator_or_network_trouble"), (1_300, "scale_out")])
+def test_a_member_that_joins_just_after_a_silence_is_perhaps_back(at_s: int, kind: str) -> None:
+    assert Group(*ABC).is_silent_with_others(1_000, 1_120).comes(at_s, "d").kinds() == [kind]
+
+
+def test_a_group_that_forms_just_after_a_silence_is_new() -> None:
+    assert [one.kind for one in Group("a").is_silent_with_others(-100, -10).episodes()] == ["first_formation"]
+
+
 def test_a_crash_loop_that_begins_after_a_silence_is_found() -> None:
     """Other groups lost members by the silence. The looping member joined after it, and was heard of later."""
     group = Group(*ABC).is_silent_with_others(1_000, 1_120).is_lost_with_others(1_120)

@@ -58,6 +58,8 @@ class Stage:
 
     bootstrap: str
     class_path: str
+    franz: str
+    """The program of a franz-go member; "" if nobody needs it."""
     journal: Journal
     truth: Journal
     errors: Any
@@ -81,6 +83,13 @@ def compiled(directory: Path) -> str:
     source = Path(__file__).with_name("RecordedMember.java")
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", directory, source], check=True)
     return f"{directory}:{jars}/*"
+
+
+def built(directory: Path) -> str:
+    """The program of the franz-go member, which is built into `directory`. It needs Go."""
+    program = directory / "franz-member"
+    subprocess.run(["go", "build", "-o", program, "."], check=True, cwd=Path(__file__).with_name("franz"))
+    return str(program)
 
 
 class Process:
@@ -113,6 +122,8 @@ class Process:
         self.note("starts")
         if self.settings.client == "java":
             self._start_java()
+        elif self.settings.client == "franz-go":
+            self._start_program([self.stage.franz, json.dumps(self.settings._asdict())])
         else:
             self._start_python()
 
@@ -165,10 +176,14 @@ class Process:
         words.append(str(settings.rate))
         if settings.at_once is not None:
             properties["max.poll.records"] = settings.at_once
+        self._start_program(
+            [*java, "RecordedMember", *words, *(f"{name}={value}" for name, value in properties.items())]
+        )
+
+    def _start_program(self, command: list[str]) -> None:
         process = subprocess.Popen(
-            [*java, "RecordedMember", *words, *(f"{name}={value}" for name, value in properties.items())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stage.errors, text=True,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stage.errors, text=True
+        )
         assert process.stdin is not None
         stdin = process.stdin
 
@@ -301,7 +316,9 @@ class Group:
     def rest(self, least: float, most: float) -> None:
         """Let the group work for a while."""
         time.sleep(self.random.uniform(least, most))
-        self.stage.present.wait()
+        if not self.stage.present.is_set():
+            self.stage.present.wait()
+            time.sleep(self.random.uniform(0, 30))  # nobody acts just when the broker is back
 
     def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
         """Write an episode that lasted from then until now to the truth."""
@@ -339,8 +356,15 @@ class Group:
     def committed(self) -> dict[int, int]:
         """The committed offsets."""
         places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
-        asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
-        return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
+            try:
+                return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
+            except KafkaException:  # the broker may load its groups again
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(1)
 
     def forget(self) -> None:
         """Do what kafka-consumer-groups.sh --delete-offsets does."""

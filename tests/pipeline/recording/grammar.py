@@ -40,6 +40,21 @@ SOMETIMES: Final = (
     Part("overlap", scripts.overlap),
     Part("scaling", scripts.scaling),
 )
+MORE: Final = (
+    Part("all-crash", drawn.all_crash, _SHORT),
+    Part("alone", drawn.alone, _SHORT),
+    Part("pods", drawn.pods),
+    Part("skips-ahead", drawn.skips_ahead, {**_HAND, "client": ("java", "confluent", "kafka-python", "franz-go")}),
+    Part("catches-up", drawn.catches_up),
+    Part("whole-restart", drawn.whole_restart),
+    Part("goes-quiet", drawn.goes_quiet),
+)
+"""Happenings that only recordings from FRANZ_FROM on have."""
+FRANZ_FROM: Final = 41
+"""From this seed on, members of franz-go play too, and the deck has MORE."""
+FRANZ: Final = "franz-go"
+FRANZ_SHARE: Final = 0.3
+"""This share of the classic groups has members of franz-go."""
 EACH: Final = 5
 """This many of SOMETIMES are in one recording."""
 EPOCHS_SHARE: Final = 0.25
@@ -62,11 +77,14 @@ class Cast(NamedTuple):
 def cast(seed: int) -> Cast:
     """The recording with this number. Recordings one after the other have all happenings, and all kinds of trouble."""
     chance = random.Random(f"drawn:{seed}")
-    deck = list(SOMETIMES)
+    is_more = seed >= FRANZ_FROM
+    deck = [*SOMETIMES, *MORE] if is_more else list(SOMETIMES)
     random.Random(f"deck:{seed * EACH // len(deck)}").shuffle(deck)
     first = seed * EACH % len(deck)
     some = [deck[(first + number) % len(deck)] for number in range(EACH)]
     parts = tuple(_with_settings(part, chance) for part in (*ALWAYS, *some))
+    if is_more:
+        parts = tuple(_with_franz(part, random.Random(f"{FRANZ}:{seed}:{part.name}")) for part in parts)
     return Cast(parts, TROUBLES[seed % len(TROUBLES)], chance.uniform(45, 80))
 
 
@@ -79,3 +97,17 @@ def _with_settings(part: Part, chance: random.Random) -> Part:
     if "commit_ms" not in options and chance.random() < RARE_SHARE:
         options["commit_ms"] = (15_000, 25_000)
     return Part(part.name, part.play, options)
+
+
+def _with_franz(part: Part, chance: random.Random) -> Part:
+    """franz-go has neither KIP-848 groups here, nor a limit between two polls."""
+    options = part.options
+    is_able = options.get("protocol") != "consumer" and "max_poll_ms" not in options and "client" not in options
+    if not is_able or chance.random() >= FRANZ_SHARE:
+        return part
+    return Part(part.name, part.play, {**options, "client": FRANZ})
+
+
+def needs_go(seed: int) -> bool:
+    """Whether a member of franz-go may play in the recording with this number."""
+    return any(FRANZ in part.options.get("client", ()) for part in cast(seed).parts)

@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
 
-from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, compiled, feed, make_topics, now_ms
-from tests.pipeline.recording.grammar import Cast
+from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, built, compiled, feed, make_topics, now_ms
+from tests.pipeline.recording.grammar import Cast, needs_go
 from tests.pipeline.recording.grammar import cast as drawn
 from tests.pipeline.recording.scripts import CAST, Part, together
 from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
@@ -237,7 +237,9 @@ def main() -> None:
             (directory / "members.log").open("w") as errors,
         ):
             admin = AdminClient({"bootstrap.servers": server.bootstrap})
-            stage = Stage(server.bootstrap, compiled(directory), Journal(journal), Journal(script), errors, admin)
+            franz = built(directory) if options.cast == DRAWN and needs_go(options.seed) else ""
+            journals = Journal(journal), Journal(script)
+            stage = Stage(server.bootstrap, compiled(directory), franz, *journals, errors, admin)
             cast: list[Group] = []
             try:
                 play(server, stage, options, cast)

@@ -272,3 +272,108 @@ def lost(group: Group) -> None:
     group.settle()
     group.episode("deaths", begun, (3,))
     group.rest(30, 40)
+
+
+def all_crash(group: Group) -> None:
+    """A release that fails: each member dies again and again, a moment after its start."""
+    formed(group, 2)
+    group.rest(10, 20)
+    begun = now_ms()
+    for _ in range(4):
+        for one in (1, 2):
+            group.kill(one)
+            group.rest(0.3, 2)
+            group.start(one)
+            group.rest(3, 6)
+        group.settle()
+        group.rest(2, 5)
+    group.episode("crash_loop", begun, (1, 2))
+    group.rest(10, 20)
+
+
+def alone(group: Group) -> None:
+    """The only member of a group dies again and again."""
+    formed(group, 1)
+    begun = now_ms()
+    for _ in range(4):
+        group.kill(1)
+        late = group.options["session_ms"] / 1000 + 2
+        group.rest(*((0.3, 2) if group.random.random() < 0.5 else (late, late + 3)))
+        group.start(1)
+        group.settle()
+        group.rest(4, 9)
+    group.episode("crash_loop", begun, (1,))
+    group.rest(10, 20)
+
+
+def pods(group: Group) -> None:
+    """A deploy of pods: each member stops, and soon a member of another name takes its place."""
+    formed(group, 3)
+    group.rest(10, 30)
+    begun = now_ms()
+    for one in (1, 2, 3):
+        group.stop(one)
+        group.rest(0.5, 3)
+        group.start(one + 3)
+        group.rest(2, 5)
+        group.settle()
+    group.episode("rolling_restart", begun, (1, 2, 3, 4, 5, 6))
+    group.rest(20, 30)
+
+
+def skips_ahead(group: Group) -> None:
+    """The only member reads too slowly, is far behind, and then goes on near the end: nobody reads what is between."""
+    group.options["rate"] = max(round(USUAL_PER_S * group.partitions * 0.4), 2)
+    begun = now_ms()
+    formed(group, 1)
+    group.rest(70, 90)
+    since, at = now_ms(), group.committed()
+    group.send_line(1, "back -150")
+    group.rest(15, 20)
+    group.incident(
+        "skip", since, topic=group.topic, members=[f"{group.name}-1"], records=150,
+        partitions=sorted(at), at=[at[one] for one in sorted(at)], shown=True,
+    )  # fmt: skip
+    group.incident("burst", begun)
+    group.not_stalled("it is only too slow")
+
+
+def catches_up(group: Group) -> None:
+    """A member is too slow for its topic, until more members start. Then the group keeps up."""
+    group.options["rate"] = max(round(USUAL_PER_S * group.partitions * 0.7), 2)
+    formed(group, 1)
+    group.rest(50, 70)
+    begun = now_ms()
+    group.start(2, 3, 4)
+    group.settle()
+    group.episode("scale_out", begun, (2, 3, 4))
+    group.rest(60, 80)
+    group.incident("burst", begun)
+    group.not_stalled("it was only too slow")
+
+
+def whole_restart(group: Group) -> None:
+    """All members stop, and start again a moment later."""
+    formed(group, group.random.choice((2, 3)))
+    for _ in range(2):
+        group.rest(20, 30)
+        begun, members = now_ms(), group.running
+        group.stop(*members)
+        group.episode("whole_stop", begun, members)
+        group.rest(2, 12)
+        begun = now_ms()
+        group.start(*members)
+        group.settle()
+        group.episode("start", begun, members)
+    group.rest(15, 25)
+
+
+def goes_quiet(group: Group) -> None:
+    """Nobody writes for a while: the group has nothing to read, and nothing is wrong with it."""
+    formed(group, 2)
+    group.rest(30, 40)
+    group.stage.quiet.add(group.topic)
+    group.rest(60, 80)
+    group.stage.quiet.discard(group.topic)
+    group.rest(20, 30)
+    group.not_stalled("nobody wrote")

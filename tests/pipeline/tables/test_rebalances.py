@@ -122,6 +122,16 @@ def test_a_formation_without_the_record_of_a_new_group_took_as_long_as_those_of_
     assert first.took_least_ms <= first.took_ms <= first.took_most_ms
 
 
+def test_a_long_delay_of_new_groups_is_a_round_number(engine: Engine) -> None:
+    """A client was late by 0.4 s. So the first member joined up to 0.4 s later than the group was created."""
+    logs = decoded(
+        engine, Log("late").state(0, 0).state(3.5, 1, A, state_timestamp_ms=START_MS + 3_400).commit(9, 0, 1)
+    )
+    (row,) = collected(build(Inputs(logs), ("rebalances",))["rebalances"])
+    assert (row.start_ms - START_MS, row.start_earliest_ms - START_MS) == (396, 0)
+    assert row.start_latest_ms - START_MS == 420
+
+
 def test_inferred_rebalances_have_their_columns(tables: dict[str, list[Row]]) -> None:
     rows = of(tables["rebalances"], "silent", "generation")
     assert [(row.generation, row.cause, row.trigger_client_id, row.source) for row in rows] == [

@@ -266,6 +266,10 @@ def test_the_reason_for_no_advice_is_given() -> None:
     assert unadvised(slow, found(("assignor=sticky", HELPS))) == (
         "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"
     )
+    slow.stays += [Stay(f"{at}", None, "c", "/h", 45_000, 60_000, 0, end=LEFT, end_ms=9) for at in range(3)]
+    assert "heals" not in unadvised(slow, found(("assignor=sticky", HELPS)))
+    slow.stays[1].end, slow.stays[1].reason = slow.stays[0].end, slow.stays[0].reason  # a third of all that left
+    assert "heals" in unadvised(slow, found(("assignor=sticky", HELPS)))
     assert unadvised(history(), found(("assignor=sticky", ACTUAL))) == (
         "no setting that was played would have spared anything"
     )
