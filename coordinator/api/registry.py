@@ -20,7 +20,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-linter
-    from muster.coordinator.api import client_quotas, telemetry  # noqa: F401
+    from muster.coordinator.api import client_quotas, share_group_state, telemetry  # noqa: F401
     from muster.coordinator.api.cluster import (  # noqa: F401
         api_versions,
         describe_cluster,
@@ -131,6 +131,11 @@ _TABLE = (
     _api(79, 1, 2, "share.share_acknowledge"),
     _api(80, 0, 1, "cluster.quorum"),
     _api(81, 0, 0, "cluster.quorum"),
+    _api(83, 0, 0, "share_group_state"),
+    _api(84, 0, 0, "share_group_state"),
+    _api(85, 0, 1, "share_group_state"),
+    _api(86, 0, 0, "share_group_state"),
+    _api(87, 0, 1, "share_group_state"),
     _api(94, 0, 0, "cluster.quorum"),
 )
 

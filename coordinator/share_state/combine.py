@@ -26,10 +26,15 @@ def combined(rows: Iterable[Row], start_offset: int) -> list[Row]:
     found: list[Row] = []
     open_: list[tuple[int, int, int]] = []
     """The rows that contain the offset `at`, and rows that end before: the row that counts stands first."""
-    index, at = 0, left[0].first
+    index = at = 0
     while open_ or index < len(left):
         if not open_:
-            at = max(at, left[index].first)
+            row, behind = _of_same_offsets(left, index)
+            if behind == len(left) or left[behind].first > row.last:
+                _append(found, row)  # no other row has these offsets, as usual
+                index = behind
+                continue
+            at = row.first
         while index < len(left) and left[index].first <= at:
             row = left[index]
             heappush(open_, (-row.deliveries, -row.state, row.last))
@@ -76,6 +81,19 @@ def _from(rows: Iterable[Row], start_offset: int) -> list[Row]:
         return [*rows]
     return [row if row.first >= start_offset else row._replace(first=start_offset) for row in rows
             if row.last >= start_offset]  # fmt: skip
+
+
+def _of_same_offsets(rows: Sequence[Row], index: int) -> tuple[Row, int]:
+    """The row that counts among the rows with the same offsets as `rows[index]`, and the index of the next row."""
+    row, behind = rows[index], index + 1
+    while behind < len(rows) and rows[behind].first == row.first and rows[behind].last == row.last:
+        row = max(row, rows[behind], key=_rank)
+        behind += 1
+    return row, behind
+
+
+def _rank(row: Row) -> tuple[int, int]:
+    return row.deliveries, row.state
 
 
 def _append(rows: list[Row], row: Row) -> None:

@@ -6,13 +6,14 @@ deletes the state; the leader of the topic partition reads and writes it. The er
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+import re
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.share.in_flight import Row
-from muster.protocol.message import Message
+from muster.protocol.message import ZERO_UUID, Message
 
 UNKNOWN: Final = -1
 """The start offset, and the count of done records, while the partition's leader has not chosen the start offset."""
@@ -27,6 +28,25 @@ class StateKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.group_id}:{urlsafe_b64encode(self.topic_id).rstrip(b'=').decode()}:{self.partition}"
+
+
+def read_key(text: str) -> StateKey | None:
+    """The share partition of a key of FindCoordinator; None if Kafka would not accept the text."""
+    *group, topic, partition = (":" + text.rstrip(":")).split(":")
+    group_id = ":".join(group)[1:]
+    if not group_id.strip(_TRIMMED) or not _PARTITION.fullmatch(partition) or len(topic) > _UUID_LENGTH:
+        return None
+    try:
+        topic_id = b64decode(topic + "=" * (-len(topic) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None
+    number = int(partition)
+    return StateKey(group_id, topic_id, number) if len(topic_id) == len(ZERO_UUID) and number < 1 << 31 else None
+
+
+_TRIMMED: Final = "".join(map(chr, range(33)))
+_PARTITION: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_UUID_LENGTH: Final = 24
 
 
 @dataclass(slots=True)

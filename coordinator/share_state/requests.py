@@ -36,6 +36,8 @@ BACKWARDS: Final = "The last offset of a state batch cannot be lower than the fi
 """Muster's own sentence: Kafka's coordinator fails when it meets such a batch."""
 TOO_LARGE: Final = "The state does not fit into a record of the share-group state topic."
 
+MAX_ROWS: Final = 10_000
+"""The most rows of one write. A share partition has at most so many records in flight."""
 ROW_BYTES: Final = 20
 FRAME_BYTES: Final = 128
 """The size of a record: `FRAME_BYTES`, the group id, and `ROW_BYTES` for each row."""
@@ -150,11 +152,14 @@ def write(step: Step, command: StateCommand, request: WriteState) -> None:
     state = step.states.partitions.get(request.key)
     epochs = [(request.leader_epoch, NO_LEADER_EPOCH), (request.state_epoch, NO_STATE_EPOCH)]
     refusal = _refused(request, state, command.partitions, epochs, NO_STATE_TO_WRITE)
-    if refusal is None and any(row.first > row.last for row in request.rows):
+    if refusal is None and any(row.first > row.last for row in request.rows[: MAX_ROWS + 1]):
         refusal = ErrorCode.INVALID_REQUEST, BACKWARDS
     if refusal is None and state is not None:
         rows = len(state.rows) + len(request.rows)
-        if FRAME_BYTES + len(request.key.group_id) * 4 + ROW_BYTES * rows > step.max_bytes - HEADER:
+        if (
+            len(request.rows) > MAX_ROWS
+            or FRAME_BYTES + len(request.key.group_id) * 4 + ROW_BYTES * rows > step.max_bytes - HEADER
+        ):
             refusal = ErrorCode.UNKNOWN_SERVER_ERROR, TOO_LARGE
     if refusal is not None or state is None:
         step.reply(command, StateResponse(*(refusal or ())))

@@ -77,6 +77,16 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids>transaction_states =transactional_id",),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics name",),
+    **dict.fromkeys(
+        (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ),
+        ("topics>results topic_id / partitions partition",),
+    ),
 }
 """The APIs whose answers have errors on their rows. All other answers have one error."""
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")

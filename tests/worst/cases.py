@@ -71,6 +71,9 @@ from muster.protocol.messages import (
     delete_records as dr,
 )
 from muster.protocol.messages import (
+    delete_share_group_state as dss,
+)
+from muster.protocol.messages import (
     delete_topics as dt,
 )
 from muster.protocol.messages import (
@@ -137,6 +140,9 @@ from muster.protocol.messages import (
     init_producer_id as ipi,
 )
 from muster.protocol.messages import (
+    initialize_share_group_state as iss,
+)
+from muster.protocol.messages import (
     join_group as jg,
 )
 from muster.protocol.messages import (
@@ -179,6 +185,12 @@ from muster.protocol.messages import (
     push_telemetry as pt,
 )
 from muster.protocol.messages import (
+    read_share_group_state as rss,
+)
+from muster.protocol.messages import (
+    read_share_group_state_summary as rsss,
+)
+from muster.protocol.messages import (
     remove_raft_voter as rrv,
 )
 from muster.protocol.messages import (
@@ -210,6 +222,9 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages import (
     update_features as uf,
+)
+from muster.protocol.messages import (
+    write_share_group_state as wss,
 )
 from muster.protocol.messages import (
     write_txn_markers as wtm,
@@ -745,6 +760,26 @@ def marked(s: State, n: int) -> Iterator[Message]:
     yield wtm.WriteTxnMarkersRequest([wtm.WritableTxnMarker(1, 0, False, topics)])
 
 
+def states(module: Any, request: str, topic: str, **row: Any) -> Callable[[State, int], Iterator[Message]]:
+    """A request about the states of many share partitions, which exist."""
+
+    def asked(s: State, n: int) -> Iterator[Message]:
+        if module is not iss:
+            yield from states(iss, "InitializeShareGroupStateRequest", "InitializeStateData")(s, min(n, s.size))
+        rows = [module.PartitionData(i % s.size, **row) for i in wide(n)]
+        yield getattr(module, request)("share", [getattr(module, topic)(s.wide_id, rows)])
+
+    return asked
+
+
+def written_batches(s: State, n: int) -> Iterator[Message]:
+    yield iss.InitializeShareGroupStateRequest("rows", [iss.InitializeStateData(s.wide_id, [iss.PartitionData()])])
+    batches = [wss.StateBatch(2 * i, 2 * i, 2, 1) for i in range(n)]
+    topics = [wss.WriteStateData(s.wide_id, [wss.PartitionData(state_batches=batches)])]
+    yield wss.WriteShareGroupStateRequest("rows", topics)
+    yield rss.ReadShareGroupStateRequest("rows", [rss.ReadStateData(s.wide_id, [rss.PartitionData()])])
+
+
 def described_transactions(s: State, n: int) -> Iterator[Message]:
     yield det.DescribeTransactionsRequest([long("x", i, 200) for i in range(n)])
 
@@ -859,6 +894,20 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     ),
     "ConsumerGroupDescribe": (
         Case("groups", LONG_GROUPS, described_consumers), Case("members", 4_000, described_consumer_members),
+    ),
+    "InitializeShareGroupState": (
+        Case("partitions", ELEMENTS, states(iss, "InitializeShareGroupStateRequest", "InitializeStateData")),
+    ),
+    "ReadShareGroupState": (Case("partitions", ELEMENTS, states(rss, "ReadShareGroupStateRequest", "ReadStateData")),),
+    "WriteShareGroupState": (
+        Case("partitions", ELEMENTS, states(wss, "WriteShareGroupStateRequest", "WriteStateData")),
+        Case("batches", 10_000, written_batches),
+    ),
+    "DeleteShareGroupState": (
+        Case("partitions", ELEMENTS, states(dss, "DeleteShareGroupStateRequest", "DeleteStateData")),
+    ),
+    "ReadShareGroupStateSummary": (
+        Case("partitions", ELEMENTS, states(rsss, "ReadShareGroupStateSummaryRequest", "ReadStateSummaryData")),
     ),
     "GetTelemetrySubscriptions": (Case("subscriptions", MANY, asked_subscriptions),),
     "PushTelemetry": (Case("series", 20_000, pushed_metrics),),

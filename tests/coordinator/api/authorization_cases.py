@@ -29,6 +29,7 @@ from muster.protocol.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_state,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -51,6 +52,7 @@ from muster.protocol.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -65,6 +67,8 @@ from muster.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    read_share_group_state,
+    read_share_group_state_summary,
     remove_raft_voter,
     renew_delegation_token,
     sasl_authenticate,
@@ -76,6 +80,7 @@ from muster.protocol.messages import (
     unregister_broker,
     unregister_controller,
     update_features,
+    write_share_group_state,
     write_txn_markers,
 )
 from tests.coordinator.topics.support import batch
@@ -161,6 +166,42 @@ def added_rows(answer: Any) -> list[int]:
 
 CONSUMER = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
     "new", "m", 0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+)
+
+
+def states(answer: Any) -> list[tuple[int, str]]:
+    return [(row.error_code, row.error_message) for topic in answer.results for row in topic.partitions]
+
+
+def _states_of(module: Any, request: Any, topic: Any) -> Message:
+    made: Message = request("g", [topic(b"t" * 16, [module.PartitionData()])])
+    return made
+
+
+STATES = (
+    _states_of(
+        initialize_share_group_state,
+        initialize_share_group_state.InitializeShareGroupStateRequest,
+        initialize_share_group_state.InitializeStateData,
+    ),
+    _states_of(
+        read_share_group_state, read_share_group_state.ReadShareGroupStateRequest, read_share_group_state.ReadStateData
+    ),
+    _states_of(
+        write_share_group_state,
+        write_share_group_state.WriteShareGroupStateRequest,
+        write_share_group_state.WriteStateData,
+    ),
+    _states_of(
+        delete_share_group_state,
+        delete_share_group_state.DeleteShareGroupStateRequest,
+        delete_share_group_state.DeleteStateData,
+    ),
+    _states_of(
+        read_share_group_state_summary,
+        read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+        read_share_group_state_summary.ReadStateSummaryData,
+    ),
 )
 MARKERS = write_txn_markers.WriteTxnMarkersRequest(
     [write_txn_markers.WritableTxnMarker(1, 0, False, [write_txn_markers.WritableTxnMarkerTopic("t", [0])])]
@@ -383,6 +424,8 @@ CASES = [
     Case("add offsets of a group", lambda t: add_offsets_to_txn.AddOffsetsToTxnRequest("x", 1, 0, "g"), ((O.WRITE, X, "x"), (O.READ, G, "g")), ((O.READ, G, "g"),), code, NO_GROUP),
     Case("end a transaction", lambda t: end_txn.EndTxnRequest("x", 1, 0, True), ((O.WRITE, X, "x"),), ((O.WRITE, X, "x"),), lambda a: (a.error_code, a.producer_id, a.producer_epoch), (NO_TXN, -1, -1)),
     Case("write markers", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER), of_cluster(O.CLUSTER_ACTION)), marked_rows, [NO_CLUSTER]),
+    *(Case(type(one).__name__, lambda t, one=one: one, (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), states, [(NO_CLUSTER, error_message(NO_CLUSTER))]) for one in STATES),
+    Case("find the share coordinator", lambda t: find_coordinator.FindCoordinatorRequest(key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAg:0"]), (of_cluster(O.CLUSTER_ACTION), of_cluster(O.CLUSTER_ACTION)), (of_cluster(O.CLUSTER_ACTION),), lambda a: (a.coordinators[0].error_code, a.coordinators[0].error_message), (NO_CLUSTER, error_message(NO_CLUSTER))),
     Case("write markers as a broker", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), marked_rows, [0]),
     Case("commit offsets in another's transaction", lambda t: txn_commit("t"), ((O.WRITE, X, "x"), (O.READ, G, "g"), (O.READ, T, "t")), ((O.WRITE, X, "x"),), rows, [NO_TXN]),
     Case("commit offsets of a group in a transaction", lambda t: txn_commit("t"), ((O.WRITE, X, "x"), (O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, G, "g"),), rows, [NO_GROUP]),

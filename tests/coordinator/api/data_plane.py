@@ -7,7 +7,9 @@ from typing import Any
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
+from muster.coordinator.runtime.share_coordinator.share_states import ShareStates
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.share_state.core import ShareStateSettings
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.transactions.commands import TransactionSettings
@@ -24,7 +26,11 @@ def data_node(config: dict[str, str] | None = None, clock: ManualClock | None = 
     topics, job_queue = make_topics(clock=clock, live=live, **settings), JobQueue(clock)
     transactions = Transactions(topics, clock, job_queue, (), TransactionSettings)
     transactions.start(100)
-    return make_node(clock=clock, topics=topics, config=live, job_queue=job_queue, transactions=transactions)
+    persister = ShareStates(topics, clock, job_queue, lambda: (ShareStateSettings(), 0))
+    persister.start(100)
+    return make_node(
+        clock=clock, topics=topics, config=live, job_queue=job_queue, transactions=transactions, persister=persister
+    )
 
 
 def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:

@@ -132,6 +132,15 @@ def _simple(module: str, **fields: Any) -> Callable[[Ids], Message]:
     return lambda _: make(module, kind, **fields)
 
 
+def _states(module: str, kind: str, **row: Any) -> Callable[[Ids], Message]:
+    def made(ids: Ids) -> Message:
+        rows = [make(module, "PartitionData", partition=number, **row) for number in PARTITIONS]
+        topics = [make(module, f"{kind}Data", topic_id=topic_id, partitions=rows) for topic_id in ids.values()]
+        return _simple(module, group_id="g", topics=topics)(ids)
+
+    return made
+
+
 _ACL: Final = {"resource_type": 2, "resource_pattern_type": 3, "principal": "User:a", "host": "*", "operation": 3,
                "permission_type": 3}  # fmt: skip
 _FILTER: Final = {"resource_type_filter": 2, "pattern_type_filter": 3, "principal_filter": None, "host_filter": None,
@@ -261,6 +270,11 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     80: _simple("add_raft_voter", cluster_id=None, timeout_ms=1_000, voter_id=9, voter_directory_id=b"d" * 16,
                 listeners=[make("add_raft_voter", "Listener", name="CONTROLLER", host="127.0.0.1", port=9)]),
     81: _simple("remove_raft_voter", cluster_id=None, voter_id=9, voter_directory_id=b"d" * 16),
+    83: _states("initialize_share_group_state", "InitializeState", state_epoch=1, start_offset=0),
+    84: _states("read_share_group_state", "ReadState", leader_epoch=1),
+    85: _states("write_share_group_state", "WriteState", state_epoch=1, leader_epoch=1, delivery_complete_count=1),
+    86: _states("delete_share_group_state", "DeleteState"),
+    87: _states("read_share_group_state_summary", "ReadStateSummary", leader_epoch=1),
     94: _simple("unregister_controller", controller_id=9),
 }  # fmt: skip
 """The requests, by API key."""

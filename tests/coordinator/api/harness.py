@@ -21,7 +21,7 @@ from muster.coordinator.security.authorizer import Requester
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
@@ -134,7 +134,7 @@ class FakeTopics:
 
 
 class FakeTransactions:
-    """The part of `Transactions` that FindCoordinator uses, with a shard for each of `shards` partitions."""
+    """The part of `Transactions` and `ShareStates` that FindCoordinator uses, with `shards` partitions."""
 
     def __init__(self, shards: int) -> None:
         self.routing = Routing(range(shards))
@@ -151,7 +151,7 @@ def make_group_node(
     topics, clock = topics or FakeTopics(), clock or ManualClock()
     groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
     node_id = parts.get("node_id", 1)
-    for name in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
+    for name in PARTITIONS_PROPERTIES:
         topics.open.leaders[name] = [Leader(node_id, 0)] * shards
     made = []
     for index in range(shards):
@@ -163,6 +163,7 @@ def make_group_node(
             pass
         made.append(shard)
     parts.setdefault("transactions", FakeTransactions(shards))
+    parts.setdefault("persister", FakeTransactions(shards))
     return make_node(topics=topics, clock=clock, routing=Routing(made), **parts)
 
 

@@ -8,7 +8,7 @@ from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.coordinator.api.harness import Refusing, ask, make_channel, make_context, make_group_node
+from tests.coordinator.api.harness import FakeTransactions, Refusing, ask, make_channel, make_context, make_group_node
 
 
 def rows(keys: list[str], key_type: int = 0, **node: Any) -> list[Any]:
@@ -37,6 +37,19 @@ def test_find_coordinator_refuses_unknown_key_types(key_type: int, has_message: 
     row = rows(["g"], key_type)[0]
     assert (row.node_id, row.host, row.port, row.error_code) == (-1, "", -1, ErrorCode.INVALID_REQUEST)
     assert bool(row.error_message) is has_message
+
+
+def test_find_coordinator_finds_the_coordinator_of_a_share_partition() -> None:
+    topic = "AAAAAAAAAAAAAAAAAAAAAg"
+    found = rows([f"g:{topic}:0", f"g:{topic}:x"], 2, node_id=3)
+    assert [(row.node_id, row.error_code) for row in found] == [(3, 0), (-1, ErrorCode.INVALID_REQUEST)]
+    node = make_group_node(node_id=3, persister=FakeTransactions(0))
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=["g"])
+    (row,) = ask(node, request).one().coordinators
+    assert row.error_code == ErrorCode.INVALID_REQUEST
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"g:{topic}:0"])
+    (row,) = ask(node, request, make_context(10, 5)).one().coordinators
+    assert row.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_find_coordinator_finds_nobody_before_the_offsets_topic_exists() -> None:
