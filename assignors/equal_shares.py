@@ -11,7 +11,8 @@ from itertools import islice
 from typing import TypeVar
 
 from muster.assignors.assignor import Topic
-from muster.assignors.java_order import capacity_of_copy, int_order, string_order, uuid_order
+from muster.assignors.changing_target import ChangingTarget
+from muster.assignors.java_order import capacity_of_copy, string_order, uuid_order
 
 K = TypeVar("K", bound=Hashable)
 """What stands for a topic: its index, or its UUID."""
@@ -31,25 +32,23 @@ def order_of_topics(subscription: Sequence[str], topics: Mapping[str, Topic]) ->
 def changed_shares(
     counts: Sequence[int],
     free: Sequence[tuple[K, int]],
-    share_of: Callable[[int], Mapping[K, Sequence[int]]],
-    in_hash_order: Callable[[int], Sequence[K]],
-) -> dict[int, dict[K, Sequence[int]]]:
-    """The new shares of the members whose shares change, by the member's index.
+    copy_of: Callable[[int], ChangingTarget[K]],
+) -> dict[int, dict[K, list[int]]]:
+    """The new shares of the members whose shares change, by the member's index, in the order of a record.
 
     `counts`: each member's number of partitions, in Kafka's order of members. `free`: the partitions without owner, in
-    the order in which they are assigned. `share_of` gives a member's partitions by topic. `in_hash_order` gives the
-    topics of a member in the order of Java's HashMap of its target.
+    the order in which they are assigned. `copy_of` copies the target of a member.
     """
     least, larger = divmod(sum(counts) + len(free), len(counts))
     to_assign = list(free)
-    changed: dict[int, dict[K, Sequence[int]]] = {}
+    changed: dict[int, ChangingTarget[K]] = {}
     lacking: list[tuple[int, int]] = []
     last = len(counts)
     for member, had in enumerate(counts):
         room = least + (larger > 0)
         if had > room:
-            changed[member], given_up = _cut(share_of(member), in_hash_order(member), room)
-            to_assign += given_up
+            changed[member] = copy_of(member)
+            to_assign += changed[member].cut(room)
         # While enough later members can have the larger share, this one need not have it.
         if had < room and larger and last - member > larger:
             room -= 1
@@ -59,23 +58,7 @@ def changed_shares(
             lacking.append((member, room - had))
     left = iter(to_assign)
     for member, room in lacking:
-        new = {topic: list(partitions) for topic, partitions in share_of(member).items()}
+        target = changed[member] = copy_of(member)
         for topic, partition in islice(left, room):
-            new.setdefault(topic, []).append(partition)
-        changed[member] = {**new}
-    return changed
-
-
-def _cut(
-    share: Mapping[K, Sequence[int]], order: Sequence[K], room: int
-) -> tuple[dict[K, Sequence[int]], list[tuple[K, int]]]:
-    """The partitions that a member keeps, and those that it gives up, in the order of Java's iteration."""
-    kept: dict[K, Sequence[int]] = {}
-    given_up: list[tuple[K, int]] = []
-    for topic in order:
-        partitions = int_order(share[topic])
-        if room:
-            kept[topic] = partitions[:room]
-        given_up += [(topic, partition) for partition in partitions[room:]]
-        room -= min(room, len(partitions))
-    return kept, given_up
+            target.add(topic, partition)
+    return {member: target.in_order() for member, target in changed.items()}

@@ -20,7 +20,8 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_CAPACITY = 16
 _LONGEST_CHAIN = 8
-"""A ninth element in one bucket makes a small array grow early. In a large array, the bucket becomes a tree."""
+"""A ninth element in one bucket makes a small array grow early (by computeIfAbsent an eighth). In a large array, the
+bucket becomes a tree."""
 _SMALLEST_FOR_TREES = 64
 _MASK = 0xFFFFFFFF
 
@@ -42,11 +43,16 @@ def capacity_of_copy(size: int) -> int:
     return capacity_for(max(int(size / 0.75) + 1, DEFAULT_CAPACITY))
 
 
+def grown_for(size: int, capacity: int = DEFAULT_CAPACITY) -> int:
+    """The capacity of an array after `size` elements were put into it one by one. `capacity`: before that."""
+    while size * 4 > capacity * 3:
+        capacity *= 2
+    return capacity
+
+
 def grown(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> int:
     """The capacity of an array after elements with these spread hashes were put into it. `capacity`: before that."""
-    needed = capacity
-    while len(spreads) * 4 > needed * 3:
-        needed *= 2
+    needed = grown_for(len(spreads), capacity)
     if needed < _SMALLEST_FOR_TREES and len(spreads) > _LONGEST_CHAIN:
         taken = len({h & capacity - 1 for h in spreads})
         # The other elements share a bucket with these: a bucket with nine of them needs eight others.
@@ -154,61 +160,60 @@ def sort_strings(texts: Iterable[str]) -> list[str]:
     return sorted(found) if all(map(str.isascii, found)) else sorted(found, key=utf16)
 
 
-class ComputedTable(Generic[K]):
-    """The keys of a HashMap that only HashMap.computeIfAbsent fills.
+class JavaTable(Generic[K]):
+    """The keys of a Java HashMap, or the elements of a HashSet, while they are inserted and removed.
 
-    This method puts a new key at the head of its bucket, where `put` appends it. It grows a full array only at its next
-    call, also if that call finds its key.
+    HashMap.put appends a key to its bucket, and then grows a table that is too full. HashMap.computeIfAbsent puts a key
+    at the head of its bucket. It grows a table that is too full at its next call, also if that call finds its key.
     """
 
-    __slots__ = ("_capacity", "_spreads")
+    __slots__ = ("_capacity", "_heads", "_spreads")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self._capacity = capacity
         self._spreads: dict[K, int] = {}
-
-    def compute(self, key: K, hash_code: int) -> None:
-        """Add a key with its Java hash code, unless the table has it."""
-        if len(self._spreads) * 4 > self._capacity * 3:
-            self._capacity *= 2
-        self._spreads.setdefault(key, spread(hash_code))
-
-    def in_order(self) -> list[K]:
-        """The keys in the order of iteration."""
-        mask, spreads = self._capacity - 1, self._spreads
-        newest_first = list(spreads)[::-1]
-        return sorted(newest_first, key=lambda key: spreads[key] & mask)
-
-
-class JavaSet(Generic[K]):
-    """A set that knows which element the iterator of a Java HashSet would return first."""
-
-    __slots__ = ("_capacity", "_spreads")
-
-    def __init__(self) -> None:
-        self._capacity = DEFAULT_CAPACITY
-        self._spreads: dict[K, int] = {}
+        self._heads: dict[K, None] = {}
+        """The keys that were inserted at the heads of their buckets."""
 
     def __len__(self) -> int:
         return len(self._spreads)
 
-    def add(self, element: K, hash_code: int) -> None:
-        """Add a new element, with its Java hash code."""
-        h = spread(hash_code)
-        present = self._spreads
-        if len(present) >= _LONGEST_CHAIN and self._capacity < _SMALLEST_FOR_TREES:
-            bucket = h & self._capacity - 1
-            if sum(1 for other in present.values() if other & self._capacity - 1 == bucket) >= _LONGEST_CHAIN:
-                self._capacity *= 2
-        present[element] = h
-        if len(present) * 4 > self._capacity * 3:
+    def put(self, key: K, h: int) -> None:
+        """Put a new key, with its spread hash."""
+        self._make_room(h, _LONGEST_CHAIN)
+        self._spreads[key] = h
+        if len(self._spreads) * 4 > self._capacity * 3:
             self._capacity *= 2
 
-    def remove(self, element: K) -> None:
-        """Remove an element. Raises KeyError when the set does not have it."""
-        del self._spreads[element]
+    def compute(self, key: K, h: int) -> None:
+        """Insert a key with this spread hash by computeIfAbsent, unless the table has it."""
+        if len(self._spreads) * 4 > self._capacity * 3:
+            self._capacity *= 2
+        if key not in self._spreads:
+            self._make_room(h, _LONGEST_CHAIN - 1)
+            self._spreads[key] = h
+            self._heads[key] = None
+
+    def _make_room(self, h: int, longest: int) -> None:
+        """Grow a small table if the bucket of a new key has `longest` keys already."""
+        present, mask = self._spreads, self._capacity - 1
+        if len(present) >= longest and self._capacity < _SMALLEST_FOR_TREES:
+            bucket = h & mask
+            if sum([1 for other in present.values() if other & mask == bucket]) >= longest:
+                self._capacity *= 2
+
+    def remove(self, key: K) -> None:
+        """Remove a key. Raises KeyError when the table does not have it."""
+        del self._spreads[key]
+        self._heads.pop(key, None)
 
     def first(self) -> K:
-        """The result of `iterator().next()`. The set must not be empty."""
+        """The result of `iterator().next()`, if `put` inserted all keys. The table must not be empty."""
         mask = self._capacity - 1
-        return min(self._spreads, key=lambda element: self._spreads[element] & mask)
+        return min(self._spreads, key=lambda key: self._spreads[key] & mask)
+
+    def in_order(self) -> list[K]:
+        """The keys in the order of iteration."""
+        mask, spreads, heads = self._capacity - 1, self._spreads, self._heads
+        keys = list(spreads) if not heads else [*reversed(heads), *[key for key in spreads if key not in heads]]
+        return sorted(keys, key=lambda key: spreads[key] & mask)

@@ -13,8 +13,8 @@ Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
 
 `ServerRangeAssignor` is the server's range (KIP-848), which ignores racks.
 
-The server's range guarantees the same as the clients' range. In the result, topics and partitions ascend, because they
-are sets on the server.
+The server's range guarantees the same as the clients' range. In the result, topics have the order of Kafka's hash
+tables, as in the record of the target.
 
 Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """
@@ -30,12 +30,13 @@ from muster.assignors.assignor import (
     RebalanceProtocol,
     Topic,
     by_identity,
+    distinct_subscriptions,
     no_user_data,
     require_distinct,
     subscribers,
     topics_in_hash_order,
 )
-from muster.assignors.java_order import sort_strings
+from muster.assignors.java_order import capacity_for, capacity_of_copy, sort_strings, string_order, uuid_order
 
 
 def matters(consumers: Sequence[Member], topic: Topic) -> bool:
@@ -191,4 +192,24 @@ class ServerRangeAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
         assignment = RangeAssignor().assign([replace(member, rack=None) for member in members], topics)
-        return {member: dict(sorted(share.items())) for member, share in assignment.items()}
+        is_equal = len({frozenset(names) for names in distinct_subscriptions(members)}) == 1
+        orders: dict[int, list[str]] = {}
+        first = by_identity(members)[0].topics if is_equal else None
+        for member in members:
+            subscription = member.topics if first is None else first
+            order = orders.get(id(subscription))
+            if order is None:
+                order = orders[id(subscription)] = _order_of_table(subscription, topics, is_equal=is_equal)
+            share = assignment[member.member_id]
+            assignment[member.member_id] = {name: share[name] for name in order if name in share}
+        return assignment
+
+
+def _order_of_table(subscription: Sequence[str], topics: Mapping[str, Topic], *, is_equal: bool) -> list[str]:
+    """The topics of a member in the order of the HashMap of its target. `is_equal`: whether all members subscribe to
+    the same topics. If not, the table has room for topics that do not exist, too.
+    """
+    names = string_order(subscription, capacity_of_copy(len(subscription)))
+    known = [name for name in names if name in topics]
+    capacity = capacity_for(int((len(known) if is_equal else len(names)) / 0.75 + 1))
+    return [known[place] for place in uuid_order([topics[name].topic_id for name in known], capacity)]

@@ -17,7 +17,7 @@ from typing import Final
 
 from muster.assignors.assignor import Assignment, Member, Topic, distinct_subscriptions, in_hash_order, require_distinct
 from muster.assignors.java_order import (
-    ComputedTable,
+    JavaTable,
     capacity_for,
     capacity_of_copy,
     int_order,
@@ -48,7 +48,7 @@ class Readers:
         each = self._sharing * len(wanted) / len(members)
         self._room = {one: ceil(each * (place + 1)) - ceil(each * place) for place, one in enumerate(members)}
         """The number of partitions that each member is to have."""
-        self._table: ComputedTable[Partition] = ComputedTable(_capacity(len(wanted)))
+        self._table: JavaTable[Partition] = JavaTable(_capacity(len(wanted)))
         self._of_partition: dict[Partition, dict[int, None]] = {}
         self._of_member: dict[int, dict[Partition, None]] = {}
         self._kept: dict[Partition, list[int]] = {}
@@ -72,7 +72,7 @@ class Readers:
         return self._of_member
 
     def _put(self, partition: Partition) -> dict[int, None]:
-        self._table.compute(partition, self._hash(partition))
+        self._table.compute(partition, spread(self._hash(partition)))
         return self._of_partition.setdefault(partition, {})
 
     def _hash(self, partition: Partition) -> int:

@@ -22,7 +22,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 
 from muster.assignors.assignor import NO_GENERATION
-from muster.assignors.java_order import JavaSet, utf16
+from muster.assignors.java_order import JavaTable, spread, utf16
 from muster.assignors.sticky_group import Group
 from muster.protocol.hashing import java_string_hash
 
@@ -352,7 +352,7 @@ class Moves:
         self._topics = topics
         self._of_partition: dict[int, Pair] = {}
         """The first and the present owner of each partition that has moved."""
-        self._of_topic: dict[int, dict[Pair, JavaSet[int]]] = {}
+        self._of_topic: dict[int, dict[Pair, JavaTable[int]]] = {}
 
     def instead(self, code: int, old: int, new: int) -> int:
         """The partition of the same topic that should move when `code` is to move from `old` to `new`."""
@@ -372,7 +372,8 @@ class Moves:
             return
         pair = (source, new)
         self._of_partition[code] = pair
-        self._of_topic.setdefault(code % self._topics, {}).setdefault(pair, JavaSet()).add(code, self._hash_code(code))
+        of_pairs = self._of_topic.setdefault(code % self._topics, {})
+        of_pairs.setdefault(pair, JavaTable()).put(code, spread(self._hash_code(code)))
 
     def _forget(self, code: int) -> int | None:
         """Forget the moves of a partition. Returns its first owner."""

@@ -5,9 +5,9 @@ partitions up to its share. If subscriptions are equal or disjoint, the numbers 
 at most. With overlapping subscriptions, the result is close to that (after at most 16 passes over the topics). Racks
 are ignored, as in Kafka 4.4.
 
-A member's `owned` is its target assignment, not its current one. Topics and partitions of the result ascend, because
-they are sets on the server. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. Hash tables decide
-which partitions a member gives up, as in a Kafka server that has just loaded the group.
+A member's `owned` is its target assignment, not its current one, in the order of the last record. Topics and
+partitions of a new target have the order of Kafka's hash tables, as in the next record. Hash tables also decide which
+partitions a member gives up. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
 
 `TargetGroup` is a group as the server's strategies see it: members with target assignments, topics by UUID. (Kafka:
 GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.) `equal_shares` serves equal subscriptions.
@@ -31,10 +31,20 @@ from muster.assignors.assignor import (
     no_user_data,
     require_distinct,
 )
+from muster.assignors.changing_target import ChangingTarget
 from muster.assignors.equal_shares import changed_shares, order_of_topics
-from muster.assignors.java_order import sort_strings, uuid_key, uuid_order
+from muster.assignors.java_order import (
+    capacity_for,
+    grown_for,
+    int_order,
+    sort_strings,
+    spread,
+    uuid_hash,
+    uuid_key,
+    uuid_order,
+)
 
-Share = dict[int, Sequence[int]]
+Share = Mapping[int, Sequence[int]]
 """A member's partitions, by the index of their topic."""
 
 
@@ -63,9 +73,9 @@ class TargetGroup:
     def _shares(self) -> list[Share]:
         index = self.index
         sets = {id(topics): frozenset(topics) for topics in self.subscribed}
-        shares = []
+        shares: list[Share] = []
         for member, topics in zip(self.members, self.subscribed, strict=True):
-            subscribed, share = sets[id(topics)], {}
+            subscribed, share = sets[id(topics)], dict[int, Sequence[int]]()
             for name, partitions in member.owned.items():
                 topic = index.get(name)
                 if topic in subscribed and topic is not None and partitions:
@@ -84,19 +94,27 @@ class TargetGroup:
         subscriptions = distinct_subscriptions(self.members)
         return all(set(names) == set(subscriptions[0]) for names in subscriptions)
 
-    def owned_in_hash_order(self, member: int) -> list[int]:
-        """The topics of a member's share, in the order of Java's HashMap of its target assignment."""
-        names = [name for name in self.members[member].owned if name in self.topics]
-        order = uuid_order([self.topics[name].topic_id for name in names])
-        return [topic for place in order if (topic := self.index.get(names[place], -1)) in self.shares[member]]
+    def copy_of(self, member: int) -> ChangingTarget[int]:
+        """The copy of a member's target that gets changed, without topics that the member does not subscribe to."""
+        share, owned = self.shares[member], self.members[member].owned
+        names = [name for name in owned if name in self.topics]
+        # Topics that are gone take room in Java's table, too.
+        order = uuid_order([self.topics[name].topic_id for name in names], grown_for(len(owned)))
+        topics = [topic for place in order if (topic := self.index.get(names[place], -1)) in share]
+        return ChangingTarget({topic: int_order(share[topic]) for topic in topics}, len(owned), self.hash_of)
+
+    def hash_of(self, topic: int) -> int:
+        """The spread hash of a topic's UUID."""
+        return spread(uuid_hash(self.uuids[topic]))
 
     def by_name(self, shares: Sequence[Share]) -> Assignment:
-        """The assignment that gives these shares to the members. Topics and partitions ascend."""
-        names = self.names
-        return {
-            member.member_id: {names[topic]: sorted(share[topic]) for topic in sorted(share)}
-            for member, share in zip(self.members, shares, strict=True)
-        }
+        """The assignment that gives these shares to the members, in the order of the shares."""
+        names, made = self.names, {}
+        for number, (member, share) in enumerate(zip(self.members, shares, strict=True)):
+            if share is self.shares[number] and len(share) < len(member.owned):  # the member lost whole topics
+                share = self.copy_of(number).in_order()
+            made[member.member_id] = {names[topic]: list(partitions) for topic, partitions in share.items()}
+        return made
 
 
 def equal_shares(group: TargetGroup) -> list[Share]:
@@ -105,7 +123,7 @@ def equal_shares(group: TargetGroup) -> list[Share]:
     free = [(topic, one) for topic in map(group.index.__getitem__, names) for one in sorted(group.free[topic])]
     shares = list(group.shares)
     counts = [sum(map(len, share.values())) for share in shares]
-    for member, share in changed_shares(counts, free, shares.__getitem__, group.owned_in_hash_order).items():
+    for member, share in changed_shares(counts, free, group.copy_of).items():
         shares[member] = share
     return shares
 
@@ -129,6 +147,8 @@ class GeneralShares:
         for member, topics in enumerate(group.subscribed):
             for topic in topics:
                 self._subscribers[topic].append(member)
+        self._targets: dict[int, ChangingTarget[int]] = {}
+        """The targets of members whose partitions change."""
 
     def shares(self) -> list[Share]:
         """Each member's new target."""
@@ -136,11 +156,21 @@ class GeneralShares:
         for topic in order:
             self._hand_out(topic)
         self._balance([topic for topic in order if len(self._subscribers[topic]) >= 2])
-        shares: list[dict[int, list[int]]] = [{} for _ in self._group.members]
-        for topic, owners in enumerate(self._owners):
-            for partition, member in enumerate(owners):
-                shares[member].setdefault(topic, []).append(partition)
-        return [{**share} for share in shares]
+        shares = list(self._group.shares)
+        for member, target in self._targets.items():
+            shares[member] = target.in_order()
+        return shares
+
+    def _target(self, member: int) -> ChangingTarget[int]:
+        found = self._targets.get(member)
+        if found is None:
+            found = self._targets[member] = self._group.copy_of(member)
+        return found
+
+    def _capacity(self, topic: int) -> int:
+        """The size of the array of a new set of a topic's partitions."""
+        estimated = -(-self._group.sizes[topic] // len(self._subscribers[topic]))
+        return capacity_for(int(estimated / 0.75 + 1))
 
     def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
         """The sort key of a topic: most partitions per subscriber first, then fewest subscribers, then the UUID."""
@@ -149,11 +179,12 @@ class GeneralShares:
 
     def _hand_out(self, topic: int) -> None:
         owners = self._owners[topic]
-        levels = Levels(self._loads, self._subscribers[topic])
+        levels, capacity = Levels(self._loads, self._subscribers[topic]), self._capacity(topic)
         for partition, owner in enumerate(owners):
             if owner < 0:
                 owners[partition] = taker = levels.next_least()
                 self._loads[taker] += 1
+                self._target(taker).add(topic, partition, capacity)
 
     def _balance(self, topics: list[int]) -> None:
         last = -1
@@ -170,7 +201,7 @@ class GeneralShares:
         levels = Levels(self._loads, self._subscribers[topic])
         if levels.imbalance <= 1:
             return False
-        owners = self._owners[topic]
+        owners, capacity = self._owners[topic], self._capacity(topic)
         held: dict[int, list[int]] = {}
         for partition, owner in enumerate(owners):
             held.setdefault(owner, []).append(partition)
@@ -181,6 +212,8 @@ class GeneralShares:
             if levels.balanced():
                 break
             owners[partition] = taker
+            self._target(giver).remove(topic, partition)
+            self._target(taker).add(topic, partition, capacity)
             self._loads[giver] -= 1
             self._loads[taker] += 1
             moved = True

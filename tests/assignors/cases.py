@@ -70,6 +70,18 @@ def answer(case: Case, assignment: Assignment) -> Answer:
     return [[[t, p] for t, p in assignment[m.member_id].items()] for m in case.members]
 
 
+def as_recorded(case: Case, said: Answer) -> Answer:
+    """An answer as a server records it: an unchanged target has no record, and so its order means nothing."""
+    if case.strategy not in ("uniform", "server-range"):
+        return said
+    made = []
+    for m, rows in zip(case.members, said, strict=True):
+        in_order = sorted([t, sorted(p)] for t, p in rows)
+        is_unchanged = in_order == sorted([t, sorted(p)] for t, p in m.owned.items())
+        made.append(in_order if is_unchanged else rows)
+    return made
+
+
 def sticky_data(owned: Mapping[str, Sequence[int]], generation: int | None) -> bytes:
     """The sticky strategy's user data, version 1, or version 0 without generation."""
     data = pack(">i", len(owned))

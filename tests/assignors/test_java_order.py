@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.assignors import java_order
 from muster.assignors.java_order import (
-    JavaSet,
+    JavaTable,
     capacity_for,
     capacity_of_copy,
     int_order,
@@ -70,26 +70,26 @@ def test_strings_are_sorted_by_utf16_units() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-(2**31), 2**31 - 1)), max_size=60))
-def test_the_first_element_of_a_java_set_is_first_in_iteration(steps: list[tuple[bool, int]]) -> None:
+def test_the_first_key_of_a_java_table_is_first_in_iteration(steps: list[tuple[bool, int]]) -> None:
     """The rule holds as long as nothing was removed; then the table may be larger than its content needs."""
-    kept: JavaSet[int] = JavaSet()
+    kept: JavaTable[int] = JavaTable()
     present: list[int] = []
     for _, number in steps:
         if number not in present:
-            kept.add(number, number)
+            kept.put(number, spread(number))
             present.append(number)
         assert kept.first() == present[walked([spread(n) for n in present])[0]]
     assert len(kept) == len(present)
 
 
-def test_a_java_set_keeps_its_capacity_after_removals() -> None:
-    kept: JavaSet[int] = JavaSet()
+def test_a_java_table_keeps_its_capacity_after_removals() -> None:
+    kept: JavaTable[int] = JavaTable()
     for number in range(20, 0, -1):
-        kept.add(number, number)
+        kept.put(number, spread(number))
     for number in range(1, 20):
         kept.remove(number)
-    kept.add(33, 33)  # bucket 1 of 32; in a table of 16 the bucket would be that of 17
-    kept.add(4, 4)
+    kept.put(33, 33)  # bucket 1 of 32; in a table of 16 the bucket would be that of 17
+    kept.put(4, 4)
     assert kept.first() == 33
 
 

@@ -23,4 +23,4 @@ def test_topics_are_ordered_by_the_hashes_of_their_uuids() -> None:
     group = TargetGroup([Member("a", ("t", "u"), {"u": [0], "t": [1]})], TOPICS)
     # 0x11 is in bucket 1 of 16, 0x02 in bucket 2
     assert order_of_topics(("t", "u"), TOPICS) == ["t", "u"]
-    assert group.owned_in_hash_order(0) == [0, 1]
+    assert list(group.copy_of(0).in_order().items()) == [(0, [1]), (1, [0])]

@@ -28,4 +28,4 @@ def test_partitions_move_from_overloaded_to_underloaded_members() -> None:
 def test_a_balanced_group_is_not_changed() -> None:
     topics = {"t": Topic(4), "u": Topic(1, (), bytes(15) + b"\1")}
     group = TargetGroup([Member("a", ("t",), {"t": [3, 1]}), Member("b", ("t", "u"), {"t": [0, 2], "u": [0]})], topics)
-    assert GeneralShares(group).shares() == [{0: [1, 3]}, {0: [0, 2], 1: [0]}]
+    assert GeneralShares(group).shares() == [{0: [3, 1]}, {0: [0, 2], 1: [0]}]

@@ -5,6 +5,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
+import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -43,6 +44,8 @@ import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
 import org.apache.kafka.coordinator.group.modern.TopicIds;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
 
 /**
  * Kafka's own assignors. Reads cases, one line of JSON each:
@@ -156,6 +159,7 @@ public class Assignors {
     }
 
     private static Supplier<Supplier<Object>> server(PartitionAssignor assignor, JsonNode given) {
+        boolean isSorted = given.get("strategy").asText().equals("simple");
         Map<String, Uuid> ids = new HashMap<>();
         Map<Uuid, String> names = new HashMap<>();
         Map<Uuid, Integer> sizes = new HashMap<>();
@@ -178,12 +182,14 @@ public class Assignors {
         given.get("members").forEach(m -> {
             Map<Uuid, Set<Integer>> owned = new HashMap<>();
             m.get(2).fields().forEachRemaining(e -> {
-                if (!ids.containsKey(e.getKey()))
+                if (isSorted && !ids.containsKey(e.getKey()))
                     return;
+                // a target keeps the ids of deleted topics
+                Uuid id = ids.getOrDefault(e.getKey(), new Uuid(1, new BigInteger(e.getKey().getBytes(UTF_8)).longValue()));
                 List<Integer> partitions = new ArrayList<>();
                 e.getValue().forEach(p -> partitions.add(p.asInt()));
-                owned.put(ids.get(e.getKey()), new HashSet<>(partitions));
-                partitions.forEach(p -> inverted.computeIfAbsent(ids.get(e.getKey()), t -> new HashMap<>()).put(p, m.get(0).asText()));
+                owned.put(id, new HashSet<>(partitions));
+                partitions.forEach(p -> inverted.computeIfAbsent(id, t -> new HashMap<>()).put(p, m.get(0).asText()));
             });
             Set<String> topics = new HashSet<>(strings(m.get(1)));
             subscriptions.add(topics);
@@ -211,9 +217,10 @@ public class Assignors {
             return () -> {
                 List<Object> answer = new ArrayList<>();
                 given.get("members").forEach(m -> {
-                    Map<String, List<Integer>> mine = new TreeMap<>();
+                    // a record has the order of these tables
+                    Map<String, List<Integer>> mine = isSorted ? new TreeMap<>() : new LinkedHashMap<>();
                     if (got.containsKey(m.get(0).asText()))
-                        got.get(m.get(0).asText()).partitions().forEach((id, p) -> mine.put(names.get(id), new ArrayList<>(new TreeSet<>(p))));
+                        got.get(m.get(0).asText()).partitions().forEach((id, p) -> mine.put(names.get(id), new ArrayList<>(isSorted ? new TreeSet<>(p) : p)));
                     answer.add(pairs(mine));
                 });
                 return answer;

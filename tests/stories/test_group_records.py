@@ -11,17 +11,14 @@ from tests.stories.group_records import Kept, described, kept, ours, stories, wi
 
 STORIES = {story.name: story for story in stories()}
 KEPT = kept()
-IN_ONE_BUCKET = {"consumer-group-regex"}
-"""Stories in which members with different topics get a topic whose partitions share a bucket of Kafka's hash tables."""
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
 def test_the_records_of_a_story_equal_kafkas(name: str) -> None:
     one: Kept = KEPT[name]
     assert one.text == STORIES[name].text, "the story has changed: record it anew"
-    is_sorted = name in IN_ONE_BUCKET
-    made = [without_times(pair, is_sorted=is_sorted) for pair in ours(STORIES[name], one.chance)]
-    wanted = [without_times(pair, is_sorted=is_sorted) for pair in one.records]
+    made = [without_times(pair) for pair in ours(STORIES[name], one.chance)]
+    wanted = [without_times(pair) for pair in one.records]
     if made != wanted:
         assert [described(pair) for pair in made] == [described(pair) for pair in wanted]
     assert made == wanted

@@ -2,9 +2,9 @@
 shows this order.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
-on its making: a copy, growth, or a given capacity. Members and patterns are in Kafka's TimelineHashMap. There
-are three differences from Kafka. Topics in one bucket are in the order of their ids; Kafka's assignor inserts topics in
-another order. Thousands of topics ascend by id. If members subscribe to different topics, Kafka's tables may be larger.
+on its making: a copy, growth, or a given capacity. Within a bucket, the order is that of insertion, and so of the last
+record (`order_of`). Members and patterns are in Kafka's TimelineHashMap. There are two differences from Kafka.
+Thousands of topics ascend by id. Current assignments do not keep the order of their last record.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from typing import Final, NamedTuple
 
 from muster.assignors.java_order import (
     DEFAULT_CAPACITY,
+    JavaTable,
     capacity_for,
     capacity_of_copy,
     grown,
+    int_order,
     spread,
     string_hash,
     uuid_hash,
     walked,
 )
 
-TargetRows = Sequence[tuple[bytes, Sequence[int]]]
-"""A target assignment: topic ids with their partitions."""
+TargetRows = tuple[tuple[bytes, tuple[int, ...]], ...]
+"""A target assignment: topic ids with their partitions, in the order of a record or of iteration."""
 CurrentRows = Sequence[tuple[bytes, Sequence[int], Sequence[int]]]
 """A current assignment of a consumer group's member: topic ids with partitions and their epochs."""
 
@@ -50,22 +52,19 @@ class Tables(NamedTuple):
     """The hash tables from which Kafka writes a record, by their initial capacities.
 
     `of_topics` is for the table of topics, `of_partitions` for the tables of partitions, by topic, `of_others` for
-    other topics. If `computes`, Java's computeIfAbsent inserted the topics, except those in `were_put`, which put
-    inserted.
+    other topics. `were_put`: the topics that put inserted. `computed`: the topics for which computeIfAbsent was called
+    then. None: put inserted all topics, ascending by id.
     """
 
     of_topics: int = DEFAULT_CAPACITY
     of_partitions: Mapping[bytes, int] = MappingProxyType({})
     of_others: int = DEFAULT_CAPACITY
-    computes: bool = False
-    were_put: tuple[bytes, ...] = ()
+    were_put: Sequence[bytes] = ()
+    computed: Sequence[bytes] | None = None
 
 
 NEW: Final = Tables()
 """Hash tables that were empty at first, and were filled element by element."""
-_FROM_NOTHING: Final = Tables(computes=True)
-ASCENDING: Final = 1 << 31
-"""A capacity with one bucket for each partition, so that partitions ascend."""
 
 
 @lru_cache(1_024)
@@ -79,57 +78,27 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     if len(topic_ids) < 2 or len(topic_ids) > FEW_TOPICS:
         return list(range(len(topic_ids)))
     hashes = _hashes_of(topic_ids)
-    if not (tables.computes and tables.were_put):
-        return _filled(hashes, tables)
+    if tables.computed is None:
+        return walked(hashes, tables.of_topics)
     row_of = dict(zip(topic_ids, range(len(topic_ids)), strict=True))
-    capacity, walk = tables.of_topics, [row for one in tables.were_put if (row := row_of.get(one)) is not None]
-    # A table grows when more than three quarters of its buckets are counted as taken.
-    while len(tables.were_put) > capacity * 3 // 4:
-        capacity *= 2
-    were_put = frozenset(tables.were_put)
-    new = [row for row, topic_id in enumerate(topic_ids) if topic_id not in were_put]
-    # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
-    while new and len(walk) + len(new) - 1 > capacity * 3 // 4:
-        capacity *= 2
-    walk = [*_heads(new, [hashes[row] for row in new], capacity), *walk]
-    return _by_bucket(walk, hashes, capacity)
-
-
-def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
-    capacity, rows = tables.of_topics, list(range(len(hashes)))
-    if tables.computes:
-        # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
-        while len(hashes) - 1 > capacity * 3 // 4:
-            capacity *= 2
-        return _by_bucket(_heads(rows, hashes, capacity), hashes, capacity)
-    while len(hashes) > capacity * 3 // 4:
-        capacity *= 2
-    return _by_bucket(rows, hashes, capacity)
-
-
-def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    """The rows of a new table, the last inserted first: each row is inserted at the head of its bucket. `capacity`: the
-    table's capacity.
-    """
-    if capacity >= grown(hashes, DEFAULT_CAPACITY):
-        return [*reversed(rows)]
-    return [rows[place] for place in reversed(walked(hashes, DEFAULT_CAPACITY))]
-
-
-def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    buckets = [one & capacity - 1 for one in hashes]
-    return sorted(rows, key=buckets.__getitem__)
+    table: JavaTable[int] = JavaTable(tables.of_topics)
+    for topic_id in tables.were_put:
+        table.put(row_of[topic_id], hashes[row_of[topic_id]])
+    for topic_id in tables.computed:
+        table.compute(row_of[topic_id], hashes[row_of[topic_id]])
+    return table.in_order()
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
     """The spread hashes of topic ids. Hashes of many topics are not cached: they would displace other hashes."""
     if len(topic_ids) <= FEW_IDS:
-        return [_hash_of(one) for one in topic_ids]
+        return [hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
 
 
 @lru_cache(KEPT)
-def _hash_of(topic_id: bytes) -> int:
+def hash_of(topic_id: bytes) -> int:
+    """The spread hash of a topic id."""
     return spread(uuid_hash(topic_id))
 
 
@@ -145,36 +114,54 @@ def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
-def copied(member_target: TargetRows) -> Tables:
-    """The tables of a target whose sets of partitions were copied from a record or from a leader's assignment."""
-    return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in member_target})
+def read(rows: TargetRows) -> TargetRows:
+    """A target in the order in which Kafka iterates over it, after it read a record with these rows."""
+    if len(rows) > FEW_TOPICS:
+        return rows
+    order = walked(_hashes_of([one[0] for one in rows])) if len(rows) > 1 else range(len(rows))
+    return tuple([(rows[place][0], tuple(int_order(rows[place][1]))) for place in order])
 
 
-def changed(before: TargetRows) -> Tables:
-    """The tables of a target that Kafka's uniform assignor made from the target `before`."""
-    if len(before) > FEW_TOPICS:
+def order_of(rows: TargetRows) -> TargetRows | None:
+    """`read(rows)`, if it depends on the order of the record. None: ascending rows give the same."""
+    if len(rows) > FEW_TOPICS:
+        return None
+    is_fixed = all(len(its) < 2 or max(its) < max(capacity_of_copy(len(its)), len(its)) for _, its in rows)
+    if is_fixed and len(rows) > 1:
+        hashes = _hashes_of([one[0] for one in rows])
+        mask = grown(hashes) - 1
+        is_fixed = len({one & mask for one in hashes}) == len(hashes)
+    return None if is_fixed else read(rows)
+
+
+def stepped(before: CurrentRows, after: CurrentRows, target: TargetRows) -> Tables:
+    """The tables of a member's assignment after a step from the assignment `before` to its target.
+
+    `target`: in the order of iteration, or of a record. `after` has the partitions that the member has, or gives up.
+    """
+    if len(after) > FEW_TOPICS:
         return NEW
-    sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
-    were_put = tuple([before[row][0] for row in topics([one[0] for one in before])])
-    return Tables(capacity_for(len(before)), sizes, computes=True, were_put=were_put)
-
-
-def ranges(subscribed: int) -> Tables:
-    """The tables of a target that the range assignor made, for a member that subscribes to `subscribed` topics."""
-    return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
-
-
-def stepped(before: CurrentRows, after: CurrentRows) -> Tables:
-    """The tables of a member's assignment after a step to its target, made from the assignment `before`."""
-    if not before or not after or len(after) > FEW_TOPICS:
-        return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
-    sizes = {
-        topic_id: map_capacity_of_copy(len(mine))
-        for topic_id, its, _ in after
-        if (mine := had.get(topic_id)) is not None and (mine is its or not frozenset(its).isdisjoint(mine))
-    }
-    return Tables(of_partitions=sizes, computes=True, were_put=tuple(sizes))
+    sizes, gained = dict[bytes, int](), set[bytes]()
+    for topic_id, its, _ in after:
+        mine = had.get(topic_id)
+        if mine is not its:
+            kept = 0 if mine is None else len(frozenset(its).intersection(mine))
+            if kept < len(its):
+                gained.add(topic_id)
+            if not kept:
+                continue
+        sizes[topic_id] = map_capacity_of_copy(len(mine or ()))
+    if len(after) < 2:
+        return Tables(of_partitions=sizes)
+    ids = [one[0] for one in read(target)]
+    order = _walk([*ids, *sorted(had.keys() - set(ids))], capacity_of_copy(len(ids)))
+    computed = _walk([one for one in order if one in gained], DEFAULT_CAPACITY)
+    return Tables(of_partitions=sizes, were_put=[one for one in order if one in sizes], computed=computed)
+
+
+def _walk(topic_ids: Sequence[bytes], capacity: int) -> list[bytes]:
+    return [topic_ids[place] for place in walked(_hashes_of(topic_ids), capacity)]
 
 
 def without_topics(before: CurrentRows) -> Tables:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.kafka_order import TargetRows
 from muster.coordinator.groups.consumer.group import topics_of
 from muster.coordinator.groups.consumer.member import NOTHING, Description, Resolved, TargetAssignment
 from muster.coordinator.state_machine.interface import Client, Command
@@ -44,6 +45,8 @@ class AssignmentWanted(Message):
     image: TopicsImage
     targets: Mapping[str, TargetAssignment]
     """The targets in force."""
+    orders: Mapping[str, TargetRows]
+    """Targets in the order in which Kafka has them, where they are not in the order of `targets`."""
     resolved: Mapping[str, Resolved]
     """The topics that patterns matched."""
     waiting: list[Command]
@@ -86,9 +89,9 @@ class AssignmentWanted(Message):
                 if topics is None:  # for the first member with these names and this pattern
                     topics = known[key] = tuple(topics_of(description, self.resolved))
                 owned = {
-                    topic.name: partitions
-                    for topic_id, partitions in targets.get(member_id, NOTHING)
-                    if (topic := by_id.get(topic_id)) is not None
+                    # A topic that was deleted takes room in Kafka's table of the target.
+                    topic.name if (topic := by_id.get(topic_id)) is not None else f"?{topic_id.hex()}": partitions
+                    for topic_id, partitions in self.orders.get(member_id) or targets.get(member_id, NOTHING)
                 }
                 made.append(Member(member_id, topics, owned, -1, description.instance_id, description.rack_id))
         return made

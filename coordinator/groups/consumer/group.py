@@ -14,6 +14,7 @@ from typing import Any, Final
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
+from muster.coordinator.groups.common.kafka_order import TargetRows
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
@@ -56,14 +57,15 @@ class ConsumerGroup:
     could not be computed. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history.
     `slots`: the size of the hash table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
     member was last described or removed. `existing`: the group's existing topics, as last found. `equal_targets`:
-    the last targets, if all members have equal shares. `names_version` grows with each change of `names`.
+    the last targets, if all members have equal shares. `names_version` grows with each change of `names`. `orders`:
+    targets as `kafka_order.order_of` gives them.
     """
 
     __slots__ = (
         "_stable", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
         "equal_targets", "existing", "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics",
         "hashed_version", "is_alike", "is_searching", "members", "metadata_hash", "named", "names", "names_version",
-        "owners", "patterns", "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets",
+        "orders", "owners", "patterns", "reconciliation", "resolved", "slots", "static_ids", "subscriptions", "targets",
         "waiting",
     )  # fmt: skip
 
@@ -79,6 +81,7 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self.static_ids: dict[str, str] = {}
         self.targets: dict[str, TargetAssignment] = {}
+        self.orders: dict[str, TargetRows] = {}
         self.resolved: dict[str, Resolved] = {}
         self.names: Counter[str] = Counter()
         self.names_version = 0
@@ -270,6 +273,10 @@ class ConsumerGroup:
             return False
         resolved = sum([len(one.topics) for one in self.resolved.values()])
         return not self.named and len(names) == resolved
+
+    def target_rows(self, member_id: str) -> TargetRows:
+        """A member's target, in the order of iteration if the group keeps that order."""
+        return self.orders.get(member_id) or self.targets.get(member_id, NOTHING)
 
     def lacks_targets(self) -> bool:
         """Whether the group has never had targets."""

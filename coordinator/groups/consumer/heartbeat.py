@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sys import intern
 from typing import NamedTuple
 
-from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common import events, kafka_order
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import State, Step, tombstones
@@ -20,7 +20,6 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_gro
 from muster.coordinator.groups.consumer.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
     NOBODY,
-    NOTHING,
     START,
     ConsumerMember,
     CurrentAssignment,
@@ -225,11 +224,11 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
 
 def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
     """Give a static member a new id. The member begins at epoch 0 with its old partitions."""
-    group_id, member_target = group.group_id, group.targets.get(old.member_id, NOTHING)
+    group_id, rows = group.group_id, kafka_order.read(group.target_rows(old.member_id))
     description, position = old.description, old.position._replace(epoch=0, previous_epoch=0)
     step.record_all(records.member_removed(group_id, old.member_id))
     step.record(records.member_metadata(group_id, member_id, description))
-    step.record(records.target(group_id, member_id, member_target))
+    step.record(records.target(group_id, member_id, rows))
     step.record(records.current(group_id, member_id, position))
     history.replaced(step, group, old, group.members[member_id])
 

@@ -35,6 +35,11 @@ def target_assignment(rows: Mapping[bytes, Collection[int]]) -> TargetAssignment
     return tuple([(topic_id, tuple(sorted(rows[topic_id]))) for topic_id in sorted(rows) if rows[topic_id]])
 
 
+def rows_of(target: Mapping[bytes, Sequence[int]]) -> TargetAssignment:
+    """The rows of these partitions by topic id, in their order, without topics that have no partitions."""
+    return tuple([(topic_id, tuple(its)) for topic_id, its in target.items() if its])
+
+
 def current_assignment(rows: Mapping[bytes, Mapping[int, int]]) -> CurrentAssignment:
     """The current assignment of these partitions with their epochs. Topics without partitions are left out."""
     return tuple([row_of(topic_id, sorted(epochs.items())) for topic_id, epochs in sorted(rows.items()) if epochs])

@@ -15,25 +15,23 @@ from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Assignment, Assignor
 from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.assignors.changing_target import ChangingTarget
 from muster.assignors.equal_shares import changed_shares, order_of_topics
-from muster.assignors.java_order import string_order, uuid_order
+from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.kafka_order import Tables
+from muster.coordinator.groups.common.kafka_order import TargetRows
 from muster.coordinator.groups.common.state import with_bytes
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
-from muster.coordinator.groups.consumer.group import topics_of
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
-    Description,
-    Resolved,
     TargetAssignment,
+    rows_of,
     target_assignment,
 )
 from muster.coordinator.state_machine.interface import Record
 
-RANGE: Final = "range"
 UNIFORM: Final = "uniform"
 
 
@@ -56,8 +54,10 @@ class PreparedTarget(NamedTuple):
     member_targets: Mapping[str, TargetAssignment]
     order: Sequence[str] = ()
     """Member ids in the order of the records. Empty when the order has not been prepared."""
-    records: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = MappingProxyType({})
-    """For each member with a new target: the old target, the description, and the record of the new target."""
+    rows: Mapping[str, TargetAssignment] = MappingProxyType({})
+    """The new targets in the order of their records."""
+    records: Mapping[str, tuple[TargetAssignment | None, Record]] = MappingProxyType({})
+    """For each member with a new target: the old target, and the record of the new target."""
     equal: EqualTargets | None = None
     """What the group keeps for its next targets."""
 
@@ -66,31 +66,11 @@ class PreparedTarget(NamedTuple):
         return len(members) == len(self.order) and all(map(members.__contains__, self.order))
 
 
-class Ranges:
-    """The hash tables in which Kafka's "range" makes a member's new target, as they depend on the member's topics."""
-
-    __slots__ = ("_known", "_resolved", "_wanted")
-
-    def __init__(self, wanted: AssignmentWanted, resolved: Mapping[str, Resolved]) -> None:
-        """`resolved`: the topics of patterns."""
-        self._wanted = wanted
-        self._resolved = resolved
-        self._known: dict[tuple[int, str | None], Tables] = {}
-
-    def of(self, description: Description) -> Tables:
-        """The tables of a member with this description, which must stay alive as long as this object."""
-        key = id(description.topics), description.pattern
-        found = self._known.get(key)
-        if found is None:
-            topics = self._wanted.topics
-            count = sum([name in topics for name in topics_of(description, self._resolved)])
-            found = self._known[key] = kafka_order.ranges(count)
-        return found
-
-
 def by_topic_id(wanted: AssignmentWanted, assignment: Assignment) -> PreparedTarget:
     """The target of an assignment by name. Its order and records are not prepared."""
-    return PreparedTarget(wanted.image, {member_id: _by_id(wanted, given) for member_id, given in assignment.items()})
+    rows = {member_id: _by_id(wanted, given) for member_id, given in assignment.items()}
+    member_targets = {member_id: target_assignment(dict(its)) for member_id, its in rows.items()}
+    return PreparedTarget(wanted.image, member_targets, rows=rows)
 
 
 def compute(wanted: AssignmentWanted, assignor: Assignor) -> AssignmentComputed:
@@ -110,25 +90,26 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Prepared
     targets = wanted.targets
     nothing: dict[str, list[int]] = {}
     member_targets: dict[str, TargetAssignment] = {}
-    changed: list[tuple[str, Description]] = []
+    changed: dict[str, TargetAssignment] = {}
     by_id = wanted.image.by_id
-    for member_id, description in wanted.descriptions:
+    for member_id, _ in wanted.descriptions:
         given, before = assignment.get(member_id, nothing), targets.get(member_id)
         if before is not None and _is_unchanged(before, given, by_id):
             member_targets[member_id] = before
             continue
-        member_target = _by_id(wanted, given)
+        rows = _by_id(wanted, given)
+        member_target = target_assignment(dict(rows))
         if member_target == before:
             member_target = before  # an unchanged target stays the same object, which makes comparisons fast
         else:
-            changed.append((member_id, description))
+            changed[member_id] = rows
         member_targets[member_id] = member_target
     return _with_records(wanted, member_targets, string_order(member_targets), changed)
 
 
-def _by_id(wanted: AssignmentWanted, given: Mapping[str, Collection[int]]) -> TargetAssignment:
+def _by_id(wanted: AssignmentWanted, given: Mapping[str, Sequence[int]]) -> TargetAssignment:
     topics = wanted.topics
-    return target_assignment({topics[name].topic_id: its for name, its in given.items()})
+    return rows_of({topics[name].topic_id: its for name, its in given.items()})
 
 
 def _is_unchanged(
@@ -148,16 +129,13 @@ def _with_records(
     wanted: AssignmentWanted,
     member_targets: Mapping[str, TargetAssignment],
     order: Sequence[str],
-    changed: Sequence[tuple[str, Description]],
+    changed: Mapping[str, TargetAssignment],
 ) -> PreparedTarget:
-    made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
-    ranges = Ranges(wanted, wanted.resolved)
-    for member_id, description in changed:
-        before = wanted.targets.get(member_id)
-        tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
-        record = records.target(wanted.group_id, member_id, member_targets[member_id], tables)
-        made[member_id] = before, description, with_bytes(record)
-    return PreparedTarget(wanted.image, member_targets, order, made)
+    made: dict[str, tuple[TargetAssignment | None, Record]] = {}
+    for member_id, rows in changed.items():
+        record = records.target(wanted.group_id, member_id, rows)
+        made[member_id] = wanted.targets.get(member_id), with_bytes(record)
+    return PreparedTarget(wanted.image, member_targets, order, changed, made)
 
 
 # ---- members who all subscribe to the same topics
@@ -200,23 +178,20 @@ def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget 
         if not _take(free, had):
             return None
         counts[member_id] = _size(had)
-    had_targets = [targets.get(member_id, NOTHING) for member_id in order]
     changed = changed_shares(
         [counts[member_id] for member_id in order],
         [(topic_id, one) for topic_id in last.sizes if topic_id in free for one in sorted(free[topic_id])],
-        lambda member: dict(had_targets[member]),
-        lambda member: _in_hash_order(had_targets[member]),
+        lambda member: _copy(wanted.orders.get(order[member]) or targets.get(order[member], NOTHING)),
     )
-    member_targets = dict(targets)
+    member_targets, rows = dict(targets), dict[str, TargetAssignment]()
     for place, share in changed.items():
         member_targets[order[place]] = made = target_assignment(share)
-        counts[order[place]] = _size(made)
+        counts[order[place]], rows[order[place]] = _size(made), rows_of(share)
     for member_id in new:
-        member_targets.setdefault(member_id, NOTHING)
-    others = {order[place] for place in changed} | {one for one in new if one not in targets}
-    descriptions = [one for one in wanted.descriptions if one[0] in others]
+        if member_id not in member_targets:
+            member_targets[member_id] = rows[member_id] = NOTHING
     equal = EqualTargets(wanted.names, last.sizes, member_targets, counts)
-    return _with_records(wanted, member_targets, order, descriptions)._replace(equal=equal)
+    return _with_records(wanted, member_targets, order, rows)._replace(equal=equal)
 
 
 def _take_back(
@@ -242,6 +217,6 @@ def _take(free: dict[bytes, set[int]], member_target: TargetAssignment) -> bool:
     return True
 
 
-def _in_hash_order(member_target: TargetAssignment) -> list[bytes]:
-    ids = [topic_id for topic_id, _ in member_target]
-    return [ids[place] for place in uuid_order(ids)]
+def _copy(rows: TargetRows) -> ChangingTarget[bytes]:
+    in_order = kafka_order.read(rows)
+    return ChangingTarget(dict(in_order), len(in_order), kafka_order.hash_of)

@@ -83,8 +83,8 @@ def maybe_reconcile(
         tables = kafka_order.without_topics(position.assigned), kafka_order.without_topics(position.revoking)
     else:
         tables = (
-            kafka_order.stepped(position.assigned, after.assigned),
-            kafka_order.stepped(position.assigned, after.revoking),
+            kafka_order.stepped(position.assigned, after.assigned, group.target_rows(member.member_id)),
+            kafka_order.stepped(position.assigned, after.revoking, group.target_rows(member.member_id)),
         )
     replay.record_current(step, group, member, after, *tables)
     history.position_changed(step, group, member, position)

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.kafka_order import Tables
+from muster.coordinator.groups.common.kafka_order import Tables, TargetRows
 from muster.coordinator.groups.common.state import PackedRecord, Step, is_too_large, tombstone
 from muster.coordinator.groups.consumer.member import (
     CurrentAssignment,
@@ -19,7 +19,6 @@ from muster.coordinator.groups.consumer.member import (
     Position,
     Resolved,
     Row,
-    TargetAssignment,
 )
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
@@ -171,19 +170,8 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
 
 
-def target(group_id: str, member_id: str, member_target: TargetAssignment, tables: Tables | None = None) -> Record:
-    """The record of a member's target. `tables`: where Kafka has the target; None: in sets copied from a record."""
-    if not member_target:
-        key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
-        return Record(key, ConsumerGroupTargetAssignmentMemberValue([]), _VERSION)
-    tables = tables or kafka_order.copied(member_target)
-    sizes, others = tables.of_partitions, tables.of_others
-    rows = [member_target[row] for row in kafka_order.topics([one[0] for one in member_target], tables)]
-    for number, (topic_id, partitions) in enumerate(rows):
-        if len(partitions) > 1:
-            capacity = sizes.get(topic_id, others)
-            if not kafka_order.is_ascending(partitions, capacity):
-                rows[number] = topic_id, _picked(partitions, kafka_order.partitions(partitions, capacity))
+def target(group_id: str, member_id: str, rows: TargetRows) -> Record:
+    """The record of a member's target, with these rows in this order."""
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     if len(rows) > FEW_TOPICS:
         later: LaterRows[TopicPartition] = LaterRows(TopicPartition, rows)

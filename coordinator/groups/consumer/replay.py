@@ -7,7 +7,7 @@ from sys import intern
 from typing import Final
 
 from muster.coordinator.groups.common import kafka_order
-from muster.coordinator.groups.common.kafka_order import Tables
+from muster.coordinator.groups.common.kafka_order import Tables, TargetRows
 from muster.coordinator.groups.common.state import Replay, SharedValues, State, Step
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
@@ -167,13 +167,25 @@ def replay_target(
         group = consumer_group(state, key.group_id)
         if group is not None:
             group.targets.pop(key.member_id, None)
+            group.orders.pop(key.member_id, None)
         return
     of = state.shared.of
     member_target = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
     # The id is interned, so that the member shares the string even if its record follows later in the log.
-    group.targets[intern(key.member_id) if member is None else member.member_id] = member_target
+    member_id = intern(key.member_id) if member is None else member.member_id
+    rows = tuple([(of(row.topic_id), tuple(row.partitions)) for row in value.topic_partitions])
+    _set_target(group, member_id, member_target, rows)
+
+
+def _set_target(group: ConsumerGroup, member_id: str, member_target: TargetAssignment, rows: TargetRows) -> None:
+    group.targets[member_id] = member_target
+    order = kafka_order.order_of(rows)
+    if order is not None:
+        group.orders[member_id] = order
+    elif group.orders:
+        group.orders.pop(member_id, None)
 
 
 def replay_target_epoch(
@@ -284,10 +296,12 @@ def record_current(
 
 
 def record_targets(
-    step: Step, group: ConsumerGroup, made: Sequence[Record], member_targets: Iterable[tuple[str, TargetAssignment]]
+    step: Step,
+    group: ConsumerGroup,
+    made: Sequence[Record],
+    member_targets: Iterable[tuple[str, TargetAssignment, TargetRows]],
 ) -> None:
-    """Record the new targets of members (see `records.target`), as `step.record_all` does."""
+    """Record the new targets of members, as `step.record_all` does. Each target has the rows of its record."""
     step.records += made
-    members, targets = group.members, group.targets
-    for member_id, member_target in member_targets:
-        targets[members[member_id].member_id] = member_target
+    for member_id, member_target, rows in member_targets:
+        _set_target(group, group.members[member_id].member_id, member_target, rows)

@@ -13,7 +13,6 @@ from typing import Final
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import FEW_LETTERS, string_hash, string_order
-from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
@@ -22,11 +21,11 @@ from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import NOTHING, TargetAssignment, target_assignment
-from muster.coordinator.groups.consumer.prepared_target import RANGE, UNIFORM, PreparedTarget, Ranges, by_topic_id
+from muster.coordinator.groups.consumer.prepared_target import UNIFORM, PreparedTarget, by_topic_id
 from muster.coordinator.groups.consumer.topics import existing_topics
 
 _DESCRIPTION: Final = attrgetter("description")
-NOT_READY: Final = (None, None, None)
+NOT_READY: Final = (None, None)
 AT_ONCE: Final = 500
 """A target of up to this many members and partitions is computed in the heartbeat, in some 2 ms."""
 NAMES_AS_A_MEMBER: Final = 8
@@ -98,6 +97,7 @@ def wanted_assignment(
         existing_topics(group, step.state.image).names,
         step.state.image,
         dict(group.targets),
+        dict(group.orders),
         dict(group.resolved),
         group.waiting,
         step.now.mono_ms,
@@ -143,9 +143,8 @@ def apply(step: Step, group: ConsumerGroup, wanted: AssignmentWanted, prepared: 
     batch is too large, the old targets stay in force. Returns the number of topics in the records.
     """
     image, targets, members = step.state.image, group.targets, group.members
-    made, changes = [], []
+    made, changes, recorded = [], [], []
     order: Sequence[str]
-    ranges = Ranges(wanted, group.resolved)
     has_same_topics = prepared.image.version == image.version
     member_targets, ready = prepared.member_targets, prepared.records
     if prepared.has_all(members):
@@ -159,36 +158,29 @@ def apply(step: Step, group: ConsumerGroup, wanted: AssignmentWanted, prepared: 
     for member_id in order:
         member_target = member_targets.get(member_id, NOTHING)
         if not has_same_topics and member_target:  # thousands may have joined meanwhile, without a target
-            member_target = _of_image(member_target, prepared.image, image)
+            member_target = target_assignment(dict(_of_image(member_target, prepared.image, image)))
         before = targets.get(member_id)
         is_another = member_target is not before and member_target != before
         if is_another:
             changes.append((member_id, before or NOTHING, member_target))
-            then, description_then, record = ready.get(member_id, NOT_READY)
-            description = members[member_id].description
-            is_range = wanted.assignor == RANGE
-            # With "range" a prepared record is valid only if the member has the same topics.
-            if (
-                record is None
-                or not has_same_topics
-                or then is not before
-                or (is_range and (description_then is not description or description.pattern))
-            ):
-                tables = ranges.of(description) if is_range else kafka_order.changed(before or NOTHING)
-                record = records.target(group.group_id, member_id, member_target, tables)
+            then, record = ready.get(member_id, NOT_READY)
+            rows = prepared.rows.get(member_id, member_target)
+            if not has_same_topics:
+                rows = _of_image(rows, prepared.image, image)
+            if record is None or not has_same_topics or then is not before:
+                record = records.target(group.group_id, member_id, rows)
             made.append(record)
+            recorded.append((member_id, member_target, rows))
     group.equal_targets = prepared.equal
     epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
     if not records.is_more_than_fits(step, [*made, epoch]):
-        replay.record_targets(
-            step, group, made, [(member_id, member_target) for member_id, _, member_target in changes]
-        )
+        replay.record_targets(step, group, made, recorded)
         step.record(epoch)
         history.target_assigned(step, group, wanted.assignor, changes)
     return sum([len(member_target) for _, _, member_target in changes])
 
 
 def _of_image(member_target: TargetAssignment, then: TopicsImage, now: TopicsImage) -> TargetAssignment:
-    """The same topics by name in a later image, without those that do not exist any more."""
+    """The same topics by name and order in a later image, without those that do not exist any more."""
     named = [(now.by_name.get(then.by_id[topic_id].name), partitions) for topic_id, partitions in member_target]
-    return target_assignment({topic.topic_id: its for topic, its in named if topic is not None})
+    return tuple([(topic.topic_id, its) for topic, its in named if topic is not None])

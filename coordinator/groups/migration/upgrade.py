@@ -17,6 +17,7 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
+from muster.coordinator.groups.common.kafka_order import TargetRows
 from muster.coordinator.groups.common.refusal import Refused
 from muster.coordinator.groups.common.state import Step, tombstones
 from muster.coordinator.groups.common.topic_hashes import hash_of_topics
@@ -33,6 +34,7 @@ from muster.coordinator.groups.consumer.member import (
     Position,
     TargetAssignment,
     assigned_since,
+    rows_of,
     target_assignment,
 )
 from muster.coordinator.groups.consumer.member import STABLE as RECONCILED
@@ -61,6 +63,7 @@ class Read(NamedTuple):
 
     subscribed: _Subscribed
     member_target: TargetAssignment
+    rows: TargetRows
     assigned: CurrentAssignment
     target: Record
     current: Record
@@ -89,18 +92,20 @@ class Reader:
         """Decode the data of a member. Raises Refused and MalformedMessage."""
         member_id, metadata, assigned = data
         group_id, epoch = self._group_id, self._generation
-        member_target = self.member_target(assigned)
+        given = self.member_target(assigned)
+        member_target, rows = target_assignment(given), kafka_order.read(rows_of(given))
         current = assigned_since(member_target, epoch)
         return Read(
             self._subscribed(metadata),
             member_target,
+            rows,
             current,
-            records.target(group_id, member_id, member_target),
+            records.target(group_id, member_id, rows),
             records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, current, NOTHING)),
         )
 
-    def member_target(self, assigned: bytes) -> TargetAssignment:
-        """A member's partitions, by topic id. Raises the same errors as `read`."""
+    def member_target(self, assigned: bytes) -> Mapping[bytes, Sequence[int]]:
+        """A member's partitions by topic id, in the leader's order. Raises the same errors as `read`."""
         member_target: dict[bytes, Sequence[int]] = {}
         if assigned:
             assignment = decode_assignment(assigned)[1]
@@ -114,7 +119,7 @@ class Reader:
                 topic = self._by_name.get(one.topic)
                 if topic is not None:
                     member_target[topic.topic_id] = one.partitions
-        return target_assignment(member_target)
+        return member_target
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
         # The result is cached, because most members have the same subscription.
@@ -288,7 +293,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # the record has created the group
     assert isinstance(made, ConsumerGroup)
-    replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
+    replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target, row.read.rows) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))
     step.records += currents
     for row in rows:

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
+from muster.assignors.java_order import capacity_for, spread, uuid_hash
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.kafka_order import Tables
@@ -48,22 +48,21 @@ def test_new_topics_are_not_compared_with_each_topic_of_a_large_table() -> None:
     before = [Counted(random.randbytes(16)) for _ in range(2_000)]
     after = [Counted(one) for one in before[1_000:]] + [Counted(random.randbytes(16)) for _ in range(2_000)]
     Counted.compared = 0
-    kafka_order.topics(after, Tables(capacity_for(len(before)), computes=True, were_put=tuple(before)))
+    kafka_order.topics(after, Tables(capacity_for(len(before)), were_put=before[1_000:], computed=after))
     assert Counted.compared < 4 * len(after)
 
 
-def one_by_one(topic_ids: list[bytes], tables: Tables) -> list[bytes]:
-    """The same order, as Kafka makes it: each new topic goes to the head, and a full table is doubled before."""
-    hashes = {one: spread(uuid_hash(one)) for one in (*tables.were_put, *topic_ids)}
-    capacity, walk = tables.of_topics, list(tables.were_put)
-    while len(walk) > capacity * 3 // 4:
-        capacity *= 2
-    walk = [one for one in walk if one in topic_ids]
-    new = [one for one in topic_ids if one not in tables.were_put]
-    for row in walked([hashes[one] for one in new], DEFAULT_CAPACITY):
-        if len(walk) > capacity * 3 // 4:
-            capacity *= 2
-        walk.insert(0, new[row])
+def one_by_one(put: list[bytes], computed: list[bytes], capacity: int) -> list[bytes]:
+    """The same order, as Kafka makes it: each computed topic goes to the head, and a full table is doubled before."""
+    hashes = {one: spread(uuid_hash(one)) for one in (*put, *computed)}
+    walk: list[bytes] = []
+    for one in put:
+        walk.append(one)
+        capacity *= 2 if len(walk) > capacity * 3 // 4 else 1
+    for one in computed:
+        capacity *= 2 if len(walk) > capacity * 3 // 4 else 1
+        if one not in walk:
+            walk.insert(0, one)
     return sorted(walk, key=lambda one: hashes[one] & capacity - 1)
 
 
@@ -72,16 +71,31 @@ IDS = st.lists(st.binary(min_size=16, max_size=16), max_size=60, unique=True)
 
 @given(IDS, st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 16, 64]))
 @example([bytes([number]) * 16 for number in range(60)], 0, 5, 1)
-@example([bytes([number]) * 16 for number in range(60)], 3, 40, 16)
-@example([bytes([number]) * 16 for number in range(60)], 0, 0, 16)
+@example([bytes([number]) * 16 for number in range(60)], 12, 3, 16)
+@example([bytes([number]) * 16 for number in range(60)], 60, 0, 16)
 def test_topics_have_the_order_of_single_inserts_into_kafkas_hash_map(
-    ids: list[bytes], begin: int, end: int, size: int
+    ids: list[bytes], end: int, begin: int, size: int
 ) -> None:
-    tables = Tables(size, computes=True, were_put=tuple(ids[:end]))
-    after = ids[begin:]
+    put, computed = ids[:end], ids[begin:]
+    after = sorted({*put, *computed})
+    tables = Tables(size, were_put=put, computed=computed)
     assert [after[row] for row in kafka_order.topics(after, tables)] == (
-        one_by_one(after, tables) if len(after) > 1 else after
+        one_by_one(put, computed, size) if len(after) > 1 else after
     )
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.sets(st.integers(0, 80))), unique_by=lambda row: row[0])
+)
+def test_the_order_of_a_record_is_kept_only_if_the_order_of_iteration_depends_on_it(
+    rows: list[tuple[bytes, set[int]]],
+) -> None:
+    recorded = tuple([(topic_id, tuple(partitions)) for topic_id, partitions in rows])
+    found = kafka_order.read(recorded)
+    assert kafka_order.read(found) == found
+    assert kafka_order.order_of(recorded) in (None, found)
+    if kafka_order.order_of(recorded) is None:
+        assert kafka_order.read(tuple(sorted((one, tuple(sorted(its))) for one, its in recorded))) == found
 
 
 class Looked(int):

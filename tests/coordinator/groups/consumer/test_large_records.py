@@ -82,14 +82,15 @@ def test_hashes_of_many_topics_equal_the_single_hashes(count: int) -> None:
 
 
 def test_topics_of_a_large_record_are_in_ascending_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = [number.to_bytes(16) for number in range(30)]
+    ids = [(number * 24).to_bytes(16) for number in range(30)]
     before = tuple([(one, (0,)) for one in ids])
     held = tuple([(one, (0,), (3,)) for one in ids])
-    assert kafka_order.changed(before).were_put
-    assert kafka_order.stepped(held, held).were_put
+    assert kafka_order.stepped(held, held, before).were_put
+    assert kafka_order.order_of(before) == kafka_order.read(before) != before
     monkeypatch.setattr(kafka_order, "FEW_TOPICS", 29)
-    for tables in (kafka_order.changed(before), kafka_order.stepped(held, held), kafka_order.ranges(30)):
-        assert kafka_order.topics(ids, tables) == [*range(30)]
+    assert kafka_order.topics(ids, kafka_order.stepped(held, held, before)) == [*range(30)]
+    assert kafka_order.read(before) is before
+    assert kafka_order.order_of(before) is None
 
 
 def test_a_partition_that_another_member_got_earlier_in_the_log_stays_with_that_member() -> None:

@@ -17,7 +17,6 @@ from muster.coordinator.groups.consumer import computed_targets, describe, histo
 from muster.coordinator.groups.consumer import topics as topics_module
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
-from muster.coordinator.groups.consumer.prepared_target import compute
 from muster.coordinator.groups.consumer.replay import MAX_SHARED_NAMES
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
@@ -94,29 +93,6 @@ def test_names_that_all_members_share_are_looked_up_once_for_a_target() -> None:
 
 def step_of(harness: ConsumerGroupHarness) -> Step:
     return Step(harness.core.state, harness.now, harness.max_bytes)
-
-
-@pytest.mark.parametrize("pattern", [None, "t.*"])
-@pytest.mark.parametrize("says", ["nothing", "other names"])
-def test_records_of_range_targets_are_offloaded_unless_a_subscription_changes_meanwhile(
-    pattern: str | None, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness = harness_with(["t", "u"])
-    harness.notify(TopicsChanged(topics(t=600, u=1)))
-    for member in "AB":
-        harness.first_heartbeat(member, "t", assignor="range", pattern=pattern)
-    wanted = next(one for one in harness.offloaded if isinstance(one, AssignmentWanted))
-    harness.notify(compute(wanted, SERVER_ASSIGNORS["range"]))
-    wanted = harness.offloaded[-1]
-    assert isinstance(wanted, AssignmentWanted)
-    computed = compute(wanted, SERVER_ASSIGNORS["range"])
-    if says == "other names":
-        harness.heartbeat("A", names=["t", "u"], timeout=5_000)
-    made: list[int] = []
-    usual = target.kafka_order.ranges
-    monkeypatch.setattr(target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
-    harness.notify(computed)
-    assert bool(made) == (pattern is not None or says == "other names")
 
 
 def test_topic_ids_are_cached_for_a_bounded_number_of_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
