@@ -30,6 +30,7 @@ MEASURES: Final = {
     "explain": "bench.explain.one_group:one_group",
     "small": "bench.explain.small:small_log",
     "facts": "bench.explain.facts:all_tables",
+    "follow": "bench.explain.following:following",
     "skew": "bench.explain.skew:one_large_group",
     "whatif": "bench.explain.whatif:thousand",
 }
