@@ -281,6 +281,12 @@ _READ_LATER = (
     "transaction.max.timeout.ms",
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     "transactional.id.expiration.ms",
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.topic.name.prefix",
+    "group.share.delivery.count.limit",
+    "group.share.max.share.sessions",
+    "group.share.partition.max.record.locks",
+    "group.share.record.lock.duration.ms",
 )
 """Properties of a package whose settings are made when they are first needed."""
 

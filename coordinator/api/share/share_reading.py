@@ -77,6 +77,8 @@ class ShareReading:
         self._absent: list[Callable[[], object]] = []
         self._woken: PendingResult | None = None
         self._is_woken = False
+        self._is_over = False
+        """Whether the longest wait is over."""
 
     # ---- which partitions
 
@@ -120,17 +122,20 @@ class ShareReading:
     def _waiting_for(self, wanted: Sequence[Wanted]) -> Job[None]:
         """Look for records, at once and each time that there may be more, until the longest wait is over."""
         clock = self._node.clock
-        if (yield from self._looking(wanted, is_last=self._terms.max_wait_ms <= 0)):
+        if (yield from self._looking(wanted)):
+            return
+        if self._terms.max_wait_ms <= 0:
+            self._is_over = True
+            yield from self._looking(wanted)
             return
         timer = clock.machine.call_at(clock.machine.now().mono_ms + self._terms.max_wait_ms, self._end_wait)
         forget = self._context.channel.on_close(self._end_wait)
-        self._is_over = False
         for number, (_, share) in enumerate(wanted):
             share.waiting[self] = self._look_again
             if number > PLAIN_ROWS:
                 yield None
         try:
-            while not (yield from self._looking(wanted, is_last=self._is_over)):
+            while not (yield from self._looking(wanted)):
                 if not self._is_woken:
                     self._woken = PendingResult()
                     yield self._woken
@@ -144,8 +149,6 @@ class ShareReading:
             for stop in self._absent:
                 stop()
 
-    _is_over = False
-
     def _end_wait(self) -> None:
         self._is_over = True
         self._look_again()
@@ -155,19 +158,23 @@ class ShareReading:
         if self._woken is not None and not self._woken.is_there:
             self._woken(None)
 
-    def _looking(self, wanted: Sequence[Wanted], *, is_last: bool) -> Job[bool]:
+    def _looking(self, wanted: Sequence[Wanted]) -> Job[bool]:
         """Read and acquire records. Returns False if there are too few bytes, and the fetch may still wait."""
-        for row, share in wanted:
-            if share.failure is not None:
-                self._failed[row] = share.failure.error_code
-        ready = [one for one in wanted if one[1].may_acquire]
-        if not ready:
-            return is_last
-        for _, share in ready:
-            share.is_read = True
+        is_last = self._is_over
+        ready: list[Wanted] = []
         got: set[LedSharePartition] = set()
         try:
-            reads, size = yield from self._reading(ready)
+            for number, (row, share) in enumerate(wanted):
+                if number > PLAIN_ROWS:
+                    yield None
+                if share.failure is not None:
+                    self._failed[row] = share.failure.error_code
+                elif share.may_acquire:
+                    share.is_read = True
+                    ready.append((row, share))
+            if not ready:
+                return is_last
+            reads, size = yield from self._reading(ready, is_last=is_last)
             if not is_last and size < self._terms.min_bytes and not any(read.error for read in reads):
                 self._taken.set(0)
                 return False
@@ -179,22 +186,41 @@ class ShareReading:
 
     # ---- reading
 
-    def _reading(self, ready: Sequence[Wanted]) -> Job[tuple[list[_Read], int]]:
-        """Read the log for each share partition. Each gets an equal part of the bytes; the first gets what is left."""
-        terms, room = self._terms, self._node.unsent.room()
-        most = min(terms.max_bytes, room)
+    def _reading(self, ready: Sequence[Wanted], *, is_last: bool) -> Job[tuple[list[_Read], int]]:
+        """Read the log for each share partition. Each gets an equal part of the bytes; the first gets what is left.
+
+        As on Kafka, these are two reads, each with at least one batch. The first is for partitions that no fetch has
+        read at their offset before; their records are acquired last. When the wait is over, it is one read.
+        """
+        room = self._node.unsent.room()
+        most = min(self._terms.max_bytes, room)
         part, more = divmod(most, len(ready))
-        reads: list[_Read] = []
-        size = 0
-        for number, (row, share) in enumerate(ready):
-            if size or number > PLAIN_ROWS:
+        new: list[Wanted] = []
+        known: list[Wanted] = []
+        for number, one in enumerate(ready):
+            if number > PLAIN_ROWS:
                 yield None
-            at_least_one = room > 0 and not size
-            read = yield from self._read(row, share, part + (0 if number else more), at_least_one=at_least_one)
-            size += len(read.records)
-            self._taken.set(size)
-            reads.append(read)
-        return reads, size
+            share = one[1]
+            is_new = not is_last and share.read_offset != share.core.next_offset()
+            (new if is_new else known).append(one)
+        size = 0
+        found: list[list[_Read]] = []
+        for some in (new, known):
+            reads: list[_Read] = []
+            left = most
+            for row, share in some:
+                if size or len(reads) > PLAIN_ROWS:
+                    yield None
+                read = yield from self._read(row, share, min(part + more, left), at_least_one=room > 0 and left == most)
+                if some is new and read.error is None:
+                    share.read_offset = read.offset
+                more = 0
+                left = max(left - len(read.records), 0)
+                size += len(read.records)
+                self._taken.set(size)
+                reads.append(read)
+            found.append(reads)
+        return [*found[1], *found[0]], size
 
     def _read(self, row: SessionRow, share: LedSharePartition, max_bytes: int, *, at_least_one: bool) -> Job[_Read]:
         partition, is_committed = share.partition, self._terms.is_committed

@@ -44,6 +44,7 @@ _FENCED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STAT
 _AS_THEY_ARE: Final = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 _HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION))
 _HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
+NOT_READ: Final = -1
 CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
 """With these errors of the persister, the share partition is closed, and loaded again when it is needed."""
 
@@ -71,7 +72,7 @@ class LedSharePartition:
 
     __slots__ = (
         "_changing", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms", "config", "core",
-        "failure", "is_active", "is_closed", "is_read", "key", "partition", "waiting",
+        "failure", "is_active", "is_closed", "is_read", "key", "partition", "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -83,6 +84,8 @@ class LedSharePartition:
         self.is_active = False
         self.is_closed = False
         self.is_read = False
+        self.read_offset = NOT_READ
+        """The offset at which a fetch read the log last (Kafka: fetchOffsetMetadata)."""
         self.waiting: dict[object, Callable[[], object]] = {}
         """Functions that are called when records may have become available."""
         self._machine = machine

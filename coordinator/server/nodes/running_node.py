@@ -28,6 +28,8 @@ from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Leaderships, Routing
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.runtime.share_coordinator.share_states import Place, ShareStates
+from muster.coordinator.runtime.share_partitions.dead_letters import DeadLetterQueues
+from muster.coordinator.runtime.share_partitions.share_partitions import SharePartitions
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.server.nodes.common import SharedByNodes
 from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
@@ -161,6 +163,12 @@ class RunningNode:
             controller=common.controller,
             client_reports=common.client_reports,
         )
+        run_behind = self.node.run_behind
+        queues = DeadLetterQueues(topics, clock, self.live, run_behind)
+        shares = SharePartitions(clock, self.share_states, queues, run_behind, self.live, lambda: topics.state.features)
+        topics.dynamic_configs.subscribe_groups(shares.configured, topics.state)
+        topics.subscribe_features(shares.features_changed)
+        self.node.share_partitions = self.share_partitions = shares
 
     def _transaction_settings(self) -> Any:
         # imported here: most servers have no transactions, and making the class takes longer than the rest of the start
@@ -324,6 +332,7 @@ class RunningNode:
     def resign(self) -> None:
         """Every shard resigns, at once. Shards that write into the logs of other shards resign first."""
         self.transactions.stop()
+        self.share_partitions.stop()
         self.share_states.stop()
         self.leaderships.held.clear()
         for shard in self.routing.shards:
@@ -360,6 +369,7 @@ class RunningNode:
         """End as a kill of the process would: connections are cut, the state is lost, and nothing is written."""
         self.stop_accepting()
         self.transactions.died()
+        self.share_partitions.stop()
         self.share_states.died()
         self.leaderships.drop()
         if self.limits is not None:

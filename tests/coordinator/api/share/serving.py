@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.runtime.share_partitions.led_partition import LedSharePartition
+from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition
 from muster.coordinator.runtime.share_partitions.share_partitions import SharePartitions
 from muster.coordinator.share.in_flight import Row
 from muster.coordinator.share.partition import DeadLetter
@@ -129,7 +129,7 @@ class Letters:
 
 
 def serve_shares(
-    node: Node, persister: MemoryPersister | None = None, letters: Letters | None = None
+    node: Node, persister: MemoryPersister | None = None, letters: DeadLetters | None = None
 ) -> SharePartitions:
     """Let a node serve share groups."""
     node.share_partitions = SharePartitions(
