@@ -32,7 +32,15 @@ if TYPE_CHECKING:  # `lazy` loads these modules; these imports are for import-li
         quorum,
     )
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
-    from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
+    from muster.coordinator.api.groups import (  # noqa: F401
+        administration,
+        consumer_groups,
+        membership,
+        offset_commit,
+        offset_fetch,
+        share_groups,
+        share_offsets,
+    )
     from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
     from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
     from muster.coordinator.api.share import share_acknowledge, share_fetch  # noqa: F401
@@ -127,6 +135,8 @@ _TABLE = (
     _api(72, 0, 0, "telemetry"),
     _api(74, 0, 1, "configs.describe_configs"),
     _api(75, 0, 0, "topics.describe_topic_partitions"),
+    _api(76, 1, 1, "groups.share_groups"),
+    _api(77, 1, 1, "groups.share_groups"),
     _api(78, 1, 2, "share.share_fetch"),
     _api(79, 1, 2, "share.share_acknowledge"),
     _api(80, 0, 1, "cluster.quorum"),
@@ -136,6 +146,9 @@ _TABLE = (
     _api(85, 0, 1, "share_group_state"),
     _api(86, 0, 0, "share_group_state"),
     _api(87, 0, 1, "share_group_state"),
+    _api(90, 0, 1, "groups.share_offsets"),
+    _api(91, 0, 0, "groups.share_offsets"),
+    _api(92, 0, 0, "groups.share_offsets"),
     _api(94, 0, 0, "cluster.quorum"),
 )
 
@@ -169,7 +182,7 @@ RECORDS_LARGE_BYTES: Final = 1024 * 1024
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests whose parts stay in the state of the group."""
 
-GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)
 """APIs with small requests and possibly large answers."""
 
 ONLY_READS: Final = frozenset(
@@ -178,7 +191,8 @@ ONLY_READS: Final = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
-        ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
     }
 )  # fmt: skip
 """Requests that never wait for another request. Large requests of these APIs are decoded and answered one at a time."""

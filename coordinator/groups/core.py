@@ -21,6 +21,7 @@ from muster.coordinator.groups.classic.member import SESSION
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import OpenTransaction, pack, position_of
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, GroupSettings, IntervalConfigured
 from muster.coordinator.groups.common.state import Replay, State, Step
@@ -30,22 +31,32 @@ from muster.coordinator.groups.consumer import replay as consumer_replay
 from muster.coordinator.groups.consumer.commands import (
     AnswersDue,
     AssignmentComputed,
-    Helpers,
     TopicsFound,
     UpgradePrepared,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.migration import downgrade, upgrade
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
+from muster.coordinator.groups.share import administration as share_administration
+from muster.coordinator.groups.share import describe as share_describe
+from muster.coordinator.groups.share import heartbeat as share_heartbeat
+from muster.coordinator.groups.share import member as share_member
+from muster.coordinator.groups.share import partition_states
+from muster.coordinator.groups.share import replay as share_replay
+from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted
+from muster.coordinator.groups.share.group import ShareGroup
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import NO_LIMIT, Command, EndTransaction, Now, Reply, TransactionalBatch
 from muster.coordinator.state_machine.output import Output
 from muster.protocol.message import Message
+from muster.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -56,6 +67,8 @@ from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest
+from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from muster.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -72,33 +85,41 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
     JoinGroupRequest: {
         ClassicGroup: join.handle,
         ConsumerGroup: downgrade.join_consumer_group,
+        ShareGroup: join.refuse_share_group,
         UnsupportedGroup: join.create_group,
         NO_GROUP: join.create_group,
     },
     SyncGroupRequest: {
         ClassicGroup: rebalance.sync_group,
         ConsumerGroup: classic_members.sync,
+        ShareGroup: _as_if_absent(rebalance.sync_group),
         UnsupportedGroup: _as_if_absent(rebalance.sync_group),
         NO_GROUP: rebalance.sync_group,
     },
     LeaveGroupRequest: {
         ClassicGroup: sessions.leave_group,
         ConsumerGroup: classic_members.leave_group,
+        ShareGroup: _as_if_absent(sessions.leave_group),
         UnsupportedGroup: _as_if_absent(sessions.leave_group),
         NO_GROUP: sessions.leave_group,
     },
     ConsumerGroupHeartbeatRequest: {
         ClassicGroup: upgrade.heartbeat_to_classic_group,
         ConsumerGroup: heartbeat.handle,
+        ShareGroup: heartbeat.handle,
         UnsupportedGroup: heartbeat.handle,
         NO_GROUP: heartbeat.handle,
     },
+    ShareGroupHeartbeatRequest: dict.fromkeys(
+        (ClassicGroup, ConsumerGroup, ShareGroup, UnsupportedGroup, NO_GROUP), share_heartbeat.handle
+    ),
 }
 """The functions for requests of members, by request and type of group: function(step, command, request, group)."""
 
 HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
     ClassicGroup: sessions.heartbeat,
     ConsumerGroup: classic_members.beat,
+    ShareGroup: _as_if_absent(sessions.heartbeat),
     UnsupportedGroup: _as_if_absent(sessions.heartbeat),
     NO_GROUP: sessions.heartbeat,
 }
@@ -122,27 +143,54 @@ def _upgrade_prepared(step: Step, _: object, notice: UpgradePrepared) -> None:
     _member_request(step, command, command.request)
 
 
+def _delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
+    """Delete groups. The states of share partitions are deleted before their group."""
+    if not share_administration.begin_deletion(step, command, request):
+        deletion.delete_groups(step, command, request)
+
+
+def _states_deleted(step: Step, _: object, result: StatesDeleted) -> None:
+    """Delete groups, or answer a DeleteShareGroupOffsets, after states of share partitions were deleted."""
+    request = result.command.request
+    if isinstance(request, DeleteGroupsRequest):
+        deletion.delete_groups(step, result.command, request, share_administration.failed_groups(result))
+    else:
+        share_administration.offsets_deleted(step, result)
+
+
+def _change_topics(step: Step, _: object, notice: TopicsChanged) -> None:
+    gone = notice.image.gone_since(step.state.image)
+    deletion.change_topics(step, notice)
+    share_administration.forget_topics(step, gone.keys())
+
+
 HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     # requests with one function for all types of groups
     OffsetCommitRequest: commit.handle,
     TxnOffsetCommitRequest: txn_commit.handle,
     OffsetFetchRequest: fetch.handle,
     OffsetDeleteRequest: deletion.delete_offsets,
-    DeleteGroupsRequest: deletion.delete_groups,
+    DeleteGroupsRequest: _delete_groups,
     DescribeGroupsRequest: describe.describe_groups,
     ListGroupsRequest: describe.list_groups,
     ConsumerGroupDescribeRequest: consumer_describe.handle,
+    ShareGroupDescribeRequest: share_describe.handle,
+    DescribeShareGroupOffsetsRequest: share_describe.list_partitions,
+    AlterShareGroupOffsetsRequest: share_administration.alter,
+    DeleteShareGroupOffsetsRequest: share_administration.delete_offsets,
     # requests of members, by type of group
     **dict.fromkeys(MEMBER_REQUESTS, _member_request),
     HeartbeatRequest: _heartbeat,
     # notices: input that is not a request
-    TopicsChanged: lambda step, _, notice: deletion.change_topics(step, notice),
+    TopicsChanged: _change_topics,
     GroupConfigured: lambda step, _, notice: step.state.configs.apply(notice),
     IntervalConfigured: lambda step, _, notice: step.state.configs.apply(notice),
     AssignmentComputed: lambda step, _, notice: computed_targets.computed(step, notice),
     AnswersDue: lambda step, _, notice: computed_targets.answer(step, notice),
     TopicsFound: lambda step, _, notice: topics.apply_resolved_patterns(step, notice),
     UpgradePrepared: _upgrade_prepared,
+    StatesCreated: lambda step, _, result: partition_states.created(step, result),
+    StatesDeleted: _states_deleted,
 }
 """The functions by type of the request or notice: function(step, command, request or notice)."""
 
@@ -153,6 +201,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     rebalance.PENDING: rebalance.on_pending_deadline,
     rebalance.ABANDONED: rebalance.on_abandoned_deadline,
     member.SESSION: leave.on_deadline,
+    share_member.SESSION: share_heartbeat.on_deadline,
     member.REVOCATION: leave.on_rebalance_deadline,
     member.JOIN: leave.on_rebalance_deadline,
     member.SYNC: leave.on_rebalance_deadline,
@@ -164,6 +213,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
     ConsumerGroup: computed_targets.loaded,
+    ShareGroup: share_heartbeat.loaded,
     UnsupportedGroup: unsupported_group.loaded,
 }
 """The function that is called for each group when all records are replayed, by the group's class."""
@@ -171,6 +221,7 @@ LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
 UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     ClassicGroup: rebalance.unload,
     ConsumerGroup: computed_targets.unload,
+    ShareGroup: lambda *_: [],
     UnsupportedGroup: lambda *_: [],
 }
 """The function that returns replies to the group's parked requests at the end of the core: function(group, error)."""
@@ -201,6 +252,7 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
     **consumer_replay.RECORDS,
+    **share_replay.RECORDS,
 }
 """The function that applies a record to the state, live and in replay, by the type of the record's key."""
 OTHERS: Final = unsupported_group.replay
@@ -256,6 +308,8 @@ Notice: TypeAlias = (
     | UpgradePrepared
     | GroupConfigured
     | IntervalConfigured
+    | StatesCreated
+    | StatesDeleted
 )
 """The input of the core that is not a request."""
 MAX_DEADLINES_AT_ONCE: Final = 500

@@ -1,4 +1,4 @@
-"""An unsupported group (a share or streams group) is listed, and its records and offsets are kept.
+"""An unsupported group (a streams group) is listed, and its records and offsets are kept.
 
 Requests for classic groups are refused, as on Kafka. Members of such a group cannot connect to this server, so the
 group does not change.
@@ -15,37 +15,34 @@ from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
-SHARE: Final = "share"
 STREAMS: Final = "streams"
 EMPTY: Final = "Empty"
-STABLE: Final = "Stable"
 NOT_READY: Final = "NotReady"
-"""A state that only streams groups have."""
-_KINDS: Final = {"ShareGroup": SHARE, "StreamsGroup": STREAMS}
+"""The state of a group whose members have not sent their topology yet."""
+_PREFIX: Final = "StreamsGroup"
+"""The beginning of the names of the records' keys."""
 
 Row = tuple[Any, Any]
 """Key and value of a record."""
 
 
-def prefix_of(key: Message) -> str | None:
-    """Return "ShareGroup" or "StreamsGroup" if the key is of such a group, else None."""
+def is_of_such_a_group(key: Message) -> bool:
+    """Whether the key is of a record of a streams group."""
     # The name of the key's class is compared, so that a start need not import the messages of these records.
-    name = type(key).__name__
-    return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
+    return type(key).__name__.startswith(_PREFIX)
 
 
 def replay(state: State, key: Any, value: Message | None) -> None:
     """Replay a record of such a group. A record of any other type changes nothing."""
-    prefix = prefix_of(key)
-    if prefix is None:
+    if not is_of_such_a_group(key):
         return
     group = state.groups.get(key.group_id)
-    if not isinstance(group, UnsupportedGroup) or group.kind != _KINDS[prefix]:
+    if not isinstance(group, UnsupportedGroup):
         if value is None:
             return
         # A simple group may exist, because the group's offsets precede this record in the log.
         group_id = intern(key.group_id)
-        state.groups[group_id] = group = UnsupportedGroup(group_id, prefix)
+        state.groups[group_id] = group = UnsupportedGroup(group_id)
     if not group.take(key, value):
         del state.groups[group.group_id]
 
@@ -56,15 +53,16 @@ def loaded(_: Step, group: UnsupportedGroup) -> None:
 
 
 class UnsupportedGroup:
-    """One unsupported group, with its records in force. `prefix`: the beginning of the names of the records' keys."""
+    """One unsupported group, with its records in force."""
 
-    __slots__ = ("_prefix", "_rows", "group_id", "kind", "protocol_type", "state")
+    __slots__ = ("_rows", "group_id", "state")
 
-    def __init__(self, group_id: str, prefix: str) -> None:
+    kind = STREAMS
+    protocol_type = STREAMS
+
+    def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.state = EMPTY
-        self.kind = self.protocol_type = _KINDS[prefix]
-        self._prefix = prefix
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
@@ -78,15 +76,14 @@ class UnsupportedGroup:
 
     def record_keys(self) -> list[Message]:
         """See `Group`. The key of the group's own record is the last."""
-        own = f"{self._prefix}MetadataKey"
+        own = f"{_PREFIX}MetadataKey"
         return sorted([key for key, _ in self._rows.values()], key=lambda key: type(key).__name__ == own)
 
     def present_state(self) -> str:
         """The state that follows from the records, by Kafka's rules."""
-        if not any(type(key).__name__ == f"{self._prefix}MemberMetadataKey" for key, _ in self._rows.values()):
-            return EMPTY
-        # A streams group is not ready until a heartbeat sends its topology.
-        return NOT_READY if self.kind == STREAMS else STABLE
+        has_members = any(type(key).__name__ == f"{_PREFIX}MemberMetadataKey" for key, _ in self._rows.values())
+        # The group is not ready until a heartbeat sends its topology.
+        return NOT_READY if has_members else EMPTY
 
     # ---- checks
 
@@ -98,9 +95,7 @@ class UnsupportedGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """See `Group`. An Empty group allows commits without member epoch. A share group has no offsets."""
-        if self.kind == SHARE:
-            return ErrorCode.GROUP_ID_NOT_FOUND
+        """See `Group`. An Empty group allows commits without member epoch."""
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
 
     def validate_transactional_commit(
@@ -111,7 +106,7 @@ class UnsupportedGroup:
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
         """See `Group`. A commit that names no member is allowed. Other commits are checked by `validate_commit`."""
-        if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
+        if epoch == -1 and not member_id and instance_id is None:
             return 0
         return self.validate_commit(member_id, instance_id, epoch)
 
@@ -124,11 +119,11 @@ class UnsupportedGroup:
 
     def validate_offset_delete(self) -> int:
         """See `Group`. Offsets may always be deleted, except offsets of subscribed topics."""
-        return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
+        return 0
 
     def deletion_error(self) -> int:
-        """See `Group`. An Empty group may be deleted. A share group has further state, which only Kafka can delete."""
-        return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
+        """See `Group`. An Empty group may be deleted."""
+        return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
         """Whether the group may be removed when it has no offsets."""

@@ -12,6 +12,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 
 METADATA, GROUP, TRANSACTION, KRAFT = "metadata.version", "group.version", "transaction.version", "kraft.version"
+SHARE = "share.version"
 METADATA_VERSION: Final = 33
 """The metadata.version of Kafka 4.4 (4.4-IV2), which is finalized in a new metadata log."""
 CIDR_HOSTS: Final = 32
@@ -29,13 +30,13 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final[Mapping[str, Feature]] = {
-    # Features that Muster does not serve stay at 0: clients take group.version 1 for KIP-848 groups.
-    # transaction.version 2 is KIP-890.
+    # Features that Muster does not serve stay at 0. Clients take group.version 1 for KIP-848 groups.
+    # share.version 1 is KIP-932, transaction.version 2 is KIP-890.
     "eligible.leader.replicas.version": Feature(0, 0, 0),
     GROUP: Feature(0, 1, 1),
     KRAFT: Feature(0, 1, 0),
     METADATA: Feature(7, METADATA_VERSION, METADATA_VERSION),
-    "share.version": Feature(0, 0, 0),
+    SHARE: Feature(0, 1, 1),
     "streams.version": Feature(0, 0, 0),
     TRANSACTION: Feature(0, 2, 2),
 }

@@ -38,6 +38,9 @@ from muster.protocol.messages import (
     alter_replica_log_dirs as ard,
 )
 from muster.protocol.messages import (
+    alter_share_group_offsets as aso,
+)
+from muster.protocol.messages import (
     alter_user_scram_credentials as ausc,
 )
 from muster.protocol.messages import (
@@ -71,6 +74,9 @@ from muster.protocol.messages import (
     delete_records as dr,
 )
 from muster.protocol.messages import (
+    delete_share_group_offsets as dsd,
+)
+from muster.protocol.messages import (
     delete_share_group_state as dss,
 )
 from muster.protocol.messages import (
@@ -102,6 +108,9 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages import (
     describe_quorum as dq,
+)
+from muster.protocol.messages import (
+    describe_share_group_offsets as dso,
 )
 from muster.protocol.messages import (
     describe_topic_partitions as dtp,
@@ -207,6 +216,12 @@ from muster.protocol.messages import (
 )
 from muster.protocol.messages import (
     share_fetch as shf,
+)
+from muster.protocol.messages import (
+    share_group_describe as sgd,
+)
+from muster.protocol.messages import (
+    share_group_heartbeat as sgh,
 )
 from muster.protocol.messages import (
     sync_group as sg,
@@ -700,6 +715,57 @@ def described_consumers(s: State, n: int) -> Iterator[Message]:
     yield cgd.ConsumerGroupDescribeRequest([group_name(i) for i in range(n)])
 
 
+def share_beating(group: str, member: str, names: list[str] | None, epoch: int = 0) -> Message:
+    return sgh.ShareGroupHeartbeatRequest(group, member, epoch, None, names)
+
+
+def share_names(s: State, n: int) -> Iterator[Message]:
+    """Members subscribe to many names, of topics that do not exist."""
+    group = f"share-{fresh(1)[0]}"
+    for member in range(3):
+        yield share_beating(group, f"m{member}", [f"T{i:015}" for i in range(n)])
+
+
+def shared_partitions(s: State, n: int) -> Iterator[Message]:
+    """Members share existing topics, and the partitions of one large topic."""
+    group, names = f"share-{fresh(1)[0]}", [WIDE, *[topic_name(i) for i in range(min(n, s.size))]]
+    for member in ("a", "a", "b", "a", "b"):
+        yield share_beating(group, member, names)
+
+
+def described_share_groups(s: State, n: int) -> Iterator[Message]:
+    yield sgd.ShareGroupDescribeRequest([group_name(i) for i in range(n)])
+
+
+def described_share_offsets(s: State, n: int) -> Iterator[Message]:
+    rows = [dso.DescribeShareGroupOffsetsRequestTopic(WIDE, [*range(n)])]
+    yield dso.DescribeShareGroupOffsetsRequest([dso.DescribeShareGroupOffsetsRequestGroup("share", rows)])
+
+
+def altered_share_offsets(s: State, n: int) -> Iterator[Message]:
+    rows = [aso.AlterShareGroupOffsetsRequestPartition(i, 1) for i in range(n - 1)]
+    group = f"share-{fresh(1)[0]}"
+    yield aso.AlterShareGroupOffsetsRequest(group, [aso.AlterShareGroupOffsetsRequestTopic(WIDE, rows)])
+    yield dso.DescribeShareGroupOffsetsRequest([dso.DescribeShareGroupOffsetsRequestGroup(group, None)])
+    yield dg.DeleteGroupsRequest([group])
+
+
+def deleted_share_offsets(s: State, n: int) -> Iterator[Message]:
+    group, count = f"share-{fresh(1)[0]}", min(n // 2, s.size)
+    rows = [aso.AlterShareGroupOffsetsRequestPartition(0, 1)]
+    topics = [aso.AlterShareGroupOffsetsRequestTopic(topic_name(i), rows) for i in range(count)]
+    yield aso.AlterShareGroupOffsetsRequest(group, topics)
+    names = [dsd.DeleteShareGroupOffsetsRequestTopic(topic_name(i)) for i in range(n)]
+    yield dsd.DeleteShareGroupOffsetsRequest(group, names)
+
+
+def described_share_members(s: State, n: int) -> Iterator[Message]:
+    group = f"share-{fresh(1)[0]}"
+    for member in range(20):
+        yield share_beating(group, f"m{member}", [topic_name(i) for i in range(min(n, s.size))])
+    yield sgd.ShareGroupDescribeRequest([group])
+
+
 # ---- transactions
 
 
@@ -909,6 +975,13 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     "ReadShareGroupStateSummary": (
         Case("partitions", ELEMENTS, states(rsss, "ReadShareGroupStateSummaryRequest", "ReadStateSummaryData")),
     ),
+    "ShareGroupHeartbeat": (Case("names", 20_000, share_names), Case("topics", 1_200, shared_partitions)),
+    "ShareGroupDescribe": (
+        Case("groups", LONG_GROUPS, described_share_groups), Case("members", 2_000, described_share_members),
+    ),
+    "DescribeShareGroupOffsets": (Case("partitions", 20_000, described_share_offsets),),
+    "AlterShareGroupOffsets": (Case("partitions", 5_000, altered_share_offsets),),
+    "DeleteShareGroupOffsets": (Case("topics", 5_000, deleted_share_offsets),),
     "GetTelemetrySubscriptions": (Case("subscriptions", MANY, asked_subscriptions),),
     "PushTelemetry": (Case("series", 20_000, pushed_metrics),),
     "ListConfigResources": (Case("resources", MANY, listed_resources),),
@@ -919,8 +992,11 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
 """The cases by the API's name. `arrays` makes the cases that need no state."""
 
 
-NEW: Final = {"Metadata": 10_000, "CreateTopics": 10_000, "CreatePartitions": 10_000}
-"""The largest number of topics or partitions that one request creates; a larger request is refused as a whole."""
+NEW: Final = {
+    "Metadata": 10_000, "CreateTopics": 10_000, "CreatePartitions": 10_000, "ShareGroupHeartbeat": 20_000,
+    "AlterShareGroupOffsets": 5_000, "DeleteShareGroupOffsets": 5_000,
+}  # fmt: skip
+"""The most topics or partitions that one request creates or names; a larger request is refused as a whole."""
 
 
 def most_rows(key: int) -> int:

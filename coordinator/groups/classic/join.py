@@ -134,6 +134,12 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
         _join(step, command, request, _create(step, request.group_id, other))
 
 
+def refuse_share_group(step: Step, command: JoinCommand, request: JoinGroupRequest, _: Group | None) -> None:
+    """Answer a JoinGroup to a share group, which never becomes classic."""
+    error = request_error(step, request) or ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    _refuse(step, command, request, error, "")
+
+
 def request_error(step: Step, request: JoinGroupRequest) -> int:
     """The error code of a JoinGroup that is invalid for every group, else 0."""
     settings = step.state.settings

@@ -121,6 +121,7 @@ SYNC_TIMEOUT: Final = "sync_timeout"
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
 TOPICS_CHANGED: Final = "topics_changed"
 PATTERN_RESOLVED: Final = "pattern_resolved"
+PARTITIONS_READY: Final = "partitions_ready"
 GROUP_FULL: Final = "group_full"
 OVER_CAPACITY: Final = "group_over_capacity"
 ASSIGNMENT_TOO_LARGE: Final = "assignment_too_large"
@@ -142,6 +143,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         REVOCATION_TIMEOUT: "a member did not give up its partitions within the rebalance timeout",
         TOPICS_CHANGED: "topics were created, deleted or got more partitions",
         PATTERN_RESOLVED: "a regular expression matches other topics",
+        PARTITIONS_READY: "the states of share partitions were set up",
         GROUP_FULL: "the group is full",
         OVER_CAPACITY: "the group was loaded with more members than group.max.size",
         ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",

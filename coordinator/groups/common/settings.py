@@ -41,6 +41,18 @@ class GroupSettings:
     """How long the result of a regular expression stays valid, if no topic changes."""
     group_consumer_migration_policy: str = "bidirectional"
     """Which groups may change their protocol while they have members: disabled, upgrade, downgrade, bidirectional."""
+    group_share_session_timeout_ms: int = 45_000
+    """How long a member of a share group (KIP-932) may be silent."""
+    group_share_heartbeat_interval_ms: int = 5_000
+    """The interval at which a member of a share group is to send heartbeats."""
+    group_share_max_size: int = 200
+    """The largest number of members of one share group."""
+    group_share_assignment_interval_ms: int = 1_000
+    """The minimum time for which a target assignment of a share group stays in force."""
+    group_share_initialize_retry_interval_ms: int = 30_000
+    """After this time the state of a share partition is created again, if nobody has answered."""
+    offsets_commit_timeout_ms: int = 5_000
+    """The least value of `group_share_initialize_retry_interval_ms` that counts."""
     broker_rack: str | None = None
     """The rack of this node, which is part of the hash that consumer groups have of their topics (KIP-1101)."""
 
@@ -69,18 +81,24 @@ class GroupConfigured(NamedTuple):
 
     group_id: str
     own: OwnConfig | None
+    """The values that count if the group is a consumer group."""
+    share: OwnConfig | None = None
+    """The values that count if the group is a share group."""
 
 
 class IntervalConfigured(NamedTuple):
-    """The command that changes the broker's `group.consumer.assignment.interval.ms` while the server runs."""
+    """The command that changes the broker's intervals between assignments while the server runs."""
 
     assignment_interval_ms: int
+    """`group.consumer.assignment.interval.ms`."""
+    share_assignment_interval_ms: int
+    """`group.share.assignment.interval.ms`."""
 
 
 class GroupConfigs:
     """The times of all groups of a core. `version` grows with each change of a time."""
 
-    __slots__ = ("_default", "_own", "_settings", "version")
+    __slots__ = ("_default", "_own", "_settings", "_share", "_share_default", "version")
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
@@ -89,28 +107,46 @@ class GroupConfigs:
             settings.group_consumer_heartbeat_interval_ms,
             settings.group_consumer_assignment_interval_ms,
         )
+        self._share_default = Times(
+            settings.group_share_session_timeout_ms,
+            settings.group_share_heartbeat_interval_ms,
+            settings.group_share_assignment_interval_ms,
+        )
         self._own: dict[str, OwnConfig] = {}
+        self._share: dict[str, OwnConfig] = {}
         self.version = 0
 
     def copy(self) -> GroupConfigs:
         """A copy, for a new core."""
         other = GroupConfigs(self._settings)
         other._default, other._own, other.version = self._default, dict(self._own), self.version
+        other._share_default, other._share = self._share_default, dict(self._share)
         return other
 
     def of(self, group_id: str) -> Times:
-        """The times that apply to a group."""
-        own = self._own.get(group_id)
-        if own is None:
-            return self._default
-        return Times(*[default if value is None else value for value, default in zip(own, self._default, strict=True)])
+        """The times that apply to a consumer group."""
+        return _times(self._own.get(group_id), self._default)
+
+    def of_share(self, group_id: str) -> Times:
+        """The times that apply to a share group."""
+        return _times(self._share.get(group_id), self._share_default)
 
     def apply(self, change: GroupConfigured | IntervalConfigured) -> None:
         """Set what this command changes."""
         self.version += 1
         if isinstance(change, IntervalConfigured):
             self._default = self._default._replace(assignment_interval_ms=change.assignment_interval_ms)
-        elif change.own is None:
-            self._own.pop(change.group_id, None)
-        else:
-            self._own[change.group_id] = change.own
+            share_ms = change.share_assignment_interval_ms
+            self._share_default = self._share_default._replace(assignment_interval_ms=share_ms)
+            return
+        for configs, own in ((self._own, change.own), (self._share, change.share)):
+            if own is None:
+                configs.pop(change.group_id, None)
+            else:
+                configs[change.group_id] = own
+
+
+def _times(own: OwnConfig | None, default: Times) -> Times:
+    if own is None:
+        return default
+    return Times(*[usual if value is None else value for value, usual in zip(own, default, strict=True)])

@@ -120,7 +120,7 @@ class State:
     ) -> None:
         """`replay`: functions by type of the record's key; `replay_other`: the function for other types.
 
-        `helpers`: what does large work (`consumer.commands.Helpers`); None: all work is done directly. `downgrade`: how
+        `helpers`: what does large work (`common.helpers.Helpers`); None: all work is done directly. `downgrade`: how
         consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: the configs of groups.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional

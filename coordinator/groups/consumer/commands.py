@@ -151,17 +151,6 @@ class TopicsFound(NamedTuple):
     topics: Mapping[str, Sequence[str]] | None
 
 
-class Helpers(NamedTuple):
-    """Functions for work outside the core, which an output has where other replies have `Respond` functions."""
-
-    compute: Callable[[Message], object]
-    search: Callable[[Message], object]
-    later: Callable[[Message], object] | None = None
-    """Gives the core an AnswersDue in the next iteration of the event loop. None: all members are answered at once."""
-    read: Callable[[Message], object] | None = None
-    """Reads a large classic group in a thread. None: the group is read directly."""
-
-
 class Downgrade(NamedTuple):
     """The functions that make a consumer group a classic group, when only classic members stay (`migration`)."""
 

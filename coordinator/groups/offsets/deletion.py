@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
@@ -74,10 +75,15 @@ def _delete_topic(
     return OffsetDeleteResponseTopic(topic.name, rows)
 
 
-def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups with one row for each name, without duplicates. Offsets are deleted before their group."""
+def delete_groups(
+    step: Step, command: Command, request: DeleteGroupsRequest, failed: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Answer a DeleteGroups with one row for each name, without duplicates. Offsets are deleted before their group.
+
+    `failed`: the errors of groups that cannot be deleted now.
+    """
     names, made = dict.fromkeys(request.groups_names), list[Record]()
-    errors = [_delete_group(step, made, group_id) for group_id in names]
+    errors = [failed.get(group_id) or _delete_group(step, made, group_id) for group_id in names]
     if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
         # All tombstones of a request are one batch: either everything is deleted, or nothing.
         errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)

@@ -10,18 +10,20 @@ import structlog
 
 from muster.assignors.assignor import Assignor
 from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.topic_hashes import hash_of_topic
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     AssignmentWanted,
-    Helpers,
     TopicsFound,
     TopicsWanted,
     UpgradePrepared,
     UpgradeWanted,
 )
 from muster.coordinator.groups.consumer.prepared_target import compute
+from muster.coordinator.runtime.group_coordinator.share_states import change_states
+from muster.coordinator.share_state.persister import Persister
 from muster.coordinator.system.jobs import Job, JobQueue, OffloadedWork
 from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.protocol.message import Message
@@ -51,10 +53,12 @@ def helpers(
     notify: Notify,
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
+    persister: Callable[[], Persister] | None = None,
 ) -> Helpers:
     """The helpers of one shard, which do large work in jobs. `assignors`: None stands for Muster's assignors.
 
     `call_soon` calls a function in the next iteration of the event loop. Without `call_soon` no answer is postponed.
+    `persister` returns what keeps the states of share partitions. None means that no states are kept.
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
@@ -69,6 +73,7 @@ def helpers(
         partial(run, _search),
         None if call_soon is None else later,
         partial(run, _read),
+        None if persister is None else partial(run, partial(change_states, persister)),
     )
 
 

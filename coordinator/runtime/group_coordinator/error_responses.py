@@ -11,9 +11,14 @@ from typing import Any, Final
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentWanted, TopicsWanted, UpgradeWanted
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.commit import same_for_all
+from muster.coordinator.groups.share.commands import StatesUnwanted, StatesWanted
 from muster.coordinator.log.errors import DamagedLog
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import Message
+from muster.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from muster.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -21,7 +26,16 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from muster.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -29,6 +43,9 @@ from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsRe
 from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from muster.protocol.messages.share_group_describe import DescribedGroup as DescribedShareGroup
+from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from muster.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster.protocol.shapes.offset_fetch import failed_group
@@ -82,6 +99,18 @@ def _consumer_heartbeat(_: Message, code: int) -> Message:
     return ConsumerGroupHeartbeatResponse(error_code=code)
 
 
+def _share_heartbeat(_: Message, code: int) -> Message:
+    return ShareGroupHeartbeatResponse(error_code=code)
+
+
+def _altered(_: Message, code: int) -> Message:
+    return AlterShareGroupOffsetsResponse(0, code, error_message(code))
+
+
+def _offsets_deleted(_: Message, code: int) -> Message:
+    return DeleteShareGroupOffsetsResponse(0, code, error_message(code))
+
+
 _MAKERS: Final[Mapping[type, _Make]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
@@ -122,11 +151,35 @@ _MAKERS: Final[Mapping[type, _Make]] = {
     ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
         groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
     ),
+    ShareGroupHeartbeatRequest: _share_heartbeat,
+    ShareGroupHeartbeatResponse: _share_heartbeat,
+    ShareGroupDescribeRequest: lambda r, code: ShareGroupDescribeResponse(
+        groups=[DescribedShareGroup(code, None, group_id) for group_id in r.group_ids]
+    ),
+    ShareGroupDescribeResponse: lambda r, code: ShareGroupDescribeResponse(
+        groups=[DescribedShareGroup(code, None, group.group_id) for group in r.groups]
+    ),
+    DescribeShareGroupOffsetsRequest: lambda r, code: DescribeShareGroupOffsetsResponse(
+        groups=[
+            DescribeShareGroupOffsetsResponseGroup(group.group_id, (), code, error_message(code)) for group in r.groups
+        ]
+    ),
+    DescribeShareGroupOffsetsResponse: lambda r, code: DescribeShareGroupOffsetsResponse(
+        groups=[
+            DescribeShareGroupOffsetsResponseGroup(group.group_id, (), code, error_message(code)) for group in r.groups
+        ]
+    ),
+    AlterShareGroupOffsetsRequest: _altered,
+    AlterShareGroupOffsetsResponse: _altered,
+    DeleteShareGroupOffsetsRequest: _offsets_deleted,
+    DeleteShareGroupOffsetsResponse: _offsets_deleted,
     # These replies are not answers, but requests for work. A core that was built again ignores the result.
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,
     UpgradeWanted: lambda wanted, _: wanted,
+    StatesWanted: lambda wanted, _: wanted,
+    StatesUnwanted: lambda wanted, _: wanted,
 }
 """The makers of answers, by the type of the request, or of the answer whose records were not written."""
 

@@ -30,7 +30,7 @@ from muster.coordinator.runtime.group_coordinator.record_codec import RecordCode
 from muster.coordinator.runtime.loader import in_background
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Client, Now, Producer, Respond
+from muster.coordinator.state_machine.interface import Client, Command, Now, Producer, Respond
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, at_once
 from muster.protocol.errors import ErrorCode
@@ -43,13 +43,16 @@ if TYPE_CHECKING:
     from muster.coordinator.groups.consumer.commands import (
         AnswersDue,
         AssignmentComputed,
-        ConsumerHeartbeatCommand,
         TopicsFound,
         UpgradePrepared,
     )
     from muster.coordinator.groups.consumer.heartbeat import SteadyMember
+    from muster.coordinator.groups.share.commands import StatesCreated, StatesDeleted
     from muster.coordinator.log.producers.append_checks import VerificationGuard
+    from muster.coordinator.share_state.persister import Persister
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+    Result = AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared | StatesCreated | StatesDeleted
 
 log = structlog.get_logger("muster.shard")
 
@@ -94,12 +97,14 @@ class GroupShard:
         job_queue: JobQueue | None = None,
         configs: GroupConfigs | None = None,
         assignors: Mapping[str, Assignor] | None = None,
+        persister: Callable[[], Persister] | None = None,
     ) -> None:
         """`make_core(image, helpers=..., configs=...)` makes the core.
 
         `job_queue`: for large work of groups; None: all work is done directly. `configs`: the initial configs of single
         groups; the shard changes this object. `assignors`: by name; None: Muster's assignors. `open_log`: see
-        `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
+        `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`. `persister`: see
+        `background_work.helpers`.
         """
         self.partition = partition
         self._image = image
@@ -109,7 +114,9 @@ class GroupShard:
         self._known_producers = known_producers
         self._make_core_with = make_core
         self._configs = configs
-        self._helpers = None if job_queue is None else helpers(job_queue, self._notify, assignors, clock.call_soon)
+        self._helpers = (
+            None if job_queue is None else helpers(job_queue, self._notify, assignors, clock.call_soon, persister)
+        )
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -160,9 +167,9 @@ class GroupShard:
             self._configs.apply(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
-    def _notify(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
+    def _notify(self, what: Result) -> None:
         """Give the core a result of background work."""
-        command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
+        command: Command | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
             return

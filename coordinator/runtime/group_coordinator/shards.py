@@ -16,6 +16,7 @@ from muster.coordinator.groups.common.settings import (
     OwnConfig,
 )
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Live
 from muster.coordinator.properties.resource_configs import effective_group
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
@@ -28,6 +29,7 @@ from muster.coordinator.topics.topics import Topics
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
+    from muster.coordinator.share_state.persister import Persister
 
 CHECKS_SPREAD_OVER: Final = 10
 """The first checks for expired offsets of all shards are spread over the interval divided by this number."""
@@ -42,6 +44,7 @@ def group_shards(
     known_producers: KnownProducers = none_of_them,
     job_queue: JobQueue | None = None,
     assignors: Mapping[str, Assignor] | None = None,
+    persister: Callable[[], Persister] | None = None,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order. No shard is started.
 
@@ -65,6 +68,7 @@ def group_shards(
             job_queue=job_queue,
             configs=GroupConfigs(groups),
             assignors=assignors,
+            persister=persister,
         )
         for index in range(count)
     ]
@@ -72,10 +76,10 @@ def group_shards(
 
 log = structlog.get_logger("muster.groups")
 
-ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
-BOUNDS = ("group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms")
-_NAMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
-"""These configs become the fields of `OwnConfig`. Other group configs are for unsupported types of groups."""
+KINDS: Final = ("consumer", "share")
+"""The types of groups that have configs of their own."""
+_TIMES: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+"""The configs that become the fields of `OwnConfig`, behind the type of the group."""
 
 
 class DynamicGroupConfigs:
@@ -83,7 +87,7 @@ class DynamicGroupConfigs:
 
     def __init__(self, routing: Routing[GroupShard], live: Live) -> None:
         self._routing, self._live = routing, live
-        self._interval_ms = live.static.value(ASSIGNMENT_INTERVAL)
+        self._intervals = IntervalConfigured(*_intervals(live.static.value))
         self.broker_reconfigured()
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
@@ -92,18 +96,28 @@ class DynamicGroupConfigs:
         for name in outside:
             log.warning("a config of a group is outside of the broker's bounds: the bound is used",
                         group=group_id, property=name, configured=configs[name], counts=values[name])  # fmt: skip
-        own = OwnConfig(*map(values.get, _NAMES))
-        self._routing.shard(group_id).configured(GroupConfigured(group_id, None if own == OwnConfig() else own))
+        own = [OwnConfig(*[values.get(f"{kind}.{name}") for name in _TIMES]) for kind in KINDS]
+        change = GroupConfigured(group_id, *[None if one == OwnConfig() else one for one in own])
+        self._routing.shard(group_id).configured(change)
 
     def broker_reconfigured(self) -> None:
         """Give the shards the changed properties of the broker."""
-        interval_ms, least_ms, most_ms = map(self._live.value, (ASSIGNMENT_INTERVAL, *BOUNDS))
+        # The broker's bounds may have been different when the values were set.
+        intervals = IntervalConfigured(*_intervals(self._live.value))
+        if intervals != self._intervals:
+            self._intervals = intervals
+            for shard in self._routing.shards:
+                shard.configured(intervals)
+
+
+def _intervals(value: Callable[[str], Value]) -> list[int]:
+    """The broker's interval between assignments for each type of group, limited to the broker's bounds."""
+    made = []
+    for kind in KINDS:
+        words = ("min.", "", "max.")
+        least_ms, interval_ms, most_ms = [value(f"group.{kind}.{word}assignment.interval.ms") for word in words]
         assert isinstance(interval_ms, int)
         assert isinstance(least_ms, int)
         assert isinstance(most_ms, int)
-        # The broker's bounds may have been different when the value was set.
-        interval_ms = min(max(interval_ms, least_ms), most_ms)
-        if interval_ms != self._interval_ms:
-            self._interval_ms = interval_ms
-            for shard in self._routing.shards:
-                shard.configured(IntervalConfigured(interval_ms))
+        made.append(min(max(interval_ms, least_ms), most_ms))
+    return made

@@ -109,6 +109,7 @@ class RunningNode:
             lambda producer_ids: self.transactions.known_producers(producer_ids),
             job_queue,
             config.assignors,
+            lambda: self.share_states,
         )
         self.routing = Routing(shards)
         is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)

@@ -19,6 +19,7 @@ from muster.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -29,6 +30,7 @@ from muster.protocol.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_share_group_state,
     delete_topics,
     describe_acls,
@@ -40,6 +42,7 @@ from muster.protocol.messages import (
     describe_log_dirs,
     describe_producers,
     describe_quorum,
+    describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -75,6 +78,8 @@ from muster.protocol.messages import (
     sasl_handshake,
     share_acknowledge,
     share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -203,6 +208,25 @@ STATES = (
         read_share_group_state_summary.ReadStateSummaryData,
     ),
 )
+ALTERED = alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+    "shared",
+    [
+        alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+            "t", [alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(0, 5)]
+        )
+    ],
+)
+DELETED = delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+    "shared", [delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic("t")]
+)
+DESCRIBED = describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+    [
+        describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+            "shared", [describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic("t", [0])]
+        )
+    ]
+)
+SHARE = share_group_heartbeat.ShareGroupHeartbeatRequest("shared", "m", 0, None, ["t"])
 MARKERS = write_txn_markers.WriteTxnMarkersRequest(
     [write_txn_markers.WritableTxnMarker(1, 0, False, [write_txn_markers.WritableTxnMarkerTopic("t", [0])])]
 )
@@ -399,6 +423,14 @@ CASES = [
     Case("a heartbeat of a consumer group", lambda t: CONSUMER, ((O.READ, G, "new"), (O.DESCRIBE, T, "t")), ((O.READ, G, "new"),), code, NO_GROUP),
     Case("subscribe to a topic", lambda t: CONSUMER, ((O.READ, G, "new"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), code, NO_TOPIC),
     Case("describe consumer groups", lambda t: consumer_group_describe.ConsumerGroupDescribeRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
+    Case("join a share group", lambda t: SHARE, ((O.READ, G, "shared"), (O.DESCRIBE, T, "t")), ((O.READ, G, "shared"),), code, NO_GROUP),
+    Case("subscribe a share group to a topic", lambda t: SHARE, ((O.READ, G, "shared"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), code, NO_TOPIC),
+    Case("describe share groups", lambda t: share_group_describe.ShareGroupDescribeRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
+    Case("describe offsets of a share group", lambda t: DESCRIBED, ((O.DESCRIBE, G, "shared"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, G, "shared"),), lambda a: a.groups[0].error_code, NO_GROUP),
+    Case("describe share offsets of a topic", lambda t: DESCRIBED, ((O.DESCRIBE, G, "shared"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), lambda a: a.groups[0].topics[0].partitions[0].error_code, NO_TOPIC),
+    Case("alter offsets of a share group", lambda t: ALTERED, ((O.READ, G, "shared"), (O.READ, T, "t")), ((O.READ, G, "shared"),), code, NO_GROUP),
+    Case("alter share offsets of a topic", lambda t: ALTERED, ((O.READ, G, "shared"), (O.READ, T, "t")), ((O.READ, T, "t"),), lambda a: a.responses[0].partitions[0].error_code, NO_TOPIC),
+    Case("delete offsets of a share group", lambda t: DELETED, ((O.DELETE, G, "shared"), (O.READ, T, "t")), ((O.DELETE, G, "shared"),), code, NO_GROUP),
     Case("list groups", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE), (O.DESCRIBE, G, "g")), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, [])),
     Case("list groups that may be described", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, ["g"])),
     Case("delete groups", lambda t: delete_groups.DeleteGroupsRequest(["g", "no"]), ((O.DELETE, G, "g"), (O.DELETE, G, "no")), ((O.DELETE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.results], [("no", ErrorCode.GROUP_ID_NOT_FOUND), ("g", NO_GROUP)]),

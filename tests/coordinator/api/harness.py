@@ -18,6 +18,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Requester
+from muster.coordinator.share_state.persister import Summary
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader
@@ -57,9 +58,17 @@ def make_context(
     return RequestContext(channel, Client(client_id, channel.host), api_key, api_version)
 
 
+class NoStates:
+    """A persister that keeps no state of any share partition."""
+
+    def read_summary(self, _: Any, respond: Any) -> None:
+        """Answer that there is no state."""
+        respond(Summary())
+
+
 def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Node:
     """A node; the parts not given are a ManualClock, known ids, a cluster of this node, and nothing for topics,
-    routing, transactions and persister.
+    routing and transactions.
     """
     ids = itertools.count(1)
     leaders = getattr(getattr(parts.get("topics"), "open", None), "leaders", {})
@@ -68,7 +77,7 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
         "topics": None,
         "routing": None,
         "transactions": None,
-        "persister": None,
+        "persister": NoStates(),
         "config": started_with({}),
         "cluster": ClusterImage(
             "test-cluster-id-000000", node_id, node_id, {node_id: Broker(node_id, rack, {}, 0)}, leaders

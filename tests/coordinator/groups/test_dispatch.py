@@ -5,9 +5,10 @@ from __future__ import annotations
 from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.share.group import ShareGroup
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 
-TYPES = {ClassicGroup, ConsumerGroup, UnsupportedGroup}
+TYPES = {ClassicGroup, ConsumerGroup, ShareGroup, UnsupportedGroup}
 
 
 def test_every_type_of_group_has_a_row_in_each_dispatch_table() -> None:

@@ -18,7 +18,7 @@ def test_a_group_config_goes_before_the_brokers_setting() -> None:
     assert configs.of("g") == (45_000, 5_000, 1_000)
     configs.apply(GroupConfigured("g", OwnConfig(session_timeout_ms=50_000)))
     configs.apply(GroupConfigured("h", OwnConfig(heartbeat_interval_ms=6_000, assignment_interval_ms=0)))
-    configs.apply(IntervalConfigured(7))
+    configs.apply(IntervalConfigured(7, 8))
     other = configs.copy()
     configs.apply(GroupConfigured("g", None))
     configs.apply(GroupConfigured("never", None))
@@ -49,7 +49,7 @@ def test_a_group_can_have_its_own_assignment_interval() -> None:
     assert (harness.first_heartbeat("B", "t").member_epoch, harness.consumers().state) == (2, "Assigning")
     harness.notify(GroupConfigured("g", OwnConfig()))
     assert harness.heartbeat("B", 2).member_epoch == 3
-    harness.notify(IntervalConfigured(1_000))
+    harness.notify(IntervalConfigured(1_000, 1_000))
     assert harness.first_heartbeat("C", "t").member_epoch == 3
     assert harness.consumers().state == "Assigning"
 

@@ -1,6 +1,6 @@
 """Groups that are not classic, in a log that Kafka wrote: the answers are those of a Kafka 4.3.
 
-Consumer groups are served; share and streams groups are only kept.
+Consumer and share groups are served; streams groups are only kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup, prefix_of
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup, is_of_such_a_group
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -211,14 +211,20 @@ def test_a_classic_join_makes_an_empty_group_of_another_type_classic(rows: Rows)
 
 
 @pytest.mark.parametrize("rows", [SHARE, [*SHARE, *SHARE_MEMBER]])
-def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
+def test_a_share_group_has_no_offsets_and_never_becomes_classic(rows: Rows) -> None:
     harness = harness_with(*rows)
     assert harness.commit() == harness.commit("m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_offset(harness).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert harness.join().error_code == harness.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert delete(harness) == ErrorCode.NON_EMPTY_GROUP
+    assert harness.records == []
+
+
+def test_a_share_group_without_members_stays_until_it_is_deleted() -> None:
+    harness = harness_with(*SHARE)
     harness.advance(8 * 24 * 3_600_000)
     assert harness.records == []
+    assert (delete(harness), harness.core.state.groups) == (0, {})
+    assert delete(harness_with(*SHARE, *SHARE_MEMBER)) == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_loaded_consumer_group_subscribes_by_name_or_by_pattern() -> None:
@@ -252,4 +258,4 @@ def test_the_last_records_decide_the_type_of_a_group() -> None:
 
 
 def test_a_classic_record_has_no_unsupported_group_type() -> None:
-    assert prefix_of(GroupMetadataKey("g")) is None
+    assert not is_of_such_a_group(GroupMetadataKey("g"))

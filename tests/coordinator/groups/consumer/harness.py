@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     AssignmentWanted,
     ConsumerHeartbeatCommand,
-    Helpers,
     TopicsFound,
     TopicsWanted,
 )

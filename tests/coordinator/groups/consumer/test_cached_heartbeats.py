@@ -69,7 +69,7 @@ def play(random: Random, took: Counter[bool]) -> None:
             own = random.choice([None, OwnConfig(random.choice([None, 4_000, 6_000]), random.choice([None, 7_000]))])
             harness.notify(GroupConfigured("g", own))
         elif what == "interval":
-            harness.notify(IntervalConfigured(random.choice([0, 500])))
+            harness.notify(IntervalConfigured(random.choice([0, 500]), 1_000))
         elif not there:
             continue
         elif what == "leave":

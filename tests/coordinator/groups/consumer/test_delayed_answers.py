@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import computed_targets, prepared_target
-from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, AssignmentWanted, Helpers
+from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, AssignmentWanted
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, given, topics

@@ -9,10 +9,11 @@ import pytest
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join import JoinCommand
+from muster.coordinator.groups.common.helpers import Helpers
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import classic_members
 from muster.coordinator.groups.consumer.checks import MAX_NAMES
-from muster.coordinator.groups.consumer.commands import Helpers, UpgradePrepared, UpgradeWanted
+from muster.coordinator.groups.consumer.commands import UpgradePrepared, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.migration import upgrade
 from muster.coordinator.state_machine.interface import Client

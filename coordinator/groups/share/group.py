@@ -1,0 +1,172 @@
+"""A share group: members, epochs, targets, and how far the states of its partitions are set up. It decides nothing.
+
+Kafka: ShareGroup, ModernGroup. The functions of `replay` set all persistent fields. A share group has no committed
+offsets. The state of each partition is kept elsewhere; the group creates and deletes it (`states`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from muster.coordinator.groups.common import kafka_order
+from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, Partitions
+from muster.coordinator.groups.common.image import TopicImage
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.share.member import Assigned, Description, ShareMember
+from muster.coordinator.groups.share.records import record_keys
+from muster.coordinator.groups.share.states import States
+from muster.coordinator.state_machine.deadlines import Deadlines
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+
+SHARE: Final = "share"
+EMPTY: Final = "Empty"
+STABLE: Final = "Stable"
+FIRST_EPOCH: Final = 1
+FIRST_TARGET: Final = 1
+"""The assignment epoch of a group that never had targets."""
+NEVER_HASHED: Final = -1
+NOT_QUIET: Final = -1
+
+
+class ShareGroup:
+    """One share group.
+
+    `epoch` grows when members, subscriptions, topics or assignable partitions change. `assignment_epoch` is the epoch
+    of `targets`. `metadata_hash`: the hash of the subscribed topics when `epoch` was reached. `names` counts the
+    members that subscribe to each topic. `states`: None if the group has no such record.
+
+    Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `states_ms`: when
+    `states` was set or loaded (wall ms). `slots`: the size of the hash table in which Kafka has the members.
+    `quiet_version`: while topics are those of this image, heartbeats without news change nothing; or NOT_QUIET.
+    `settling`: the facts for the history until all members have their targets.
+    """
+
+    __slots__ = (
+        "assignment_epoch", "assignment_ms", "epoch", "group_id", "hashed_topics", "hashed_version", "members",
+        "metadata_hash", "names", "quiet_version", "settling", "slots", "states", "states_ms", "targets",
+    )  # fmt: skip
+
+    kind = SHARE
+    protocol_type = SHARE
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_TARGET
+        self.assignment_ms = 0
+        self.members: dict[str, ShareMember] = {}
+        self.targets: dict[str, Assigned] = {}
+        self.names: Counter[str] = Counter()
+        self.states: States | None = None
+        self.states_ms = 0
+        self.hashed_version = NEVER_HASHED
+        self.hashed_topics: Mapping[str, TopicImage] | None = None
+        self.quiet_version = NOT_QUIET
+        self.settling: Any = None
+        self.slots = kafka_order.LEAST_SLOTS
+
+    @property
+    def state(self) -> str:
+        """The state, as in ListGroups."""
+        return STABLE if self.members else EMPTY
+
+    # ---- changes, for the functions of `replay`
+
+    def put_member(self, member_id: str) -> ShareMember:
+        """The member with this id, which is added if it is new. Kafka puts a new member into its table, then each."""
+        member = self.members.get(member_id)
+        if member is None:
+            self.slots = kafka_order.slots_after(self.slots, len(self.members))
+            member = self.members[member_id] = ShareMember(self.group_id, member_id)
+        self.slots = kafka_order.slots_after(self.slots, len(self.members))
+        return member
+
+    def describe_member(self, member: ShareMember, description: Description) -> None:
+        """Set the description of a member."""
+        self._count(member.description.topics, -1)
+        member.description = description
+        self._count(description.topics, 1)
+
+    def remove_member(self, member_id: str) -> ShareMember | None:
+        """Remove a member, if it exists."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member.description.topics, -1)
+        return member
+
+    def _count(self, topics: Collection[str], one: int) -> None:
+        names = self.names
+        for name in topics:
+            names[name] += one
+            if not names[name]:
+                del names[name]
+
+    # ---- questions of other modules
+
+    def member_ids(self) -> list[str]:
+        """The ids of all members, in the order in which Kafka iterates over them."""
+        return kafka_order.timeline(self.members, self.slots)
+
+    def record_keys(self) -> list[Message]:
+        """See `Group`. The keys are in the order in which Kafka deletes them."""
+        return record_keys(self.group_id, self.member_ids())
+
+    # ---- checks
+
+    def validate_commit(
+        self,
+        member_id: str,  # noqa: ARG002  # a share group has no offsets
+        instance_id: str | None,  # noqa: ARG002
+        epoch: int,  # noqa: ARG002
+        version: int = NEWEST_COMMIT,  # noqa: ARG002
+        partitions: Partitions | None = None,  # noqa: ARG002
+    ) -> int:
+        """See `Group`. A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def validate_transactional_commit(
+        self,
+        member_id: str,  # noqa: ARG002
+        instance_id: str | None,  # noqa: ARG002
+        epoch: int,  # noqa: ARG002
+        partitions: Partitions,  # noqa: ARG002
+    ) -> int:
+        """See `Group`. A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002
+        """Return 0: every client may read the offsets, and finds none."""
+        return 0
+
+    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
+        """Do nothing: members of a share group do not commit offsets."""
+
+    def validate_offset_delete(self) -> int:
+        """See `Group`. A share group has no committed offsets."""
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    def deletion_error(self) -> int:
+        """See `Group`. A group without members may be deleted."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else 0
+
+    def is_unused(self) -> bool:
+        """Return False: a share group without members stays until it is deleted."""
+        return False
+
+    def unused_since_ms(self) -> int:
+        """See `Group`. No offset expires, because there is none."""
+        return NOT_NOW
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic."""
+        return topic in self.names
+
+
+def share_group(state: State, group_id: str) -> ShareGroup | None:
+    """The share group of that id. None when no such group exists."""
+    group = state.groups.get(group_id)
+    return group if isinstance(group, ShareGroup) else None
