@@ -27,6 +27,7 @@ from tests.torture.node.actors import Administrator, Producer, Rogue
 from tests.torture.node.judge import Inspector, Judge
 from tests.torture.node.ledgers import Records, Topics
 from tests.torture.node.scenario import NEVER, draw, draw_transactional
+from tests.torture.node.share_states import Keeper, ShareStates, StateJudge
 from tests.torture.node.transactions import CHECK_MS, TransactionJudge, Transactions
 from tests.torture.node.transactions import PARTITIONS as TRANSACTION_PARTITIONS
 from tests.torture.node.transactions import TOPIC as TRANSACTION_TOPIC
@@ -38,6 +39,8 @@ CALM_MS: Final = 300_000
 JUMP_MS: Final = 3_600_000
 PAUSE_MS: Final = 30_000
 TRACE: Final = 3_000
+KEEPERS: Final = 2
+"""The brokers that keep states of share groups, in histories with such brokers."""
 UNSAID: Final = -1
 """UNKNOWN_SERVER_ERROR: the server met an unexpected error."""
 
@@ -47,7 +50,9 @@ class Broken(AssertionError):
 
 
 class World(world.World):
-    """The world of this module. Odd seeds have clients with transactions. `brokers`: those of the process."""
+    """The world of this module. Odd seeds have clients with transactions, and half of the others have brokers that
+    keep states of share groups. `brokers`: those of the process.
+    """
 
     brokers = 1
 
@@ -65,6 +70,8 @@ class World(world.World):
         self.records = Records()
         self.topics = Topics()
         self.transactions = Transactions(self, self.scenario.transactional_ids)
+        self.share_states = ShareStates()
+        self._keepers = KEEPERS if seed % 4 == 2 and self.brokers == 1 else 0
         self.answers = 0
         self.excused: set[str] = set()
         """Folders with a failed sync: after a power cut they may need an operator."""
@@ -114,6 +121,11 @@ class World(world.World):
             judge.start()
             if not self.run(lambda: judge.done, CALM_MS):
                 self.fault(f"the transactions did not come to rest: {judge.problem}")
+        if self._keepers:
+            last = StateJudge(self)
+            last.start()
+            if not self.run(lambda: last.done, CALM_MS):
+                self.fault("the states of share groups could not be judged")
         self._stop_in_good_order()
         self._raise_faults()
         self._look_at_the_disk()
@@ -131,7 +143,8 @@ class World(world.World):
             for n in range(scenario.committers)
         ]
         producers = [Producer(self, n) for n in range(scenario.producers)]
-        for one in (*committers, *producers, Administrator(self, "admin")):
+        keepers = [Keeper(self, n) for n in range(self._keepers)]
+        for one in (*committers, *producers, *keepers, Administrator(self, "admin")):
             one.start()
         self.transactions.begin()
         self._tick(None)
@@ -192,6 +205,10 @@ class World(world.World):
             "group.initial.rebalance.delay.ms": str(scenario.initial_delay_ms),
             "group.min.session.timeout.ms": "1000",
             "transaction.state.log.num.partitions": "2",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.snapshot.update.records.per.snapshot": "5",
+            "share.coordinator.state.topic.prune.interval.ms": "1500",
+            "share.coordinator.cold.partition.snapshot.interval.ms": "2500",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(CHECK_MS),
             "transaction.remove.expired.transaction.cleanup.interval.ms": "3000",
             "transactional.id.expiration.ms": str(scenario.id_expiration_ms),
@@ -224,6 +241,8 @@ class World(world.World):
         Judge(self, was_cut=self._was_cut).start()
         if self.scenario.transactional_ids:
             TransactionJudge(self.transactions, is_last=False).start()
+        if self._keepers:
+            StateJudge(self).start()
 
     def start_failed(self, error: BaseException) -> None:
         """Note that the process ended before it listened."""
