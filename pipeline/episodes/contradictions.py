@@ -153,6 +153,13 @@ def _has_caught_up(claim: Claim, facts: Facts) -> bool:
     return not known or known[-1] <= known[0]
 
 
+def _stands_still(_: Claim, facts: Facts) -> bool:
+    """Is most of the lag in partitions that stall? Then their owner does not read at all."""
+    still = {one.place for one in facts.stalled if one.until_ms is None}
+    unread = sum(one.lag or 0 for one in facts.lags if (one.topic, one.partition) in still)
+    return unread > 0 and 2 * unread >= sum(one.lag or 0 for one in facts.lags)
+
+
 _LOST: Final = frozenset({model.DIED, model.STOP})
 CONTRADICTIONS: Final = (
     Contradiction(
@@ -169,6 +176,7 @@ CONTRADICTIONS: Final = (
     Contradiction("commits_go_on", frozenset({STOPPED}), _commits_go_on, "the group still commits"),
     Contradiction("deleted", frozenset({STOPPED}), _was_deleted, "the group was deleted later"),
     Contradiction("reads_nothing", frozenset({TOO_SLOW}), _reads_nothing, "the group reads nothing"),
+    Contradiction("stands_still", frozenset({TOO_SLOW}), _stands_still, "most of the lag is in partitions that stall"),
     Contradiction("caught_up", frozenset({TOO_SLOW}), _has_caught_up, "the group is no farther behind than before"),
 )  # fmt: skip
 """All contradictions. A test has an example of each."""

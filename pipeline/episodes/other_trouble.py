@@ -34,7 +34,7 @@ from muster.pipeline.episodes.claims import (
     Step,
 )
 from muster.pipeline.episodes.model import Rebalance
-from muster.pipeline.episodes.trend import Trend, members_needed, trend
+from muster.pipeline.episodes.trend import Trend, closed, members_needed, trend
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
 
@@ -173,8 +173,8 @@ def _stall_row(one: Stall, when: When) -> Evidence:
 
 def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
-    changed += [until_ms for _, until_ms in facts.silences]
-    found = trend(facts.progress, max(changed, default=None))
+    since = [*changed, *(until_ms for _, until_ms in facts.silences)]
+    found = trend(facts.progress, max(since, default=None)) or _across_silences(facts, changed)
     if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
     middle_ms = (found.from_ms + found.until_ms) // 2
@@ -191,6 +191,30 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     who = (slow,) if slow else ()
     claim = Claim(TOO_SLOW, text, who, found.from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
     yield claim.proved_by([_step_row(one) for one in steps])
+
+
+def _across_silences(facts: Facts, changed: Sequence[int]) -> Trend | None:
+    """The trend before and after silences, if the group then had as many members as before them."""
+    gaps = [(from_ms, _whole_ms(facts, until_ms)) for from_ms, until_ms in facts.silences]
+    known = sorted((one.end_ms, one.members_after) for one in facts.rebalances)
+    others = [one for one in changed if not any(from_ms <= one <= until_ms for from_ms, until_ms in gaps)]
+    for from_ms, until_ms in gaps:
+        counts = [[count for ms, count in known if ms <= at_ms][-1:] for at_ms in (from_ms, until_ms)]
+        others += [until_ms] if counts[0] != counts[1] else []
+    since_ms = max(others, default=0)
+    steps = [one for one in facts.progress if one.until_ms >= since_ms]
+    joined = closed(steps, gaps)
+    found = trend(joined.steps)
+    if found is None:
+        return None
+    from_ms, until_ms = (ms + joined.moved.get(ms, 0) for ms in (found.from_ms, found.until_ms))
+    return found._replace(from_ms=from_ms, until_ms=until_ms, lag=steps[-1].lag or 0)
+
+
+def _whole_ms(facts: Facts, until_ms: int) -> int:
+    """When the last of the rebalances ended that follow a silence."""
+    some = [one.end_ms for one in facts.rebalances if until_ms <= one.end_ms <= until_ms + limits.BACK_MS]
+    return max(some, default=until_ms)
 
 
 def _is_far_behind(found: Trend, lags: Sequence[Last]) -> bool:

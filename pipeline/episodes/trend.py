@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.claims import Step
+from muster.pipeline.episodes.claims import Span, Step
 from muster.pipeline.wording import number
 
 _SURE: Final = 2.58
@@ -41,6 +41,33 @@ class Trend(NamedTuple):
         """The rate at which the lag grows, with its bounds: `14 to 18 records/s`."""
         least, most = number(round(self.least)), number(round(self.most))
         return f"{least if least == most else f'{least} to {most}'} records/s"
+
+
+class Closed(NamedTuple):
+    """Steps in which times without a sign of life are closed: the later steps come sooner, and the lag goes on."""
+
+    steps: list[Step]
+    moved: dict[int, int]
+    """By how much the end of each step is earlier than it was."""
+
+
+def closed(steps: Sequence[Step], gaps: Sequence[Span]) -> Closed:
+    """The steps without those in `gaps`. The lag after a gap begins with the lag before the gap.
+
+    While the broker is away, nobody reads, and producers keep their records. So the gap itself shows no trend.
+    """
+    found, moved, by_ms, by_lag, last = list[Step](), dict[int, int](), 0, 0, None
+    for one in steps:
+        if any(one.start_ms < until_ms and one.until_ms > from_ms for from_ms, until_ms in gaps):
+            continue
+        before = found[-1] if found else None
+        if before is not None and last is not None and one.start_ms > last.until_ms:
+            by_ms = one.start_ms - before.until_ms
+            by_lag = (one.lag or 0) - (before.lag or 0)
+        lag = None if one.lag is None else one.lag - by_lag
+        found.append(one._replace(start_ms=one.start_ms - by_ms, until_ms=one.until_ms - by_ms, lag=lag))
+        moved[one.until_ms - by_ms], last = by_ms, one
+    return Closed(found, moved)
 
 
 def trend(steps: Sequence[Step], since_ms: int | None = None) -> Trend | None:

@@ -17,6 +17,8 @@ MOVES: Final = 3
 """A partition with so many different offsets between did not stall."""
 TOGETHER_MS: Final = 60_000
 """Two applications must be members of one generation for at least this long."""
+BACK_MS: Final = 10_000
+"""After the broker's absence, members need some time until they are back."""
 LATE_MS: Final = 20_000
 """A script writes down the end of a stall at most this long after it has let the partition go."""
 SHOWN_MS: Final = 40_000
@@ -63,8 +65,8 @@ def _until(line: Row, truth: Iterable[Row]) -> int:
 
 
 def _shown_ms(line: Row, until_ms: int, silences: Iterable[tuple[int, int]]) -> int:
-    """How long a stall lasted while the broker was there."""
-    away_ms = sum(max(min(until, until_ms) - max(since, line["from"]), 0) for since, until in silences)
+    """How long a stall lasted while the broker was there, and the group was whole again."""
+    away_ms = sum(max(min(until + BACK_MS, until_ms) - max(since, line["from"]), 0) for since, until in silences)
     return until_ms - int(line["from"]) - away_ms
 
 

@@ -21,7 +21,7 @@ from muster.pipeline.episodes.claims import (
     Skip,
     Stall,
 )  # fmt: skip
-from muster.pipeline.episodes.model import EXPIRED
+from muster.pipeline.episodes.model import EXPIRED, Rebalance
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from tests.pipeline.episodes.test_trend import steps
 from tests.pipeline.episodes.timeline import Group, ms
@@ -208,6 +208,21 @@ def test_the_only_member_that_is_too_slow_is_named() -> None:
     (found,) = verdict(group.episodes(), facts(group, **more, lags=lags)).claims
     assert (found.who, found.advice) == (("b",), "look why b reads more slowly than the other members")
     assert found.text == "b falls behind at 16 records/s since 15:06:55: the group reads 44 of 60 records/s"
+
+
+def test_a_group_is_too_slow_before_and_after_a_silence() -> None:
+    """Neither part alone is long enough for a trend. The lag of the silence itself shows nothing."""
+    group = Group("a", "b", "c")
+    every, gap_ms = steps(30, 60), 120_000
+    half = len(every) // 2
+    later = [one._replace(start_ms=one.start_ms + gap_ms, until_ms=one.until_ms + gap_ms) for one in every[half:]]
+    middle_ms, short = every[half].start_ms, [*every[half - 7 : half], *later[:7]]
+    known = facts(group, progress=short, silences=[(middle_ms, middle_ms + gap_ms)])
+    (found,) = verdict(group.episodes(), known).claims
+    assert (found.rule, found.from_ms, found.until_ms) == ("too_slow", short[0].until_ms, short[-1].until_ms)
+    lost = Rebalance(9, 8, middle_ms + gap_ms, middle_ms + gap_ms + 1, "session_expired", None, None, 3, 1)
+    less = known._replace(rebalances=[*group.rebalances, lost])
+    assert [one.rule for one in verdict(group.episodes(), less).claims] == ["fine"]
 
 
 def test_rows_that_prove_a_claim_are_in_the_order_of_time() -> None:

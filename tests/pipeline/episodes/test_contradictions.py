@@ -47,6 +47,8 @@ EXAMPLES = {
     "commits_go_on": (STOPPED, stopped(progress=steps(44, 60))),
     "deleted": (STOPPED, stopped(deleted_ms=ms(300))),
     "reads_nothing": (TOO_SLOW, Facts(ms(600), progress=steps(0, 60))),
+    "stands_still": (TOO_SLOW, Facts(ms(600), progress=steps(44, 60), stalled=[stall(0, 205, None)], lags=[
+        Last("orders", 0, ms(590), 9_000, "a"), Last("orders", 1, ms(590), 8_000, "a")])),
     "caught_up": (TOO_SLOW, Facts(ms(600), progress=steps(60, 44, lag=90_000))),
 }  # fmt: skip
 """For each contradiction: a claim, and facts that contradict it."""

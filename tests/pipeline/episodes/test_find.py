@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.pipeline.episodes.find import episodes, within
-from muster.pipeline.episodes.model import EXPIRED, KINDS
+from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 ABC = ("a", "b", "c")
@@ -228,6 +228,14 @@ def test_a_single_member_that_is_lost_after_a_silence_is_not_lost_by_it(at_s: in
     group = Group(*ABC).is_silent_with_others(1_000, 1_120)
     group.dies(at_s, "a", session_ms=10_000, silent_ms=1_000 * (at_s - 1_000))
     assert group.kinds() == kinds
+
+
+@pytest.mark.parametrize(("how", "kind"), [(EXPIRED, "crash_loop"), (LEFT, "flapping")])
+def test_two_members_that_die_in_turn_are_in_crash_loops(how: str, kind: str) -> None:
+    group = Group(*ABC)
+    for number in range(8):
+        group.restarts(1_000 + 40 * number, "ab"[number % 2], how=how)
+    assert group.kinds() == [kind]
 
 
 def test_a_member_that_ends_when_a_frozen_broker_ends_sessions_did_not_restart() -> None:
