@@ -173,8 +173,8 @@ def _stall_row(one: Stall, when: When) -> Evidence:
 
 def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     changed = [one.end_ms for one in facts.rebalances if one.members_before != one.members_after]
-    since = [*changed, *(until_ms for _, until_ms in facts.silences)]
-    found = trend(facts.progress, max(since, default=None)) or _across_silences(facts, changed)
+    begins = [*changed, *(until_ms for _, until_ms in facts.silences)]
+    found = trend(facts.progress, max(begins, default=None)) or _across_silences(facts, changed)
     if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
     middle_ms = (found.from_ms + found.until_ms) // 2

@@ -44,7 +44,7 @@ class Trend(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """Steps in which times without a sign of life are closed: the later steps come sooner, and the lag goes on."""
+    """Steps without the times of silence: the later steps come sooner, and the lag goes on."""
 
     steps: list[Step]
     moved: dict[int, int]
