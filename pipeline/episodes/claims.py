@@ -145,13 +145,15 @@ class Step(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """Records that no member read: the offset went forward while the group was empty. A row of the table `skips`."""
+    """Records that no member read: the offset went forward. A row of the table `skips`."""
 
     topic: str
     partition: int
     at_ms: int
     from_offset: int
     to_offset: int
+    client: str | None = None
+    """The client id of the member that went forward. None: the group was empty."""
 
 
 class Last(NamedTuple):

@@ -66,7 +66,9 @@ def troubles(facts: Facts, when: When) -> list[Claim]:
         found.append(_without_short_ones(_stalled_before, over, when))
     if facts.together is not None:
         found.append(_two_topics(facts.together, when))
-    if skips := [one for one in facts.skips if _is_by_tool(one, facts)]:
+    if skips := [one for one in facts.skips if one.client is None and _is_by_tool(one, facts)]:
+        found.append(_skipped(skips, when))
+    if skips := [one for one in facts.skips if one.client is not None]:
         found.append(_skipped(skips, when))
     return sorted(found, key=lambda one: not one.is_on)
 
@@ -305,7 +307,13 @@ def _skipped(some: Sequence[Skip], when: When) -> Claim:
     names = tuple(sorted({f"{one.topic}-{one.partition}" for one in some}))
     places = names[0] if len(names) == 1 else plural(len(names), "partition")
     text = f"no member read {plural(records, 'record')} of {places}: while the group was empty, offsets went forward"
-    claim = Claim(SKIP, f"{text}{when.between(from_ms, until_ms)}", names, from_ms, until_ms, LIKELY,
+    client, span = some[0].client, when.between(from_ms, until_ms)
+    if client is not None:
+        who, them = (client, "it") if len({one.client for one in some}) == 1 else ("members", "they")
+        skipped = f"{who} perhaps skipped {plural(records, 'record')} of {places}{span}"
+        text, span = f"{skipped}: {them} went forward faster than {them} can read", ""
+    claim = Claim(SKIP, f"{text}{span}", names, from_ms, until_ms,
+                  LIKELY if client is None else PERHAPS,
                   advice="read these records again if nobody skipped them on purpose")  # fmt: skip
     return claim.proved_by([
         Evidence("skips", one.at_ms,

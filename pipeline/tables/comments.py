@@ -168,6 +168,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "time_ms": "when the commit was logged",
         "from_offset": "the committed offset before",
         "to_offset": "the committed offset after",
+        "client_id": "the member that went forward; null: a tool, while the group was empty",
     },
     "silences": {
         "from_ms": "the last sign of life before",

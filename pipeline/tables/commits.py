@@ -35,7 +35,7 @@ from muster.pipeline.tables.inputs import Inputs, holdings, states
 from muster.pipeline.tables.lag import lasts, step_ms, steps
 from muster.pipeline.tables.log_times import DAY_MS
 from muster.pipeline.tables.ordered_columns import NO_MEMBERS
-from muster.pipeline.tables.skips import skipped
+from muster.pipeline.tables.skips import jumped, skipped
 from muster.pipeline.tables.stall_candidates import reach_of, stall_candidates, thinned, windowed
 from muster.pipeline.tables.topic_ends import marks_of
 
@@ -161,7 +161,7 @@ def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) 
 
 
 OF_ENDS: Final = "ends"
-"""The results that the tables `stalls`, `lag` and `progress` need."""
+"""The results that the tables `stalls`, `lag` and `progress` need, and skips by members."""
 OF_LOG: Final = "log"
 """The results that the tables `regressions` and `skips`, and inferred rebalances need."""
 OF_TIMES: Final = "times"
@@ -260,6 +260,7 @@ def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, 
         progressed = steps(commits)
         if progressed is not None:
             yield "step", progressed
+        yield "skip", jumped(commits, few, reach)
     if OF_LOG in wanted:
         yield "back", backward(commits)
         yield "skip", skipped(commits)

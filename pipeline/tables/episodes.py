@@ -53,7 +53,9 @@ _STEP: Final = pa.struct(columns("start_ms long, until_ms long, commits long, re
 _MIXED: Final = pa.struct(
     columns("start_ms long, end_ms long, members members", members=structs("client_id string, topics strings"))
 )
-_SKIP: Final = pa.struct(columns("topic string, partition int, at_ms long, from_offset long, to_offset long"))
+_SKIP: Final = pa.struct(
+    columns("topic string, partition int, at_ms long, from_offset long, to_offset long, client string")
+)
 _LAST: Final = pa.struct(columns("topic string, partition int, at_ms long, lag long, owner string, behind_ms long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, pa.DataType]] = {
@@ -108,7 +110,9 @@ def episodes_and_verdicts(
     if progress is not None:
         rows = rows.unionByName(_row(progress, F.col("start_ms"), step=_struct(_STEP)))
     if skips is not None:
-        rows = rows.unionByName(_row(skips, F.col("time_ms"), skip=_struct(_SKIP, at_ms=F.col("time_ms"))))
+        rows = rows.unionByName(
+            _row(skips, F.col("time_ms"), skip=_struct(_SKIP, at_ms=F.col("time_ms"), client=F.col("client_id")))
+        )
     if lag is not None:
         last = _struct(_LAST, at_ms=F.col("committed_ms"), owner=F.col("client_id"))
         rows = rows.unionByName(_row(lag, F.col("committed_ms"), last=last))

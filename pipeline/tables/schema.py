@@ -80,7 +80,7 @@ _COLUMNS: Final = {
         f"{_PARTITION}, time_ms long, from_offset long, to_offset long, back long, cause string, member_id string, "
         "client_id string, generation int, log_offset long, until_ms long, commits long, partitions backs"
     ),
-    "skips": f"{_PARTITION}, time_ms long, from_offset long, to_offset long",
+    "skips": f"{_PARTITION}, time_ms long, from_offset long, to_offset long, client_id string",
     "stalls": (
         f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
         "last_offset long, lag long, lag_known boolean, member_id string, client_id string, group_status string"

@@ -1,6 +1,7 @@
-"""The table `skips`: commits that moved an offset forward while the group was empty. No member read the records.
+"""The table `skips`: commits that moved an offset forward, though no member read the records between. With numpy.
 
-A tool moves offsets like this, as `kafka-consumer-groups --reset-offsets --to-latest` does. With numpy.
+A tool moves offsets of an empty group, as `kafka-consumer-groups --reset-offsets --to-latest` does. A member that is
+far behind may go on near the end by itself. Of a member that keeps up, no log shows that.
 """
 
 from __future__ import annotations
@@ -11,10 +12,20 @@ import pyarrow as pa
 from muster.pipeline.frames import DataFrame
 from muster.pipeline.tables.commit_rows import CommitRows
 from muster.pipeline.tables.findings import unpacked
-from muster.pipeline.tables.ordered_columns import NO_MEMBERS, known, struct
+from muster.pipeline.tables.ordered_columns import NO_MEMBERS, Column, begins, behind, known, struct
 from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.stall_candidates import Thinned
+from muster.pipeline.tables.topic_ends import Reach
 
 SKIP = TABLES["skips"]
+_STEPS = 6
+"""This many steps of a member that is behind show how fast it reads."""
+_FASTER = 4
+"""A step in which offsets went forward so many times faster was no reading."""
+_RECORDS = 100
+"""A member that seems to skip fewer records may have read them."""
+_STILL_S = 20
+"""After the step, the member must still be behind by what it reads in this time. Otherwise it may have caught up."""
 
 
 def skips(walk: DataFrame) -> DataFrame:
@@ -41,5 +52,45 @@ def skipped(commits: CommitRows) -> pa.StructArray:
             "time_ms": known(commits.time_ms[rows]),
             "from_offset": before.at(rows),
             "to_offset": offset.at(rows),
+            "client_id": [None] * len(rows),
+        },
+    )
+
+
+def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
+    """Rows of the table `skips` for members that went forward by themselves.
+
+    While a member is behind, it reads as fast as it can. If it once goes forward much faster, it did not read these
+    records. After that, it must still be behind, and read as slowly as before.
+    """
+    rows, life = few.rows, few.life
+    time_ms, offset, who = known(commits.time_ms[rows]), commits.offset.at(rows), commits.member_id.numbers.at(rows)
+    is_same = ~(begins(who, commits.generation.at(rows)) | (life.rows == life.first)) & who.valid
+    read = offset.values - life.before(offset).values
+    gap_ms = np.maximum(time_ms.values - life.before(time_ms).values, 1_000)
+    unread = behind(reach.end_then, offset)
+    was_unread = life.before(unread)
+    per_s = Column(np.maximum(read, 0) * 1_000 // gap_ms, is_same & offset.valid)
+    is_behind = is_same & unread.valid & was_unread.valid & (read > 0) & (was_unread.values > read)
+    is_slow = is_behind & (unread.values > 0)
+    most = life.max_so_far(Column(per_s.values, is_slow)).at(life.last)
+    is_most = is_slow & (per_s.values == most.values)
+    usual = life.max_so_far(Column(per_s.values, is_slow & ~is_most)).at(life.last)
+    after = life.after(per_s)
+    is_jump = is_most & usual.valid & (life.count(is_most) == 1) & (life.count(is_slow) >= _STEPS)
+    is_jump &= (per_s.values >= _FASTER * usual.values) & (read >= _RECORDS)
+    is_jump &= (unread.values >= _STILL_S * usual.values) & after.valid & (after.values <= usual.values)
+    found = np.flatnonzero(is_jump)
+    of = rows[found]
+    return struct(
+        SKIP,
+        {
+            "group": commits.group.at(of),
+            "topic": commits.topic.at(of),
+            "partition": commits.partition.at(of),
+            "time_ms": time_ms.at(found),
+            "from_offset": life.before(offset).at(found),
+            "to_offset": offset.at(found),
+            "client_id": commits.client_id.at(of),
         },
     )

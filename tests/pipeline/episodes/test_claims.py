@@ -68,6 +68,7 @@ EXAMPLES = {
         },
     ),
     "skipped": (Group("a"), {"skips": [Skip("orders", at, ms(900 + at), 100, 145) for at in range(3)]}),
+    "skipped by a member": (Group("a"), {"skips": [Skip("orders", 1, ms(900), 100, 1_100, "a")]}),
     "clock": (Group("a"), {"fall": Fall(ms(900), 3_480_000)}),
     "unstable": (Group("a", "b"), {"score": 80.0}),
 }
@@ -208,6 +209,14 @@ def test_the_only_member_that_is_too_slow_is_named() -> None:
     (found,) = verdict(group.episodes(), facts(group, **more, lags=lags)).claims
     assert (found.who, found.advice) == (("b",), "look why b reads more slowly than the other members")
     assert found.text == "b falls behind at 16 records/s since 15:06:55: the group reads 44 of 60 records/s"
+
+
+def test_a_member_that_skips_records_by_itself_is_named() -> None:
+    found = claim_of("skipped by a member")
+    assert (
+        found.text == "a perhaps skipped 1,000 records of orders-1 at 15:21:40: it went forward faster than it can read"
+    )
+    assert (found.confidence, found.who) == (PERHAPS, ("orders-1",))
 
 
 def test_a_group_is_too_slow_before_and_after_a_silence() -> None:

@@ -1,13 +1,13 @@
-"""The table `skips`: offsets that went forward while the group was empty."""
+"""The table `skips`: offsets that went forward, though nobody read the records."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from muster.pipeline.tables.commits import OF_LOG, walked
+from muster.pipeline.tables.commits import OF_ENDS, OF_LOG, walked
 from muster.pipeline.tables.skips import skips
 from tests.pipeline.engines import Engine, collected
-from tests.pipeline.tables.rows import Commits, ms, table_of
+from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
 
 
 def made(engine: Engine) -> DataFrame:
@@ -26,6 +26,35 @@ def made(engine: Engine) -> DataFrame:
 
 def test_only_a_tool_that_moves_an_offset_of_an_empty_group_forward_skips_records(engine: Engine) -> None:
     assert sorted(tuple(row) for row in collected(made(engine))) == [
-        ("at-last", "t", 0, ms(60), 100, 145),
-        ("to-the-end", "t", 0, ms(60), 100, 145),
+        ("at-last", "t", 0, ms(60), 100, 145, None),
+        ("to-the-end", "t", 0, ms(60), 100, 145, None),
     ]
+
+
+def slow(name: str, *more: int, topic: str = "t") -> Commits:
+    """A member reads 50 records in each 5 s, and is far behind. Then it commits `more`."""
+    offsets = [*range(0, 500, 50), *more]
+    return Commits(name, topic).by("a", *((5.0 * at, offset) for at, offset in enumerate(offsets)))
+
+
+def jumps(engine: Engine) -> DataFrame:
+    histories = [
+        slow("skips", 1_450, 1_500, 1_550),
+        slow("reads-on", 1_450, 2_450, 3_450),
+        slow("catches-up", 5_900, 5_950, 6_000, topic="near"),
+        slow("reads-a-little-faster", 600, 650, 700),
+        slow("at-last", 1_450),
+        Commits("keeps-up", "new").by("a", *((5.0 * at, 50 * at) for at in range(10)), (50, 1_450), (55, 1_500)),
+        Commits("of-another").by("a", *((5.0 * at, 50 * at) for at in range(10))).by("b", (50, 1_450), (55, 1_500)),
+    ]
+    rows = [row for one in histories for row in one.rows]
+    ends = [
+        ("t", 0, 9_000, 0),
+        ("near", 0, 5_960, 0),
+        *(("new", 0, 50 * at + 1_400 * (at > 9), 5.0 * at) for at in range(12)),
+    ]
+    return skips(walked(table_of(engine, "commits", rows), ends_of(engine, *ends), wanted=(OF_ENDS,)))
+
+
+def test_a_member_that_is_behind_and_once_goes_forward_far_too_fast_skips_records(engine: Engine) -> None:
+    assert [tuple(row) for row in collected(jumps(engine))] == [("skips", "t", 0, ms(50), 450, 1_450, "a")]
