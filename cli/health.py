@@ -1,4 +1,7 @@
-"""`muster health` checks whether a server answers ApiVersions. It starts fast: containers run it as health check."""
+"""`muster health` checks whether a server answers ApiVersions, or whether its HTTP door says that it is ready.
+
+It starts fast: containers run it as health check.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from muster.coordinator.config import ConfigError, load
@@ -27,13 +31,13 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 def health(options: argparse.Namespace) -> int:
     """Exit status 0 if the server answers, 1 if it does not, 2 if the options name no server."""
     try:
-        address, with_tls = _address(options)
+        address, with_tls, question = _address(options)
         context = _context(options, with_tls)
     except ConfigError as error:
         _say(f"muster health: {error}", sys.stderr)
         return 2
     try:
-        ask(address, context)
+        ask(address, context, question)
     except (OSError, EOFError) as error:
         why = getattr(error, "strerror", None) or str(error)
         _say(f"muster health: {show(*address)} does not answer: {why}{_hint(address, error, context)}", sys.stderr)
@@ -66,14 +70,28 @@ def _hint(address: Address, error: Exception, context: SSLContext | None) -> str
     return ""
 
 
-def _address(options: argparse.Namespace) -> tuple[Address, bool]:
+def _address(options: argparse.Namespace) -> tuple[Address, bool, Callable[[socket.socket], None]]:
+    """The address to ask, whether it speaks TLS, and the function that asks."""
     if options.address is not None:
-        return parse_address(options.address, "the address", advertised=True), options.tls
-    listeners = load(file=options.config, environment=os.environ).listeners
+        return parse_address(options.address, "the address", advertised=True), options.tls, _ask
+    config = load(file=options.config, environment=os.environ)
+    door = config.value("muster.http.listener")
+    if door is not None:
+        # most servers have no HTTP door
+        from muster.coordinator.http.address import split_address
+
+        found, has_tls = split_address(str(door), "muster.http.listener")
+        if found.port:  # nobody knows the port of a door at a free port
+            return _reachable(found), has_tls, _ask_door
+    listeners = config.listeners
     first = next((one for one in listeners if not one.has_tls), listeners[0])
-    if first.host in WILDCARDS:  # an address, not a name: a minimal container may not resolve names
-        return Address("::1" if first.host == "::" else "127.0.0.1", first.port), first.has_tls
-    return Address(first.host, first.port), first.has_tls
+    return _reachable(Address(first.host, first.port)), first.has_tls, _ask
+
+
+def _reachable(address: Address) -> Address:
+    if address.host in WILDCARDS:  # an address, not a name: a minimal container may not resolve names
+        return Address("::1" if address.host == "::" else "127.0.0.1", address.port)
+    return address
 
 
 def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
@@ -92,15 +110,21 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
     return context
 
 
-def ask(address: Address, context: SSLContext | None = None) -> None:
-    """Ask for ApiVersions. A TLS alert that demands a certificate is an answer, too. Raises OSError, EOFError."""
+def ask(
+    address: Address, context: SSLContext | None = None, question: Callable[[socket.socket], None] | None = None
+) -> None:
+    """Ask for ApiVersions, or another question. A TLS alert that demands a certificate is an answer, too.
+
+    Raises OSError, EOFError.
+    """
+    question = question or _ask
     with socket.create_connection(address, TIMEOUT_S) as connection:
         if context is None:
-            _ask(connection)
+            question(connection)
             return
         try:
             with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
-                _ask(encrypted)
+                question(encrypted)
         except OSError as error:  # all errors of ssl are OSErrors
             if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
                 raise
@@ -119,6 +143,16 @@ def _ask(connection: socket.socket) -> None:
     if correlation_id != 7 or error_code != 0 or size < 6:
         raise OSError(f"its answer is not that of a Kafka server (error code {error_code})")
     _read(connection, size - 6)
+
+
+def _ask_door(connection: socket.socket) -> None:
+    connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    data = b""
+    while part := connection.recv(65536):
+        data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    if head.split(b" ")[1:2] != [b"200"]:
+        raise OSError(body.decode("utf-8", "replace") or "the answer is not that of an HTTP door")
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

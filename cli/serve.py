@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 # before structlog: this module hides rich from structlog, whose import would cost 40 ms and 3 MB
 from muster.coordinator.system.logging import output  # isort: skip
@@ -19,7 +20,9 @@ from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.system.logging.writer import LineWriter, open_standard_files, writer
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+if TYPE_CHECKING:
+    from muster.coordinator.http.address import DoorAddress
+
 _LOG4J_LEVELS = {
     "TRACE": "debug",
     "DEBUG": "debug",
@@ -37,7 +40,7 @@ def serve(options: argparse.Namespace) -> int:
     try:
         config = _load(options)
         _check_cluster(options, config)
-        control, metrics = _control(options), _metrics(options)
+        door = _door(options, config)
     except ConfigError as error:
         line_writer = LineWriter(writer(sys.stderr))
         line_writer.put(f"muster serve: {error}")
@@ -56,7 +59,7 @@ def serve(options: argparse.Namespace) -> int:
         stdout.put(f"muster ready {show(host, port)}")
 
     try:
-        status, last_words = _run(config, options, ready, control, metrics)
+        status, last_words = _run(config, options, ready, door)
     except Exception:  # noqa: BLE001 - the traceback is printed as usual, but after all log lines
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -90,38 +93,28 @@ def _check_cluster(options: argparse.Namespace, config: Config) -> None:
         raise ConfigError(f"--cluster: {wrong}")
 
 
-def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | None:
-    """Host, port and token of the test control; None: the server has no test control. Raises ConfigError."""
-    if options.control is None:
-        for given, name in ((options.control_token, "--control-token"), (options.virtual_time, "--virtual-time")):
-            if given:
-                raise ConfigError(f"{name} means something with --control only")
-        return None
-    if options.cluster is not None:
+def _door(options: argparse.Namespace, config: Config) -> DoorAddress | None:
+    """The HTTP door of the server; None: the server has none. Raises ConfigError."""
+    if options.control is None and options.virtual_time:
+        raise ConfigError("--virtual-time means something with --control only")
+    if options.control is not None and options.cluster is not None:
         raise ConfigError("--control is for a server under test, --cluster for one of several processes; give one")
-    host, port = parse_address(options.control, "--control")
-    file, token = options.control_token, None
-    if file is not None:
-        try:
-            token = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--control-token {file}: {getattr(error, 'strerror', None) or error}") from error
-    if token == "":
-        raise ConfigError(f"--control-token {file}: the file is empty")
-    if token is None and host not in LOOPBACK:
-        raise ConfigError(
-            f"--control {options.control} can be reached from other machines: that needs --control-token FILE"
-        )
-    return host, port, token
-
-
-def _metrics(options: argparse.Namespace) -> tuple[str, int] | None:
-    """Host and port for metrics; None: the server has no metrics. Raises ConfigError."""
-    if options.metrics is None:
+    asked = [name for name in ("http", "metrics", "control") if getattr(options, name) is not None]
+    if len(asked) > 1:
+        raise ConfigError(f"{' and '.join(f'--{name}' for name in asked)} are one HTTP door; give one address")
+    for name in ("http", "control"):
+        if getattr(options, f"{name}_token") is not None and getattr(options, name) is None:
+            raise ConfigError(f"--{name}-token means something with --{name} only")
+    if not asked and config.value("muster.http.listener") is None:
         return None
-    if options.control is not None:
-        raise ConfigError("--metrics is for a server in use, --control for one under test; give one")
-    return parse_address(options.metrics, "--metrics")
+    # only servers with a door need this import
+    from muster.coordinator.http import address
+
+    token = options.http_token or options.control_token
+    if options.metrics is not None:
+        return address.DoorAddress(*parse_address(options.metrics, "--metrics"), figures_only=True, option="--metrics")
+    text, option = (options.control, "--control") if options.control is not None else (options.http, "--http")
+    return address.configured(config, text, option, token)
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
@@ -160,8 +153,7 @@ def _run(
     config: Config,
     options: argparse.Namespace,
     ready: Callable[[str, int], None],
-    control: tuple[str, int, str | None] | None,
-    metrics: tuple[str, int] | None,
+    door: DoorAddress | None,
 ) -> tuple[int, str]:
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
@@ -171,22 +163,22 @@ def _run(
         for line in files_of_others(config, options.config):
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
     if options.cluster is not None:
-        return _run_cluster(config, options, ready, metrics)
-    if control is not None:
+        return _run_cluster(config, options, ready, door)
+    if door is not None and options.control is not None:
         # only servers under test need this import
-        from muster.testcontrol.http.server import serving
+        from muster.testcontrol.http.server import serving as serving_under_test
 
-        return _serve(config, ready, lambda: serving(*control, starts_frozen=options.virtual_time))
-    if metrics is not None:
-        # only servers with metrics need this import
-        from muster.coordinator.server.metrics import serving_metrics
+        return _serve(config, ready, lambda: serving_under_test(door, starts_frozen=options.virtual_time))
+    if door is not None:
+        # only servers with a door need this import
+        from muster.coordinator.http.serving import serving
 
-        return _serve(config, ready, lambda: serving_metrics(*metrics))
+        return _serve(config, ready, lambda: serving(door))
     return _serve(config, ready, lambda: server.serve)
 
 
 def _run_cluster(
-    config: Config, options: argparse.Namespace, ready: Callable[[str, int], None], metrics: tuple[str, int] | None
+    config: Config, options: argparse.Namespace, ready: Callable[[str, int], None], door: DoorAddress | None
 ) -> tuple[int, str]:
     from muster.postgres.url import MissingExtra, check
 
@@ -201,7 +193,7 @@ def _run_cluster(
     return _serve(
         config,
         ready,
-        lambda: serving(options.cluster, options.cluster_name, options.data_dir, metrics),
+        lambda: serving(options.cluster, options.cluster_name, options.data_dir, door),
         (LogError, StoreRefused, ReplicaRefused),
     )
 

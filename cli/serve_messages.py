@@ -21,8 +21,8 @@ _CLIENTS = {
     "requested": "Clients may show a certificate, which names them; those without one are User:ANONYMOUS.",
     "required": "Clients need a certificate, which names them.",
 }
-_OPTIONS = {"metrics": "--metrics", "control": "--control"}
-"""The servers that do not speak Kafka's protocol, each with the option for its address."""
+_OF_THE_DOOR = ("--http", "--metrics", "--control", "muster.http.listener")
+"""The options and the property with the address of the HTTP door."""
 
 
 def config_summary(config: Config, file: Path | None) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _cannot_listen(error: CannotListen, config: Config) -> str:
         return f"{where}: the host is not known; give an address of this machine with {option}"
     if error.errno == errno.EADDRINUSE:
         own = next((one for place, one in _listeners(config) if one.port == error.port), None)
-        if error.purpose in _OPTIONS and own is not None:
+        if error.purpose in _OF_THE_DOOR and own is not None:
             return f"{where}: listener {own.name} of this server has that port; give another with {option}"
         return f"{where}: the port is in use; stop the program that has it, or give another with {option}"
     if error.errno == errno.EADDRNOTAVAIL:
@@ -200,9 +200,8 @@ def _cannot_listen(error: CannotListen, config: Config) -> str:
 
 def _named(error: CannotListen, config: Config) -> tuple[str, str]:
     """The name of the server in brackets, and the option with its address."""
-    if error.purpose in _OPTIONS:
-        option = _OPTIONS[error.purpose]
-        return f" ({option})", option
+    if error.purpose in _OF_THE_DOOR:
+        return f" ({error.purpose})", error.purpose
     option = "--listen" if len(config.listeners) == 1 else "the property listeners"
     words = []
     if len(config.listeners) > 1:

@@ -6,38 +6,43 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from muster.coordinator.http.address import DoorAddress
+from muster.coordinator.http.serving import door_of
 from muster.coordinator.server import Server
-from muster.coordinator.server.metrics import COUNTER, GAUGE, Metric, MetricsServer, ServerMetrics, single
+from muster.coordinator.server.metrics import COUNTER, GAUGE, Metric, ServerMetrics, single
 from muster.coordinator.system.clock import Clock
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.node_session import NodeSession
 
 
-class ClusterMetrics(MetricsServer):
-    """The metrics server of a process. The server answers as long as the process runs, also without a registration."""
+class ClusterMetrics:
+    """The metrics of a process, and its HTTP door. The door answers also while the process is not registered."""
 
-    def __init__(self, clock: Clock, host: str, port: int) -> None:
-        super().__init__(clock, host, port, self._of_both)
+    def __init__(self, clock: Clock, address: DoorAddress) -> None:
         self._clock = clock
         self._of_server = ServerMetrics()
         self.of_cluster = ClusterFigures()
+        self.door = door_of(address, self._server, self._of_both)
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
         return Server(*given, observer=self._of_server, on_group_events=self._of_server.count_events, **named)
 
-    async def _of_both(self) -> list[Metric]:
+    def _server(self) -> Server | None:
         session: NodeSession | None = self.of_cluster.node_session
-        self._of_server.server = None if session is None else session.server
+        return None if session is None else session.server
+
+    async def _of_both(self) -> list[Metric]:
+        self._of_server.server = self._server()
         return [*await self._of_server.collect(), *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
-        await super().start()
+        await self.door.start()
         self._of_server.watch(self._clock)
 
     async def stop(self) -> None:
         self._of_server.end()
-        await super().stop()
+        await self.door.stop()
 
 
 OLD_NAMES: Final[Mapping[str, str]] = {

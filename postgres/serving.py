@@ -15,6 +15,7 @@ import structlog
 
 from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
+from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
 from muster.coordinator.system import memory
@@ -28,11 +29,10 @@ log = structlog.get_logger("muster.cluster")
 
 
 def serving(
-    url: str, name: str, directory: Path | None, metrics: tuple[str, int] | None = None
+    url: str, name: str, directory: Path | None, door: DoorAddress | None = None
 ) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
     """The function that `server.run` calls in place of its own `serve`. `directory`: the place of the local replica;
-    None: a temporary directory that is removed at the end. `metrics`: host and port of the metrics; None: they are not
-    served.
+    None: a temporary directory that is removed at the end. `door`: the HTTP door; None: there is none.
     """
 
     async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
@@ -41,7 +41,7 @@ def serving(
             if directory is None
             else nullcontext(directory) as place
         ):
-            await _serve(url, name, Path(place), metrics, config, ready)
+            await _serve(url, name, Path(place), door, config, ready)
 
     return serve
 
@@ -50,7 +50,7 @@ async def _serve(
     url: str,
     name: str,
     directory: Path,
-    metrics: tuple[str, int] | None,
+    door: DoorAddress | None,
     config: Config,
     ready: Callable[[str, int], None],
 ) -> None:
@@ -62,11 +62,11 @@ async def _serve(
     machine = THIS_MACHINE
     clock = machine.clock()
     cluster_metrics: Any = None
-    if metrics is not None:
-        # imported here: most nodes serve no metrics
+    if door is not None:
+        # imported here: most nodes have no HTTP door
         from muster.postgres.metrics import ClusterMetrics
 
-        cluster_metrics = ClusterMetrics(clock, *metrics)
+        cluster_metrics = ClusterMetrics(clock, door)
         await cluster_metrics.start()
 
     def make_session() -> NodeSession:

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.history.timeline import Timeline
-from muster.coordinator.server import Server
+from muster.coordinator.server import Server, group_snapshots
+from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, others
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
@@ -23,11 +24,10 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from muster.testcontrol import checks, group_actions, group_snapshots, waits
+from muster.testcontrol import checks, group_actions, waits
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.interceptors import HeldJoins
 from muster.testcontrol.topics import topic_of
-from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, others
 from muster.testcontrol.waits import TimeIsOver, next_iteration, until
 
 DEFAULT_TIMEOUT_S: Final = 10.0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.testcontrol.checks import texts
 from muster.testcontrol.errors import intervention_lines
 from muster.testcontrol.faults.engine import Faults
@@ -30,11 +31,18 @@ class ServerControl:
         *,
         machine: Machine | None = None,
         loaded: Callable[[], object] = lambda: None,
+        metrics: ServerMetrics | None = None,
     ) -> None:
-        """`loaded`: see `Server`."""
+        """`loaded`: see `Server`. `metrics`: counts what the server does."""
         self.joins = HeldJoins()
         own_machine = ControlledMachine() if machine is None else machine
-        self.server = Server(config, machine=own_machine, loaded=loaded)
+        self.server = Server(
+            config,
+            machine=own_machine,
+            loaded=loaded,
+            observer=metrics,
+            on_group_events=None if metrics is None else metrics.count_events,
+        )
         interceptors = Interceptors(self.server)
         self.joins.when_holding = lambda holds: (interceptors.add if holds else interceptors.remove)(
             self.joins.intercept

@@ -20,6 +20,7 @@ from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.server import Server
+from muster.coordinator.server.group_snapshots import READ_BYTES
 from muster.coordinator.system.jobs import Job, to_its_end
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
 from muster.coordinator.topics.errors import ApiError
@@ -28,7 +29,6 @@ from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode, error_name
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.group_snapshots import READ_BYTES
 from muster.testcontrol.waits import pause
 
 BATCH_BYTES: Final = 64

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.runtime.shard import CoordinatorShard
-from muster.coordinator.server import Server
+from muster.coordinator.server import Server, group_snapshots
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.topics.names import PARTITIONS_PROPERTIES
-from muster.testcontrol import checks, group_snapshots
+from muster.testcontrol import checks
 from muster.testcontrol.clock import MovableClock
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import next_iteration, pause

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from muster.coordinator.history.words import many
-from muster.coordinator.server import Server
+from muster.coordinator.server import Server, group_snapshots
+from muster.coordinator.server.group_views import GroupView
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.partition import Partition
-from muster.testcontrol import checks, group_snapshots
-from muster.testcontrol.views import GroupView
+from muster.testcontrol import checks
 
 
 class Condition(NamedTuple):

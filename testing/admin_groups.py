@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import show
+from muster.coordinator.server.group_snapshots import read_assignment, read_subscription
+from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -23,8 +25,6 @@ from muster.protocol.messages.offset_commit import (
 )
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.group_snapshots import read_assignment, read_subscription
-from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.testing.admin_topics import AdminTopics
 
 T = TypeVar("T")

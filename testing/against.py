@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import parse_address, show
+from muster.coordinator.server.group_views import DEAD, GroupView, Offsets, others
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.nodes import NodeView
-from muster.testcontrol.views import DEAD, GroupView, Offsets, others
 from muster.testcontrol.waits import has_consumed, is_stable, stable_words
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics

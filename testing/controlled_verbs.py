@@ -10,10 +10,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from muster.client.kafka_client import KafkaClient
+from muster.coordinator.server.group_views import GroupView
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, NoSuchFault, intervention_lines
 from muster.testcontrol.nodes import NodeView
-from muster.testcontrol.views import GroupView
 from muster.testcontrol.virtual_time import TimeView
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.against import AdminGroups, AdminNodes, ClusterVerbs

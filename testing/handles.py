@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from muster.coordinator.server.group_views import GroupView, MemberView, Offsets
 from muster.testcontrol.checks import text
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.topics import Record
-from muster.testcontrol.views import GroupView, MemberView, Offsets
 from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import (
     DEFAULT_TIMEOUT,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from muster.coordinator.server.group_views import GroupView, MemberView
 from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.topics import NewRecord, Record
-from muster.testcontrol.views import GroupView, MemberView
 from muster.testing.case import MusterTestCase
 from muster.testing.handles import AsyncGroup, AsyncNode, AsyncTopic, Group, Node, Topic
 from muster.testing.server import AsyncMuster, Muster

@@ -23,10 +23,10 @@ from typing import (
     runtime_checkable,
 )
 
+from muster.coordinator.server.group_views import MemberView
 from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
 from muster.testcontrol.topics import NewRecord
-from muster.testcontrol.views import MemberView
 from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import ServerLines
 

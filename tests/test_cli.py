@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -261,7 +262,7 @@ def test_serve_reports_a_port_in_use() -> None:
     assert output.startswith(f"muster serve: cannot listen on {where}: the port is in use")
 
 
-@pytest.mark.parametrize("option", ["--metrics", "--control"])
+@pytest.mark.parametrize("option", ["--http", "--metrics", "--control"])
 def test_serve_names_the_option_with_the_port_in_use(option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -329,9 +330,9 @@ def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotList
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x cannot be used: No space left on device"),
         (at(PermissionError(errno.EACCES, "Permission denied")), "cannot listen on [::1]:80: this user is not allowed to; give a port above 1023 with --listen"),
         (at(socket.gaierror(-2, "Name or service not known")), "cannot listen on [::1]:80: the host is not known; give an address of this machine with --listen"),
-        (at(OSError(errno.EADDRINUSE, "Address already in use"), "metrics", 9095), "cannot listen on [::1]:9095 (--metrics): the port is in use; stop the program that has it, or give another with --metrics"),
-        (at(OSError(errno.EADDRINUSE, "Address already in use"), "metrics"), "cannot listen on [::1]:80 (--metrics): listener PLAINTEXT of this server has that port; give another with --metrics"),
-        (at(OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "control", 9095), "cannot listen on [::1]:9095 (--control): it is not an address of this machine; give one that is with --control"),
+        (at(OSError(errno.EADDRINUSE, "Address already in use"), "--metrics", 9095), "cannot listen on [::1]:9095 (--metrics): the port is in use; stop the program that has it, or give another with --metrics"),
+        (at(OSError(errno.EADDRINUSE, "Address already in use"), "--metrics"), "cannot listen on [::1]:80 (--metrics): listener PLAINTEXT of this server has that port; give another with --metrics"),
+        (at(OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "--control", 9095), "cannot listen on [::1]:9095 (--control): it is not an address of this machine; give one that is with --control"),
         (at(OSError(errno.ENOBUFS, "No buffer space available")), "cannot listen on [::1]:80: No buffer space available; give another address with --listen"),
         (OSError(errno.EMFILE, "Too many open files"), "cannot start: Too many open files"),
     ],
@@ -372,6 +373,27 @@ def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[.
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
     assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{server.port} answers\n"
     server.stop()
+
+
+def test_health_asks_the_http_door_if_there_is_one(serving: Callable[..., Serving]) -> None:
+    port = free_port_pair()
+    env = {"KAFKA_MUSTER_HTTP_LISTENER": f"127.0.0.1:{port}"}
+    serving("--in-memory", "--listen", "127.0.0.1:0", "--http", f"127.0.0.1:{port}")
+    assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{port} answers\n"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        answering = threading.Thread(target=_answer_unready, args=(other,))
+        answering.start()
+        at = f"127.0.0.1:{other.getsockname()[1]}"
+        result = run("health", env={"KAFKA_MUSTER_HTTP_LISTENER": at})
+        answering.join()
+    assert (result.returncode, result.stderr) == (1, f"muster health: {at} does not answer: not ready\n")
+
+
+def _answer_unready(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1000)
+        connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nnot ready")
 
 
 def test_check_reports_who_may_connect_to_each_listener(here: Command, tmp_path: Path) -> None:

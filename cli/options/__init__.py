@@ -19,6 +19,7 @@ examples:
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster serve --nodes 3                                a cluster of three brokers; muster nodes stop 2
   muster cluster try --nodes 3                          a cluster of three processes over a PostgreSQL of its own
+  muster serve --http 127.0.0.1:9404                    probes, metrics, and groups as JSON
   muster serve --in-memory --control 127.0.0.1:9094      under test: muster faults add, muster time advance
   muster health localhost:9092                          does a server answer there?
 """
@@ -49,11 +50,14 @@ serve  serve:serve  run the coordinator with its embedded log
     --strict  refuse unknown properties of the file and the environment too, instead of ignoring them with a warning
     --topic+ NAME:PARTITIONS  create this topic if it does not exist; repeatable
     --user+ NAME:PASSWORD  create this SCRAM user if it does not exist; NAME:@FILE for a password in a file; repeatable
-    --metrics HOST:PORT  serve metrics over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a
-        free one, see the log
-    --control HOST:PORT  let tests control the server over HTTP: faults, virtual time, groups, nodes
-        (docs/testcontrol.md); port 0: a free one, see the log; on loopback, or with --control-token
-    --control-token FILE  the file with the token that clients of --control must send
+    --http ADDRESS  the HTTP door: probes, metrics, and groups as JSON (docs/metrics.md); HOST:PORT, http://HOST:PORT or
+        https://HOST:PORT; port 0: a free one, see the log; off loopback with --http-token, and with TLS unless the
+        address begins with http://
+    --http-token FILE  the file with the token that clients of --http must send
+    --metrics HOST:PORT  the old name of --http, for probes and metrics only, without a token (docs/changes.md)
+    --control ADDRESS  as --http, and let tests control the server: faults, virtual time, groups, nodes
+        (docs/testcontrol.md)
+    --control-token FILE  as --http-token
     --virtual-time  with --control: time stands still from the start until the control moves it
     --check  start nothing; only report who may connect and do what; exit status 2 when the configuration cannot be
         used, or would send passwords unencrypted, else 0

@@ -1,33 +1,25 @@
-"""The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
+"""The metrics of a server (docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without `--metrics` nothing is counted. No library is used: its import would take longer than this module's.
+Without an HTTP door nothing is counted. No library is used: its import would take longer than this module's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import structlog
-
 from muster.coordinator.api.observer import AnsweredRequest
-from muster.coordinator.config import Config
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.server.process import Serve, serve
-from muster.coordinator.server.server import THIS_MACHINE, Server
+from muster.coordinator.server.server import Server
 from muster.coordinator.system.clock import Clock, Timer
-from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from muster.coordinator.system.jobs import Job, to_its_end
 from muster.coordinator.telemetry.figures import figures
 from muster.coordinator.telemetry.reports import GROUP, ClientReports
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
-
-log = structlog.get_logger("muster.metrics")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COUNTER: Final = "counter"
@@ -65,49 +57,6 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
             labels = ",".join(f'{label}="{one.translate(_VALUE)}"' for label, one in pairs)
             lines.append(f"{metric.name}{{{labels}}} {value:.15g}" if labels else f"{metric.name} {value:.15g}")
     return "".join(f"{line}\n" for line in lines)
-
-
-MAX_BYTES: Final = 64 * 1024
-"""The largest body of a request, in bytes. The content of a body is ignored."""
-MAX_CLIENTS: Final = 20
-"""The most clients at the same time. Usually one client reads the metrics."""
-PATIENCE_MS: Final = 10_000
-"""The time limit of a request, of its answer, and of an idle connection."""
-
-
-class MetricsServer:
-    """See the module. `http`: the HTTP server that listens."""
-
-    def __init__(self, clock: Clock, host: str, port: int, collect: Callable[[], Awaitable[Iterable[Metric]]]) -> None:
-        """`port` 0: a free port. `collect` returns the present metrics."""
-        busy = _plain(503, f"{MAX_CLIENTS} connections are open already\n")
-        limits = Limits(MAX_BYTES, MAX_CLIENTS, PATIENCE_MS)
-        self.http = HttpServer(clock, host, port, limits, self._answer, busy, "metrics")
-        self._collect = collect
-
-    async def start(self) -> None:
-        """Listen. Raises CannotListen."""
-        await self.http.start()
-        log.info("metrics are served", address=f"http://{self.http.host}:{self.http.port}/metrics")
-
-    async def stop(self) -> None:
-        """Stop listening and answering. The call has no effect when the server does not listen."""
-        await self.http.stop()
-
-    async def _answer(self, request: Request) -> Response:
-        if request.target.partition("?")[0] != "/metrics":
-            return _plain(404, "only /metrics is served\n")
-        if request.method not in ("GET", "HEAD"):
-            return _plain(405, "GET it\n")
-        try:
-            return Response(200, CONTENT_TYPE, prometheus_text(await self._collect()).encode())
-        except Exception as error:  # a bug costs this answer, and not the server
-            log.error("metrics could not be collected", exc_info=error)
-            return _plain(500, "a bug in the server: its log has the error\n")
-
-
-def _plain(status: int, what: str) -> Response:
-    return Response(status, "text/plain", what.encode())
 
 
 SAMPLE_MS: Final = 100
@@ -261,32 +210,3 @@ def client_metrics(reports: ClientReports, clock: Clock) -> Job[list[Metric]]:
         rows = {(group_id,): of_group_value(of[figure]) * factor for group_id, of in values.items() if figure in of}
         found.append(Metric(name, GAUGE, about, rows, ("group",)))
     return found
-
-
-class _Beside(MetricsServer):
-    """A `process.Beside` that collects and serves the metrics of a server."""
-
-    def __init__(self, host: str, port: int, metrics: ServerMetrics, server: Server) -> None:
-        super().__init__(THIS_MACHINE.clock(), host, port, metrics.collect)
-        self._metrics, self._of = metrics, server
-
-    async def start(self) -> None:
-        await super().start()
-        self._metrics.watch(self._of.clock.machine)
-
-    async def stop(self) -> None:
-        self._metrics.end()
-        await super().stop()
-
-
-def serving_metrics(host: str, port: int) -> Serve:
-    """The function for `process.run` that serves as usual, with a metrics server beside the server."""
-
-    async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
-        figures = ServerMetrics()
-        server = figures.server = Server(
-            config, loaded=gc.freeze, observer=figures, on_group_events=figures.count_events
-        )
-        await serve(config, ready, server, beside=_Beside(host, port, figures, server))
-
-    return serve_it

@@ -6,7 +6,7 @@ import socket
 
 
 class CannotListen(OSError):
-    """A server cannot listen at `host` and `port`. `purpose`: the listener's name, "metrics" or "control"."""
+    """A server cannot listen at `host` and `port`. `purpose`: the listener's name, or the option of the HTTP door."""
 
     def __init__(self, error: OSError, host: str, port: int, purpose: str) -> None:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

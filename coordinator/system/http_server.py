@@ -1,47 +1,37 @@
-"""A small HTTP/1.1 server on the event loop, by h11, for metrics and the test control.
+"""An HTTP/1.1 server on the running event loop: uvicorn's protocol, with limits that uvicorn does not have.
 
-Clients have limits of bytes, connections and time. A client beyond a limit gets an error, or is disconnected.
+Clients have limits of bytes, connections and time. A client beyond a limit gets an error, or is disconnected. Uvicorn's
+own server, with its signal handlers and its lifespan, is not used.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.host_names import CannotListen
 
-READ_BYTES: Final = 64 * 1024
-"""The most bytes of one read. By h11's limit the request line and the headers may have 16 KB."""
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""The most bytes of a request line and headers."""
 
-
-class Request(NamedTuple):
-    """A request. `body` is None when it is larger than allowed."""
-
-    method: str
-    target: str
-    """The path and the query, unchanged."""
-    headers: Mapping[bytes, bytes]
-    """The headers by name, in lower case."""
-    body: bytes | None
-
-
-class Response(NamedTuple):
-    """An answer. To a HEAD request the answer is sent without `data`."""
-
-    status: int
-    content_type: str
-    data: bytes
+Message = MutableMapping[str, Any]
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+"""An ASGI application."""
 
 
 class Limits(NamedTuple):
     """The limits of clients."""
 
-    body_bytes: int
-    """The most bytes of a request's body."""
     clients: int
     """The most served connections. As many more connections get the answer "busy"; further connections are closed."""
     patience_ms: int
@@ -57,33 +47,57 @@ class HttpServer:
         host: str,
         port: int,
         limits: Limits,
-        answer: Callable[[Request], Awaitable[Response]],
-        busy: Response,
+        app: App,
+        busy: App,
         purpose: str = "http",
+        context: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """`port` 0 takes a free port. `answer` raises nothing, and is cancelled when the client disconnects.
-
-        `busy`: the answer to clients beyond the limit. `purpose`: for `CannotListen`.
+        """`port` 0 takes a free port. `app` is cancelled when the client disconnects. `busy` answers clients beyond the
+        limit. `purpose`: for `CannotListen`. `context` returns the present TLS of new connections; None: without TLS.
         """
         self.host = host
         self.port = port
-        self._clock = clock
-        self._limits = limits
-        self._answer = answer
-        self._busy = busy
+        self.clock = clock
+        self.limits = limits
+        self.busy = _until_gone(busy)
+        self.context = context
+        self.connections: set[_Connection] = set()
+        """The open connections, also those whose TLS handshake is not finished."""
         self._purpose = purpose
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[Any]] = set()
+        self._config = Config(
+            _until_gone(app),
+            http=H11Protocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            timeout_keep_alive=limits.patience_ms // 1000 + 1,
+        )
+        # a malformed request is the client's fault, and gets an answer
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     @property
     def clients(self) -> int:
         """The number of connections."""
-        return len(self._clients)
+        return len(self.connections)
 
     async def start(self) -> None:
         """Begin to listen. Raises CannotListen."""
+        loop = asyncio.get_running_loop()
+        self._config.load()
+
+        def accepted() -> asyncio.Protocol:
+            connection = _Connection(self, self._config, loop)
+            return connection if self.context is None else _Handshake(connection, self.context(), loop)
+
         try:
-            self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=READ_BYTES)
+            self._server = await loop.create_server(accepted, self.host, self.port)
         except OSError as error:
             raise CannotListen(error, self.host, self.port, self._purpose) from error
         self.port = self._server.sockets[0].getsockname()[1]
@@ -93,121 +107,162 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
-        for task in self._clients:
-            task.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
         self._server = None
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._clients.add(task)
-        client = _Client(self._clock, self._limits, reader, writer)
-        try:
-            if len(self._clients) <= 2 * self._limits.clients:
-                await self._converse(client)
-        except (OSError, h11.ProtocolError):
-            pass  # the client has disconnected, or uses another protocol
-        except asyncio.CancelledError:
-            writer.transport.abort()  # the server stops
-        finally:
-            self._clients.discard(task)
-            client.close()
-
-    async def _converse(self, client: _Client) -> None:
-        is_busy = len(self._clients) > self._limits.clients
-        while (request := await client.read()) is not None:
-            if is_busy:
-                await client.send(self._busy)
-                return
-            answering = asyncio.ensure_future(self._answer(request))
-            try:
-                await client.stays_until(answering)
-            finally:
-                # a disconnected client waits for nothing
-                answering.cancel()
-            await client.send(answering.result())
-            if not client.goes_on:
-                return
+        open_connections = [*self.connections]
+        for one in open_connections:
+            one.abort()
+        await asyncio.gather(*[task for one in open_connections for task in one.tasks], return_exceptions=True)
 
 
-class _Client:
-    """One connection: one request after the other, with a time limit for each side."""
+def _until_gone(app: App) -> App:
+    """The application, whose call ends silently when it is cancelled, because its client has disconnected."""
 
-    def __init__(
-        self, clock: Clock, limits: Limits, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def call(
+        scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
     ) -> None:
-        self._clock = clock
-        self._limits = limits
-        self._reader = reader
-        self._writer = writer
-        # `drain` waits until the transport has no bytes left: a close would send remaining bytes without a time limit
-        writer.transport.set_write_buffer_limits(high=0)
-        self._http = h11.Connection(h11.SERVER)
-        self._is_head = False
-        self._reading: asyncio.Task[bytes] | None = None
-        """A read that began while an answer was made: it notices that the client has disconnected."""
-
-    def _hurry(self) -> Timer:
-        return self._clock.call_at(self._clock.mono_ms() + self._limits.patience_ms, self._writer.transport.abort)
-
-    async def read(self) -> Request | None:
-        """Return the next request; None at the end. Raises OSError and h11.ProtocolError."""
-        timer = self._hurry()
         try:
-            return await self._read()
-        finally:
-            timer.cancel()
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            return
 
-    async def _read(self) -> Request | None:
-        head: h11.Request | None = None
-        body = bytearray()
-        while True:
-            event = self._http.next_event()
-            if event is h11.NEED_DATA:
-                reading, self._reading = self._reading, None
-                self._http.receive_data(await (self._reader.read(READ_BYTES) if reading is None else reading))
-            elif isinstance(event, h11.Request):
-                head = event
-                self._is_head = event.method == b"HEAD"
-            elif isinstance(event, h11.Data) and len(body) + len(event.data) <= self._limits.body_bytes:
-                body += event.data
-            elif head is not None and isinstance(event, h11.Data | h11.EndOfMessage):
-                whole = bytes(body) if isinstance(event, h11.EndOfMessage) else None
-                return Request(head.method.decode("latin-1"), head.target.decode("latin-1"), dict(head.headers), whole)
-            else:
-                return None
+    return call
 
-    async def stays_until(self, done: asyncio.Future[Any]) -> None:
-        """Wait until `done` is done. Raises OSError when the client disconnects before."""
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._reader.read(READ_BYTES))
-        await asyncio.wait((done, self._reading), return_when=asyncio.FIRST_COMPLETED)
-        if not done.done() and not self._reading.result():
-            raise ConnectionResetError("the client has gone")
-        # the client is still connected, or has sent the next request, which waits
-        await asyncio.wait((done,))
 
-    async def send(self, response: Response) -> None:
-        headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.data)))]
-        begin = h11.Response(status_code=response.status, headers=headers)
-        data = b"" if self._is_head else response.data
-        for event in (begin, h11.Data(data=data), h11.EndOfMessage()):
-            self._writer.write(self._http.send(event) or b"")
-        timer = self._hurry()
-        try:
-            await self._writer.drain()
-        finally:
-            timer.cancel()
+class _Connection(H11Protocol):
+    """One connection. Its one timer limits the time for a request, for an answer that is read slowly, or of silence."""
 
-    @property
-    def goes_on(self) -> bool:
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+    def __init__(self, of: HttpServer, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(config, ServerState(), {}, loop)
+        self._of = of
+        self._timer: Timer | None = None
+        self._is_read_slowly = False
+        """Whether the client has not read all of the present answer that was sent already."""
+        self._cut: Callable[[], object] | None = None
+        """Cuts the connection; None before it is accepted."""
+
+    def accept(self, cut: Callable[[], object]) -> bool:
+        """Count the connection, and begin to wait for its first request. False: the server has too many connections."""
+        if len(self._of.connections) >= 2 * self._of.limits.clients:
             return False
-        self._http.start_next_cycle()
+        if len(self._of.connections) >= self._of.limits.clients:
+            self.app = self._of.busy
+        self._of.connections.add(self)
+        self._cut = cut
+        self._hurry()
         return True
 
-    def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-        self._writer.close()
+    def abort(self) -> None:
+        """Cut the connection. Its answer is cancelled."""
+        if self._cut is not None:
+            self._cut()
+        self.left()
+
+    def left(self) -> None:
+        """The connection has ended."""
+        self._relax()
+        self._of.connections.discard(self)
+        if not self._is_idle:
+            self.cycle.disconnected = True
+        for task in [*self.tasks]:
+            task.cancel()
+
+    def _hurry(self) -> None:
+        self._relax()
+        clock = self._of.clock
+        self._timer = clock.call_at(clock.mono_ms() + self._of.limits.patience_ms, self.abort)
+
+    def _relax(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests may arrive."""
+        return self.transport is not None
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _look(self) -> None:
+        """Stop the timer when a whole request has arrived, because now the client waits."""
+        if not self._is_idle and not self.cycle.more_body and not self._is_read_slowly:
+            self._relax()
+
+    # ---- calls of the transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin. With TLS, the connection has been counted already."""
+        if self._cut is None and not self.accept(transport.abort):
+            transport.abort()
+            return
+        self._cut = transport.abort
+        super().connection_made(transport)
+        # bytes that the client does not read are noticed at once: a close would send them without a time limit
+        transport.set_write_buffer_limits(high=1, low=0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End. Nobody waits for the answer any more."""
+        if self.is_open:
+            super().connection_lost(exc)
+            self._unset_keepalive_if_required()
+        self.left()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes of a request."""
+        super().data_received(data)
+        self._look()
+
+    def pause_writing(self) -> None:
+        """The client reads slowly."""
+        super().pause_writing()
+        if not self._is_read_slowly:
+            self._is_read_slowly = True
+            self._hurry()
+
+    def resume_writing(self) -> None:
+        """The client has read all that was sent until now. An unfinished answer keeps its time limit."""
+        super().resume_writing()
+        if self._is_idle:
+            self._is_read_slowly = False
+            self._hurry()
+
+    def on_response_complete(self) -> None:
+        """The application has given the whole answer. The next request may be there already."""
+        if not self.flow.write_paused:
+            self._is_read_slowly = False
+            self._hurry()
+        super().on_response_complete()
+        self._look()
+
+
+class _Handshake(asyncio.Protocol):
+    """A connection until TLS is there. It counts as a connection from the first moment on."""
+
+    def __init__(self, connection: _Connection, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._context = context
+        self._loop = loop
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvloop's is no subclass
+        """Begin the handshake, on a transport of its own: uvloop would read its first bytes for this protocol."""
+        accepted = transport.get_extra_info("socket").dup()
+        transport.abort()
+        if not self._connection.accept(lambda: None):
+            accepted.close()
+            return
+        # the task ends with the connection
+        encrypting = self._loop.create_task(self._encrypt(accepted))
+        self._connection.tasks.add(encrypting)
+        encrypting.add_done_callback(lambda task: self._encrypted(task, accepted))
+
+    async def _encrypt(self, accepted: socket.socket) -> None:
+        with suppress(OSError):
+            await self._loop.connect_accepted_socket(lambda: self._connection, accepted, ssl=self._context)
+
+    def _encrypted(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._connection.tasks.discard(task)
+        if not self._connection.is_open:
+            accepted.close()
+            self._connection.left()

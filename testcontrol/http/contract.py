@@ -1,4 +1,4 @@
-"""The contract of the control, `openapi.json`, in code: fields of a request, objects of an answer, and errors."""
+"""The contract of the control, `openapi.json`, in code: fields of a request, and objects of an answer."""
 
 from __future__ import annotations
 
@@ -10,48 +10,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, TypeVar
 
+from muster.coordinator.http.failure import Failure
+from muster.coordinator.server.group_views import GroupView, MemberView, Owned
 from muster.coordinator.topics.names import INTERNAL_TOPICS
 from muster.testcontrol.checks import called, sentence, whole_or_none
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import Record
-from muster.testcontrol.views import GroupView, MemberView, Owned
-
-STATUSES: Final[Mapping[str, int]] = {
-    "bad-request": 400,
-    "unauthorized": 401,
-    "not-found": 404,
-    "method-not-allowed": 405,
-    "conflict": 409,
-    "too-large": 413,
-    "fault": 500,
-    "busy": 503,
-    "timeout": 504,
-}
-"""The HTTP status by the `code` of an error."""
-
-
-class Failure(Exception):
-    """A request is refused; `code` is one of `STATUSES`."""
-
-    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.details = details
-
-    @property
-    def status(self) -> int:
-        """The HTTP status of the answer."""
-        return STATUSES[self.code]
-
-    def to_json(self) -> dict[str, Any]:
-        """The body of the answer."""
-        error: dict[str, Any] = {"code": self.code, "message": self.message}
-        if self.details is not None:
-            error["details"] = dict(self.details)
-        return {"error": error}
-
 
 _WORDS: Final = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
 

@@ -1,30 +1,34 @@
-"""The HTTP server of the control, on the server's own event loop. A request's verb is found by method and path.
+"""The control in the HTTP door of a server under test. A request's verb is found by method and path.
 
-Without a token the control is only for programs on this machine. Then the server listens on loopback only, and refuses
-requests of web pages in a browser.
+`coordinator/http/admission.py` decides who may use it.
 """
 
 from __future__ import annotations
 
 import gc
-import hmac
 import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import structlog
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from muster.coordinator.config import Config
-from muster.coordinator.server import THIS_MACHINE, Serve, serve
-from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
+from muster.coordinator.http.address import DoorAddress
+from muster.coordinator.http.door import body_of
+from muster.coordinator.http.failure import Failure
+from muster.coordinator.http.serving import ServerDoor
+from muster.coordinator.server import Serve, serve
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WaitFailed, WrongValue
 from muster.testcontrol.faults.rule import Rule
 from muster.testcontrol.http import verbs
 from muster.testcontrol.http.contract import (
     DONE,
-    Failure,
     Fields,
     Verb,
     VerbCall,
@@ -116,60 +120,30 @@ def _match(template: list[str], parts: list[str]) -> dict[str, str] | None:
 
 MAX_BYTES: Final = 1024 * 1024
 """The most bytes of a request's body: JSON of this size is parsed in some 30 ms."""
-MAX_CONNECTIONS: Final = 100
-"""The most connections. As many further connections get the answer that the server is busy."""
-PATIENCE_MS: Final = 60_000
-"""How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
-LOOPBACK: Final = frozenset(("127.0.0.1", "::1", "localhost"))
-"""Hosts that only this machine can reach."""
 
 
-class ControlServer:
-    """See the module. `http`: the HTTP server."""
+class ControlRoute:
+    """The ASGI application for all paths of the control."""
 
-    def __init__(self, control: ServerControl, host: str, port: int, token: str | None = None) -> None:
-        """`port` 0: any free port. `token`: clients must send this. Raises ValueError: off loopback without a token."""
-        if token is None and host not in LOOPBACK:
-            raise ValueError(f"{host} can be reached from other machines: that needs a token")
+    def __init__(self, control: ServerControl) -> None:
         self._control = control
-        self._token = token
-        limits = Limits(MAX_BYTES, MAX_CONNECTIONS, PATIENCE_MS)
-        busy = Failure("busy", f"{MAX_CONNECTIONS} connections are open already")
-        # the control's own time, which no test moves
-        clock = THIS_MACHINE.clock()
-        answer_busy = _json(busy.status, busy.to_json())
-        self.http = HttpServer(clock, host, port, limits, self._answer, answer_busy, "control")
 
-    async def start(self) -> None:
-        """Listen. Raises CannotListen."""
-        await self.http.start()
-        log.info("the control listens", address=f"{self.http.host}:{self.http.port}")
-
-    async def stop(self) -> None:
-        """Stop listening, and answer nobody; has no effect if it does not listen."""
-        await self.http.stop()
-
-    async def _answer(self, request: Request) -> Response:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request. Raises Failure."""
+        request = Request(scope, receive)
         try:
-            try:
-                return _json(200, await self._do(request))
-            except CannotBeDone as refusal:
-                raise Failure("conflict", str(refusal)) from refusal
-            except WrongValue as wrong:
-                raise Failure("bad-request", str(wrong)) from wrong
-            except NoSuchFault as missing:
-                raise Failure("not-found", str(missing)) from missing
-            except WaitFailed as failed:
-                raise self._waited(failed) from failed
-            except RanInVain as failed:
-                raise Failure("timeout", str(failed)) from failed
-            except Exception as error:  # a bug costs this request, not the control: the caller gets an error
-                if isinstance(error, Failure):
-                    raise
-                log.error("the control failed", path=request.target, exc_info=error)
-                raise Failure("fault", f"a fault of the server: {error!r}") from error
-        except Failure as failure:
-            return _json(failure.status, failure.to_json())
+            answer = await self._do(request)
+        except CannotBeDone as refusal:
+            raise Failure("conflict", str(refusal)) from refusal
+        except WrongValue as wrong:
+            raise Failure("bad-request", str(wrong)) from wrong
+        except NoSuchFault as missing:
+            raise Failure("not-found", str(missing)) from missing
+        except WaitFailed as failed:
+            raise self._waited(failed) from failed
+        except RanInVain as failed:
+            raise Failure("timeout", str(failed)) from failed
+        await JSONResponse(answer)(scope, receive, send)
 
     def _waited(self, failed: WaitFailed) -> Failure:
         group = group_json(self._control, self._control.groups.describe(failed.group_id))
@@ -177,57 +151,44 @@ class ControlServer:
         return Failure("timeout", str(failed), details)
 
     async def _do(self, request: Request) -> Any:
-        self._admit(request.headers)
-        target = _split(request.target)
-        verb, named = find(request.method, target.path)
-        if request.body is None:
-            raise Failure("too-large", f"a body may have {MAX_BYTES} bytes")
+        verb, named = find(request.method, request.scope["path"])
+        body = await body_of(request, MAX_BYTES)
         try:
-            fields = Fields(json.loads(request.body) if request.body.strip() else {})
+            fields = Fields(json.loads(body) if body.strip() else {})
         except ValueError as error:
             raise Failure("bad-request", f"the body is no JSON: {error}") from error
         except RecursionError:
             raise Failure("bad-request", "the body is JSON that is nested too deep") from None
-        answer = verb(self._control, VerbCall(named, dict(parse_qsl(target.query)), fields))
+        query = dict(parse_qsl(request.scope["query_string"].decode("latin-1")))
+        answer = verb(self._control, VerbCall(named, query, fields))
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _admit(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._token is not None:
-            shown_token = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(shown_token, b"Bearer " + self._token.encode()):
-                raise Failure("unauthorized", "the token is missing, or another one: Authorization: Bearer …")
-        elif b"origin" in headers or _host_of(headers.get(b"host", b"localhost")) not in LOOPBACK:
-            # a web page whose host name resolves to this machine sends another Host
-            raise Failure("unauthorized", "a page in a browser may not do that without a token")
+
+class ControlDoor:
+    """A `process.Beside`: the HTTP door of a server under test, with the control. `http`: the HTTP server."""
+
+    def __init__(self, control: ServerControl, address: DoorAddress, metrics: ServerMetrics) -> None:
+        """`metrics`: the observer of the control's server."""
+        self._beside = ServerDoor(address, control.server, metrics, [Route("/v1/{rest:path}", ControlRoute(control))])
+        self.http = self._beside.door.http
+
+    async def start(self) -> None:
+        """Listen. Raises CannotListen."""
+        await self._beside.start()
+        log.info("the control listens", address=f"{self.http.host}:{self.http.port}")
+
+    async def stop(self) -> None:
+        """Stop listening, and cancel all answers. The call has no effect when the door does not listen."""
+        await self._beside.stop()
 
 
-def _json(status: int, answer: Any) -> Response:
-    return Response(status, "application/json", json.dumps(answer, ensure_ascii=False).encode())
-
-
-def _host_of(header: bytes) -> str | None:
-    text = header.decode("latin-1")
-    try:
-        parts = urlsplit(f"//{text}")
-        _ = parts.port
-    except ValueError as error:
-        raise Failure("bad-request", f"the header Host is {text[:100]!r}; expected: HOST or HOST:PORT") from error
-    return parts.hostname
-
-
-def _split(target: str) -> SplitResult:
-    try:
-        return urlsplit(target)
-    except ValueError as error:
-        raise Failure("bad-request", f"the target is {target[:100]!r}; expected: a path such as /v1/faults") from error
-
-
-def serving(host: str, port: int, token: str | None = None, *, starts_frozen: bool = False) -> Serve:
+def serving(address: DoorAddress, *, starts_frozen: bool = False) -> Serve:
     """The function that `server.run` runs. `starts_frozen`: time is frozen until the control moves it."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         machine = ControlledMachine(starts_frozen=starts_frozen)
-        control = ServerControl(config, machine=machine, loaded=gc.freeze)
-        await serve(config, ready, control.server, beside=ControlServer(control, host, port, token))
+        metrics = ServerMetrics()
+        control = ServerControl(config, machine=machine, loaded=gc.freeze, metrics=metrics)
+        await serve(config, ready, control.server, beside=ControlDoor(control, address, metrics))
 
     return serve_it

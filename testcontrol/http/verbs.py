@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
+from muster.coordinator.http.failure import Failure
+from muster.coordinator.server.group_views import GroupView
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WrongValue
 from muster.testcontrol.http.contract import (
     DONE,
     Answer,
-    Failure,
     Fields,
     Verb,
     VerbCall,
@@ -26,7 +27,6 @@ from muster.testcontrol.http.contract import (
 )
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
-from muster.testcontrol.views import GroupView
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
 from muster.version import VERSION
 

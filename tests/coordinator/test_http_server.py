@@ -1,18 +1,25 @@
-"""What clients of the small HTTP server may send, and what they get."""
+"""What clients of the HTTP server may send, and what they get."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 
 from muster.coordinator.system.clock import ManualClock
-from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
+from muster.coordinator.system.http_server import HttpServer, Limits
+from tests.support.certificates import Authority
 from tests.support.muster import until
 
-LIMITS = Limits(body_bytes=100, clients=2, patience_ms=1_000)
+LIMITS = Limits(clients=2, patience_ms=1_000)
+BUSY = PlainTextResponse("busy", 503, {"Connection": "close"})
 HUGE = 64 * 1024 * 1024
 """More than the buffers of two sockets hold."""
 
@@ -21,20 +28,21 @@ class Asked:
     """The requests that came. `go`: they are answered."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[tuple[str, str, bytes]] = []
         self.cancelled = 0
         self.go = asyncio.Event()
         self.go.set()
         self.data = b"yes"
 
-    async def answer(self, request: Request) -> Response:
-        self.requests.append(request)
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        self.requests.append((request.method, str(request.url), await request.body()))
         try:
             await self.go.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Response(200, "text/plain", self.data)
+        await Response(self.data)(scope, receive, send)
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def server(asked: Asked, clock: ManualClock) -> AsyncIterator[HttpServer]:
-    made = HttpServer(clock, "127.0.0.1", 0, LIMITS, asked.answer, Response(503, "text/plain", b"busy"))
+    made = HttpServer(clock, "127.0.0.1", 0, LIMITS, asked.app, BUSY)
     await made.start()
     yield made
     await made.stop()
@@ -68,9 +76,9 @@ class Client:
         length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         return int(head.split()[1]), b"" if is_head else await self.reader.readexactly(length)
 
-    async def ended(self) -> bool:
+    async def ended(self, rest: bytes = b"") -> bool:
         with suppress(ConnectionError):
-            assert await self.reader.read() == b""
+            assert await self.reader.read() == rest
         self.writer.transport.abort()  # whatever it still had to send
         return True
 
@@ -81,34 +89,29 @@ async def client_of(server: HttpServer) -> Client:
 
 async def test_http_requests_of_a_connection_are_answered_in_order(server: HttpServer, asked: Asked) -> None:
     client = await client_of(server)
-    client.send("POST /a?b=1", b"x" * LIMITS.body_bytes)
+    client.send("POST /a?b=1", b"x" * 100)
     assert await client.answer() == (200, b"yes")
     client.send("HEAD /b")
     assert await client.answer(is_head=True) == (200, b"")
     client.send("GET /c")
     client.send("GET /d")
     assert [await client.answer() for _ in range(2)] == [(200, b"yes")] * 2
-    first = asked.requests[0]
-    assert (first.method, first.target, first.headers[b"x-name"], first.body) == (
-        "POST", "/a?b=1", b"v", b"x" * LIMITS.body_bytes
-    )  # fmt: skip
-    assert [one.target for one in asked.requests] == ["/a?b=1", "/b", "/c", "/d"]
+    assert asked.requests == [
+        ("POST", "http://x/a?b=1", b"x" * 100),
+        ("HEAD", "http://x/b", b""),
+        ("GET", "http://x/c", b""),
+        ("GET", "http://x/d", b""),
+    ]
     client.writer.close()
-
-
-async def test_a_too_large_http_body_closes_the_connection(server: HttpServer, asked: Asked) -> None:
-    client = await client_of(server)
-    client.send("POST /", b"x" * (LIMITS.body_bytes + 1), length=1_000_000)
-    assert await client.answer() == (200, b"yes")
-    assert asked.requests[0].body is None
-    assert await client.ended()
 
 
 async def test_a_malformed_http_request_closes_the_connection(server: HttpServer, asked: Asked) -> None:
     for sent in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000):
         client = await client_of(server)
         client.writer.write(sent)
-        assert await client.ended()
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400")
+        assert await client.ended(b"Invalid HTTP request received.")
     assert not asked.requests
 
 
@@ -174,3 +177,38 @@ async def test_stopping_the_http_server_closes_all_connections(server: HttpServe
     assert await client.ended()
     with pytest.raises(ConnectionRefusedError):
         await client_of(server)
+
+
+async def test_a_tls_handshake_counts_as_a_connection_and_has_a_time_limit(
+    asked: Asked, clock: ManualClock, tmp_path: Path
+) -> None:
+    authority = Authority()
+    file = authority.signed("CN=door", host="127.0.0.1").pem(tmp_path / "door.pem")
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(file)
+    trusting = ssl.create_default_context(cadata=authority.pem)
+    server = HttpServer(clock, "127.0.0.1", 0, LIMITS, asked.app, BUSY, context=lambda: served)
+    await server.start()
+    silent = [await client_of(server) for _ in range(2)]
+    await until(lambda: server.clients == 2)
+    third = Client(*await asyncio.open_connection(server.host, server.port, ssl=trusting))
+    third.send("GET /")
+    assert await third.answer() == (503, b"busy")
+    clock.advance(LIMITS.patience_ms)
+    for one in (*silent, third):
+        assert await one.ended()
+    await until(lambda: server.clients == 0)
+    plain = await client_of(server)
+    plain.send("GET /")
+    assert not (await plain.reader.read()).startswith(b"HTTP")
+    first = Client(*await asyncio.open_connection(server.host, server.port, ssl=trusting))
+    first.send("GET /a")
+    assert await first.answer() == (200, b"yes")
+    asked.data = bytes(1_000_000)
+    first.send("GET /b")
+    assert len((await first.answer())[1]) == len(asked.data)
+    assert [url for _, url, _ in asked.requests] == ["https://x/a", "https://x/b"]
+    await server.stop()
+    await until(lambda: server.clients == 0)
+    plain.writer.transport.abort()
+    first.writer.transport.abort()

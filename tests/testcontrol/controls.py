@@ -8,16 +8,18 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from muster.testcontrol.http.contract import STATUSES, contract
-from muster.testcontrol.http.server import OPERATIONS, ControlServer
+from muster.coordinator.http.failure import STATUSES
+from muster.testcontrol.http.contract import contract
+from muster.testcontrol.http.server import OPERATIONS, ControlDoor
 
 
-def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:
-    """Check that a value is as the contract demands."""
+def check(value: Any, schema: dict[str, Any], where: str = "answer", of: dict[str, Any] | None = None) -> None:
+    """Check that a value is as the description demands: that of the control, unless another one is given."""
+    of = of or contract()
     if "$ref" in schema:
-        schema = contract()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        schema = of["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "oneOf" in schema:
-        if not any(_fits(value, one) for one in schema["oneOf"]):
+        if not any(_fits(value, one, of) for one in schema["oneOf"]):
             raise AssertionError(f"{where}: {value!r}")
         return
     kinds: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
@@ -28,21 +30,21 @@ def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:
     if "enum" in schema:
         assert value in schema["enum"], f"{where}: {value!r}"
     for row in value if kind == "array" else ():
-        check(row, schema["items"], f"{where}[]")
+        check(row, schema["items"], f"{where}[]", of)
     if kind == "object":
         properties = schema.get("properties", {})
         missing = [name for name in schema.get("required", ()) if name not in value]
         assert not missing, f"{where}: {missing} are missing"
         for name, part in value.items():
             if name in properties:
-                check(part, properties[name], f"{where}.{name}")
+                check(part, properties[name], f"{where}.{name}", of)
             else:
                 assert schema.get("additionalProperties", True), f"{where}: {name} is not in the contract"
 
 
-def _fits(value: Any, schema: dict[str, Any]) -> bool:
+def _fits(value: Any, schema: dict[str, Any], of: dict[str, Any]) -> bool:
     try:
-        check(value, schema)
+        check(value, schema, of=of)
     except AssertionError:
         return False
     return True
@@ -66,7 +68,7 @@ def operation(method: str, path: str) -> tuple[str, dict[str, Any]]:
 class ControlClient:
     """Asks one test control; `asked`: the operations that it asked for."""
 
-    def __init__(self, control: ControlServer, token: str | None = None) -> None:
+    def __init__(self, control: ControlDoor, token: str | None = None) -> None:
         self.control = control
         self.asked: set[str] = set()
         self.headers = {} if token is None else {"Authorization": f"Bearer {token}"}

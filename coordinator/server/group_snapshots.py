@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, STABLE, ClassicGroup
@@ -15,12 +15,12 @@ from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
-from muster.coordinator.server import Server
+from muster.coordinator.server.group_views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
+from muster.coordinator.server.server import Server
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.consumer import decode_assignment, subscribed_topics
 from muster.protocol.message import MalformedMessage
-from muster.testcontrol.views import GroupView, MemberView, Offsets, Owned, no_group
 
 READ_BYTES: Final = 64 * 1024
 """How many bytes of a log are read in one step."""
@@ -47,32 +47,107 @@ def group_ids(server: Server) -> list[str]:
     return sorted(found)
 
 
+class GroupNow:
+    """A group as it is at each question. A group that ends meanwhile has no members and no offsets any more."""
+
+    __slots__ = ("_server", "_shard", "group_id", "node_id")
+
+    def __init__(self, server: Server, node_id: int, shard: GroupShard, group_id: str) -> None:
+        self._server = server
+        self._shard = shard
+        self.node_id = node_id
+        """The node that coordinates the group."""
+        self.group_id = group_id
+
+    @classmethod
+    def of(cls, server: Server, group_id: str) -> GroupNow | None:
+        """The group; None when it does not exist, or no node coordinates it now."""
+        found = shard_of(server, group_id)
+        now = None if found is None else cls(server, *found, group_id)
+        return now if now is not None and now._group is not None else None
+
+    @property
+    def _core(self) -> Any:
+        return self._shard.runtime.core
+
+    @property
+    def _group(self) -> Any:
+        core = self._core
+        return None if core is None else core.state.groups.get(self.group_id)
+
+    @property
+    def kind(self) -> str:
+        """The type of the group."""
+        return getattr(self._group, "kind", "")
+
+    @property
+    def state(self) -> str:
+        """The state of the group, in Kafka's word."""
+        return getattr(self._group, "state", "") if self._group is not None else DEAD
+
+    @property
+    def generation(self) -> int:
+        """The generation, or the group epoch of a consumer group; -1: neither is known."""
+        group = self._group
+        if isinstance(group, ClassicGroup):
+            return group.generation
+        return group.epoch if group is not None and group.kind == CONSUMER else -1
+
+    @property
+    def protocol(self) -> str | None:
+        """The assignor, if it is known."""
+        group = self._group
+        if isinstance(group, ClassicGroup):
+            return group.protocol_name if group.state == STABLE else None
+        return preferred_assignor(group, self._core.state.settings) if getattr(group, "kind", "") == CONSUMER else None
+
+    @property
+    def member_ids(self) -> Collection[str]:
+        """The ids of the members."""
+        return getattr(self._group, "members", {})
+
+    def member(self, member_id: str) -> MemberView | None:
+        """A member; None when it has left, or the type of the group has other members."""
+        group, core = self._group, self._core
+        found: Any = None if group is None else getattr(group, "members", {}).get(member_id)
+        if found is None:
+            return None
+        if isinstance(group, ClassicGroup):
+            return _classic(group, found)
+        if group.kind != CONSUMER:
+            return None
+        return _consumer(group, found, core.state.image, core.state.configs.of(self.group_id).session_timeout_ms)
+
+    def committed(self) -> Iterator[tuple[str, int]]:
+        """The partitions with committed offsets."""
+        for topic, rows in [*self._shard.committed(self.group_id).items()]:
+            for partition in [*rows]:
+                yield topic, partition
+
+    def offset(self, topic: str, partition: int) -> dict[str, Any]:
+        """The committed offset of a partition, the end of its log, and the lag; each may be None."""
+        packed = {} if self._core is None else self._core.state.offsets.topics(self.group_id).get(topic, {})
+        offset = position_of(packed[partition])[0] if partition in packed else None
+        here = self._server.topics.open.partition(topic, partition)
+        end = None if here is None else here.log.durable_offset
+        lag = None if end is None or offset is None else max(end - offset, 0)
+        return {"topic": topic, "partition": partition, "offset": offset, "end_offset": end, "lag": lag}
+
+
 def describe(server: Server, group_id: str) -> GroupView:
     """The group as it is now."""
-    found = shard_of(server, group_id)
-    core = None if found is None else found[1].runtime.core
-    if found is None or core is None:
+    now = GroupNow.of(server, group_id)
+    if now is None:
         return no_group(group_id)
-    group: Any = core.state.groups.get(group_id)
-    if group is None:
-        return no_group(group_id)
-    members: tuple[MemberView, ...] = ()
-    generation, protocol = -1, None
-    if isinstance(group, ClassicGroup):
-        generation = group.generation
-        protocol = group.protocol_name if group.state == STABLE else None
-        members = tuple(_classic(group, one) for one in group.members.values())
-    elif group.kind == CONSUMER:
-        generation, protocol = group.epoch, preferred_assignor(group, core.state.settings)
-        timeout_ms = core.state.configs.of(group_id).session_timeout_ms
-        members = tuple(_consumer(group, one, core.state.image, timeout_ms) for one in group.members.values())
-    offsets = {
-        topic: {partition: position_of(packed)[0] for partition, packed in sorted(rows.items())}
-        for topic, rows in core.state.offsets.topics(group_id).items()
-    }
+    members = tuple(view for one in now.member_ids if (view := now.member(one)) is not None)
+    offsets: dict[str, dict[int, int]] = {}
+    for topic, partition in now.committed():
+        offsets.setdefault(topic, {})[partition] = now.offset(topic, partition)["offset"]
+    offsets = {topic: dict(sorted(rows.items())) for topic, rows in offsets.items()}
     ends, starts = _ends(server, offsets, members)
-    state = getattr(group, "state", "")
-    return GroupView(group_id, group.kind, state, generation, protocol, members, offsets, ends, starts, found[0])
+    return GroupView(
+        group_id, now.kind, now.state, now.generation, now.protocol, members, offsets, ends, starts, now.node_id
+    )
 
 
 def partitions_of(server: Server, names: Iterable[str]) -> Iterator[Partition]:

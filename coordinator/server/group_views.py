@@ -129,7 +129,7 @@ class GroupView:
             "protocol": self.protocol,
             "node": self.node,
             "stable": self.is_stable,
-            "members": [_member_json(one) for one in self.members],
+            "members": [member_json(one) for one in self.members],
             **{
                 name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()}
                 for name in ("assignment", "offsets", "end_offsets", "lag")
@@ -164,7 +164,8 @@ def no_group(group_id: str) -> GroupView:
     return GroupView(group_id, "", DEAD, -1, None, (), {}, {}, {})
 
 
-def _member_json(member: MemberView) -> dict[str, Any]:
+def member_json(member: MemberView) -> dict[str, Any]:
+    """The member as JSON."""
     return {
         "member": member.member_id,
         "instance": member.instance_id,

@@ -1,0 +1,107 @@
+"""The HTTP door of a server: its routes, the order of checks, and its answers to errors.
+
+`HttpServer` (`coordinator/system/http_server.py`) has the limits of clients. A request is admitted before its route is
+found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Router
+
+from muster.coordinator.config.listeners import show
+from muster.coordinator.http.address import DoorAddress
+from muster.coordinator.http.admission import admit
+from muster.coordinator.http.failure import Failure
+from muster.coordinator.net.tls.context import ListenerTls
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.http_server import HttpServer, Limits
+
+log = structlog.get_logger("muster.http")
+
+MAX_CONNECTIONS: Final = 100
+"""The most connections. As many further connections get the answer that the server is busy."""
+PATIENCE_MS: Final = 60_000
+"""How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
+
+
+class Door:
+    """See the module. `http`: the HTTP server, which knows the port."""
+
+    def __init__(self, clock: Clock, address: DoorAddress, routes: Sequence[BaseRoute]) -> None:
+        """`clock`: the machine's, which no test of an application moves. Raises TlsError."""
+        self._address = address
+        self._router = Router(routes, redirect_slashes=False, default=_not_found)
+        self._tls = None if address.tls is None else ListenerTls("HTTP", address.tls)
+        busy = Failure("busy", f"{MAX_CONNECTIONS} connections are open already")
+        self.http = HttpServer(
+            clock,
+            address.host,
+            address.port,
+            Limits(MAX_CONNECTIONS, PATIENCE_MS),
+            self._answer,
+            busy.response(),
+            address.option,
+            None if self._tls is None else self._context,
+        )
+
+    async def start(self) -> None:
+        """Listen. Raises CannotListen."""
+        await self.http.start()
+        scheme = "http" if self._tls is None else "https"
+        log.info("http is served", address=f"{scheme}://{show(self.http.host, self.http.port)}")
+
+    async def stop(self) -> None:
+        """Stop listening, and cancel all answers. The call has no effect when the door does not listen."""
+        await self.http.stop()
+
+    def _context(self) -> Any:
+        assert self._tls is not None
+        self._tls.renew()  # changed files are read again for the next connection
+        return self._tls.now.context
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        # names of groups may have slashes: parts of a path are decoded after its route is found
+        scope = {**scope, "path": scope["raw_path"].decode("latin-1"), "app": self}
+        is_answered = False
+
+        async def sending(message: Any) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            admit(self._address, scope["scheme"], scope["path"], Headers(scope=scope))
+            await self._router(scope, receive, sending)
+        except Failure as failure:
+            await failure.response()(scope, receive, send)
+        except HTTPException as refusal:
+            # the router raises only this one, when the path is known and the method is not
+            allowed = (refusal.headers or {}).get("Allow", "")
+            wrong = Failure("method-not-allowed", f"{scope['path']} takes {allowed}, not {scope['method']}")
+            await wrong.response()(scope, receive, send)
+        except Exception as error:  # a bug costs this request, and not the server
+            log.error("an HTTP request failed, because of a bug in the server", path=scope["path"], exc_info=error)
+            if is_answered:
+                raise
+            await Failure("fault", f"a fault of the server: {error!r}").response()(scope, receive, send)
+
+
+async def _not_found(scope: Any, _receive: Any, _send: Any) -> None:
+    raise Failure("not-found", f"there is no {scope['path'][:200]}; GET /api/v1/openapi.json says what there is")
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request. Raises Failure when it has more than `most` bytes."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise Failure("too-large", f"a body may have {most} bytes")
+    return bytes(body)
