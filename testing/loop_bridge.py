@@ -119,7 +119,7 @@ class LoopBridge:
             import anyio.to_thread
 
             try:
-                return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)  # type: ignore[no-any-return]  # anyio's result is not typed
+                return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)
             except WaitFailed as failure:
                 raise failure.with_traceback(None) from None
             except concurrent.futures.CancelledError:
