@@ -249,6 +249,7 @@ INNER = {
     "testcontrol/http/contract.MAX_NAMED",
     "server/group_views.MAX_NAMED",
     "share/sessions.MAX_EPOCH",
+    "runtime/share_partitions/share_partitions.LOADS_AT_ONCE",
     "runtime/routing.LOAD_AT_ONCE_MS",
     "runtime/replies.ANSWERS_AT_ONCE",
     "runtime/routing.MAX_COUNTED",

@@ -7,7 +7,9 @@ thousands of records in flight take a few kilobytes. The batches are those of Ka
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -126,6 +128,10 @@ class Run:
         )
 
 
+def _first(run: Run) -> int:
+    return run.first
+
+
 class Batch:
     """Records that one member acquired at once. `runs` cover the batch without gaps.
 
@@ -151,7 +157,7 @@ class Batch:
     def within(self, first: int, last: int) -> list[Run]:
         """The runs of the records from `first` to `last`. Runs are cut at these two limits."""
         found = []
-        at = 0
+        at = self._place(first)
         while at < len(self.runs):
             run = self.runs[at]
             if run.first > last:
@@ -165,9 +171,21 @@ class Batch:
             at += 1
         return found
 
+    def holding(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that have a record from `first` to `last`."""
+        for run in islice(self.runs, self._place(first), None):
+            if run.first > last:
+                break
+            if run.last >= first:
+                yield run
+
+    def _place(self, offset: int) -> int:
+        """The place of the last run that begins at `offset` or before; 0 if no run does."""
+        return max(bisect_right(self.runs, offset, key=_first) - 1, 0)
+
     def state_at(self, offset: int) -> Run:
         """The run that has a record."""
-        return next(run for run in self.runs if run.first <= offset <= run.last)
+        return self.runs[self._place(offset)]
 
     def merge(self) -> None:
         """Make one run of neighbours that have become equal."""

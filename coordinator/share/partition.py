@@ -220,8 +220,11 @@ class SharePartition:
         Returns whether the start offset moved, and the records that now go to the dead-letter queue.
         """
         letters = []
+        touched = []
         for row in change.rows:
-            for run in self._runs_of(row):
+            batches = self.overlapping(row.first, row.last)
+            touched += batches
+            for run in [one for batch in batches for one in batch.holding(row.first, row.last)]:
                 if run.change != change.number:
                     continue
                 _settle(run, now_ms, is_durable=is_durable)
@@ -229,13 +232,9 @@ class SharePartition:
                     self.looks_back = True
                 if run.state == ARCHIVING and (is_durable or not change.may_fail):
                     letters.append(DeadLetter(row_of(run), row.first in change.rejected))
-        for batch in self.batches:
+        for batch in set(touched):
             batch.merge()
         return (is_durable or not change.may_fail) and self.move_start(), letters
-
-    def _runs_of(self, row: Row) -> list[Run]:
-        batches = self.overlapping(row.first, row.last)
-        return [run for batch in batches for run in batch.runs if run.first <= row.last and run.last >= row.first]
 
     def release(self, member: str) -> Change | None:
         """Give back all records of a member whose share session has ended. None means that the member has none."""

@@ -14,8 +14,9 @@ from muster.protocol.errors import ErrorCode
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
-MAX_SESSION_ROWS: Final = 250_000
-"""The most partitions of all sessions together. Kafka limits only the number of sessions."""
+MAX_SESSION_ROWS: Final = 20_000
+MAX_ROWS: Final = 250_000
+"""The most partitions of one session, and of all sessions. Kafka limits only the number of sessions."""
 
 
 class SessionRefused(Exception):
@@ -158,7 +159,7 @@ class ShareSessions:
         before = len(session.rows)
         session.update(rows, forgotten)
         self._rows += len(session.rows) - before
-        if self._rows > MAX_SESSION_ROWS:
+        if self._rows > MAX_ROWS or len(session.rows) > MAX_SESSION_ROWS:
             self.end(group_id, member_id)
             raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
@@ -195,7 +196,8 @@ class ShareSessions:
 
     def _create(self, group_id: str, member_id: str, rows: Sequence[SessionRow]) -> ShareSession:
         self.end(group_id, member_id)
-        if len(self._by_key) >= self.limit or self._rows + len(rows) > MAX_SESSION_ROWS:
+        is_large = len(rows) > MAX_SESSION_ROWS or self._rows + len(rows) > MAX_ROWS
+        if is_large or len(self._by_key) >= self.limit:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(group_id, member_id, rows)
         if len(session.rows) < len(rows):

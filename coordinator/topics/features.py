@@ -31,12 +31,12 @@ class Feature(NamedTuple):
 
 FEATURES: Final[Mapping[str, Feature]] = {
     # Features that Muster does not serve stay at 0. Clients take group.version 1 for KIP-848 groups.
-    # share.version 1 is KIP-932, transaction.version 2 is KIP-890.
+    # share.version 1 is KIP-932, 2 is KIP-1191, transaction.version 2 is KIP-890.
     "eligible.leader.replicas.version": Feature(0, 0, 0),
     GROUP: Feature(0, 1, 1),
     KRAFT: Feature(0, 1, 0),
     METADATA: Feature(7, METADATA_VERSION, METADATA_VERSION),
-    SHARE: Feature(0, 1, 1),
+    SHARE: Feature(0, 2, 2),
     "streams.version": Feature(0, 0, 0),
     TRANSACTION: Feature(0, 2, 2),
 }

@@ -880,7 +880,7 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
         Case("partitions of a session", 20_000, fetched), Case("topics", ELEMENTS // 2, fetched_topics),
         Case("waiting partitions", ELEMENTS, waited),
     ),
-    "ShareFetch": (Case("partitions", ELEMENTS // 2, shared),),
+    "ShareFetch": (Case("partitions", 20_000, shared),),
     "ShareAcknowledge": (Case("acknowledgements", ELEMENTS // 2, acknowledged),),
     "ListOffsets": (Case("partitions", ELEMENTS, listed_offsets),),
     "Metadata": (

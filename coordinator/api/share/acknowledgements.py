@@ -65,49 +65,53 @@ class Acknowledgements:
         for number, (place, batches) in enumerate(by_place.items()):
             if number > PLAIN_ROWS:
                 yield None
-            error_code = self._fault(node, context, place, batches)
+            error_code = yield from self._fault(node, context, place, batches)
             if error_code:
                 self.outcomes[place] = error_code, None
             elif not batches:
                 empty.append(place)
             else:
                 has_made = True
-                self._make(shares, place, batches)
+                yield from self._make(shares, place, batches)
         if has_made:  # as on Kafka, partitions without acknowledgements are only named beside others
             self.outcomes.update(dict.fromkeys(empty, ACKNOWLEDGED))
 
-    def _fault(self, node: Node, context: RequestContext, place: Place, batches: Sequence[Batch]) -> int:
+    def _fault(self, node: Node, context: RequestContext, place: Place, batches: Sequence[Batch]) -> Job[int]:
         topic = node.topics.by_id.get(place.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if not self._are_valid(batches):
-            return ErrorCode.INVALID_REQUEST
+        end = -1
+        for number, batch in enumerate(batches):
+            if number > PLAIN_ROWS:
+                yield None
+            if batch.first_offset < end or not self._is_valid(batch):
+                return ErrorCode.INVALID_REQUEST
+            end = batch.last_offset
         if not node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not 0 <= place.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    def _are_valid(self, batches: Sequence[Batch]) -> bool:
-        end = -1
-        for batch in batches:
-            types = batch.acknowledge_types
-            if not end <= batch.first_offset <= batch.last_offset or not types:
-                return False
-            if len(types) > 1 and batch.last_offset - batch.first_offset != len(types) - 1:
-                return False
-            if min(types) < 0 or max(types) > self._most or (RENEWED in types and not self._is_renewing):
-                return False
-            end = batch.last_offset
-        return True
+    def _is_valid(self, batch: Batch) -> bool:
+        types = batch.acknowledge_types
+        if batch.first_offset > batch.last_offset or not types:
+            return False
+        if len(types) > 1 and batch.last_offset - batch.first_offset != len(types) - 1:
+            return False
+        return min(types) >= 0 and max(types) <= self._most and (RENEWED not in types or self._is_renewing)
 
-    def _make(self, shares: SharePartitions, place: Place, batches: Sequence[Batch]) -> None:
+    def _make(self, shares: SharePartitions, place: Place, batches: Sequence[Batch]) -> Job[None]:
         share = shares.find(StateKey(self._group_id, *place))
         if share is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self.outcomes[place] = code, error_message(code)
             return
-        some = [Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches]
+        some: list[Acknowledgement] = []
+        for one in batches:
+            some.append(Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types))
+            if len(some) > PLAIN_ROWS:
+                yield None
         self._pending += 1
         share.acknowledge(self._member_id, some, partial(self._done, place))
 

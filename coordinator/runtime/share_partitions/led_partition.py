@@ -105,11 +105,12 @@ class LedSharePartition:
 
     # ---- the state at the beginning
 
-    def load(self) -> None:
-        """Read the state. `waiting` is called when the partition is active, or has failed."""
-        self._machine.persister.read(ReadState(self.key, self.partition.leader_epoch), self._read)
+    def load(self, done: Callable[[], object]) -> None:
+        """Read the state, and call `done`. `waiting` is called when the partition is active, or has failed."""
+        self._machine.persister.read(ReadState(self.key, self.partition.leader_epoch), partial(self._read, done))
 
-    def _read(self, state: LoadedState) -> None:
+    def _read(self, done: Callable[[], object], state: LoadedState) -> None:
+        done()
         if self.is_closed:
             return
         if state.error_code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -13,10 +14,11 @@ from muster.coordinator.share.sessions import ShareSessions
 from muster.coordinator.share_state.persister import Persister, StateKey
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job
-from muster.coordinator.topics.features import level_of
+from muster.coordinator.topics.features import SHARE, level_of
 from muster.coordinator.topics.partition import Partition
 
-SHARE: Final = "share.version"
+LOADS_AT_ONCE: Final = 100
+"""How many states are read at once. Further share partitions are loaded when these are."""
 QUEUES_FROM: Final = 2
 """The first level of share.version with dead-letter queues (KIP-1191)."""
 
@@ -37,10 +39,16 @@ class SharePartitions:
         self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed)
         self._live = live
         self._features = features
-        self._configs: dict[str, Mapping[str, str]] = {}
+        self._own: dict[str, Mapping[str, str]] = {}
+        self._configs: dict[str, ShareConfig] = {}
+        """The configs of the groups that set some."""
+        self._default = share_config({}, live.value, has_queues=False)
         self._by_group: dict[str, dict[StateKey, LedSharePartition]] = {}
         self._connections: dict[tuple[str, str], Callable[[], None]] = {}
         """Functions that cancel the calls at the end of the connections, by group and member."""
+        self._to_load: deque[LedSharePartition] = deque()
+        self._loads = 0
+        self._is_loading = False
         limit = live.value("group.share.max.share.sessions")
         assert isinstance(limit, int)
         self.sessions = ShareSessions(limit)
@@ -54,27 +62,26 @@ class SharePartitions:
 
     def config(self, group_id: str) -> ShareConfig:
         """The configs of a group."""
-        has_queues = self.level >= QUEUES_FROM
-        return share_config(self._configs.get(group_id, {}), self._live.value, has_queues=has_queues)
+        return self._configs.get(group_id, self._default)
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Use new configs of a group."""
         if configs:
-            self._configs[group_id] = configs
+            self._own[group_id] = configs
+            has_queues = self.level >= QUEUES_FROM
+            self._configs[group_id] = share_config(configs, self._live.value, has_queues=has_queues)
         else:
+            self._own.pop(group_id, None)
             self._configs.pop(group_id, None)
-        config = self.config(group_id)
         for share in self._by_group.get(group_id, {}).values():
-            share.configured(config)
+            share.configured(self.config(group_id))
 
     def features_changed(self) -> None:
         """Use new feature levels. Without share groups, all sessions and share partitions end."""
         if not self.level:
             self.stop()
-        for group_id, some in self._by_group.items():
-            config = self.config(group_id)
-            for share in some.values():
-                share.configured(config)
+        for group_id, configs in self._own.items():
+            self.configured(group_id, configs)
 
     # ---- the share partitions
 
@@ -91,9 +98,28 @@ class SharePartitions:
         if share is None:
             share = LedSharePartition(key, partition, self.config(key.group_id), self._machine)
             self._by_group.setdefault(key.group_id, {})[key] = share
-            share.load()
+            if self._loads < LOADS_AT_ONCE:
+                self._load(share)
+            else:
+                self._to_load.append(share)
         share.stay()
         return share
+
+    def _load(self, share: LedSharePartition) -> None:
+        self._loads += 1
+        share.load(self._loaded)
+
+    def _loaded(self) -> None:
+        self._loads -= 1
+        if self._to_load and not self._is_loading:
+            self._is_loading = True
+            self._machine.run_behind(self._loading())
+
+    def _loading(self) -> Job[None]:
+        while self._to_load and self._loads < LOADS_AT_ONCE:
+            self._load(self._to_load.popleft())
+            yield None
+        self._is_loading = False
 
     def _closed(self, share: LedSharePartition) -> None:
         group_id = share.key.group_id

@@ -82,11 +82,12 @@ def test_a_partition_that_is_named_twice_is_an_error_of_the_server_as_on_kafka()
     assert [row.place for row in opened(sessions, 1, B, B).rows] == [A, B]
 
 
-def test_all_sessions_together_have_a_limit_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SESSION_ROWS", 2)
+@pytest.mark.parametrize("limit", ["MAX_ROWS", "MAX_SESSION_ROWS"])
+def test_sessions_have_limits_of_partitions(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, limit, 2)
     sessions = ShareSessions(10)
     opened(sessions, 0, A, B)
-    assert refusal(sessions, 0, A, member="n") == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refusal(sessions, 0, A, B, C, member="n") == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert refusal(sessions, 1, C) == ErrorCode.SHARE_SESSION_NOT_FOUND
     opened(sessions, 0, A, member="n")
 
