@@ -24,6 +24,8 @@ SHARE_MS: Final = 2
 MANY_STEPS: Final = 2_000
 """A job of more steps is large, and so is the answer that is made of its result."""
 
+_NOTHING_YET: Final = object()
+
 T = TypeVar("T")
 
 
@@ -77,7 +79,28 @@ class JobQueue:
 
         An exception within this call is raised, a later exception is passed to the owner.
         """
-        self._enter(_Running(job, done, owner), self._run_steps)
+        if self._used_ms >= SLICE_MS or owner.closed or self._stopped:
+            self._enter(_Running(job, done, owner), self._run_steps)
+            return
+        clock, was_running, self._is_running = self._clock, self._is_running, True
+        began_ms, running = clock.mono_ms(), None
+        began_us = 0 if self.meter is None else clock.mono_us()
+        try:
+            asked = job.send(None)
+        except StopIteration as end:  # most jobs have one step
+            if self.is_large:
+                self._finish(_Running(job, done, owner), end.value)
+            else:
+                done(end.value)
+        else:
+            running = _Running(job, done, owner)
+            if not self._do_steps(running, began_ms + SLICE_MS - self._used_ms, asked):
+                running = None
+        finally:
+            self._is_running = was_running
+            if began_us and self.meter is not None:
+                self.meter(owner, clock.mono_us() - began_us)
+        self._used(running, clock.mono_ms() - began_ms)
 
     def _enter(self, running: _Running, run_steps: Callable[[_Running, int], bool]) -> None:
         if self._used_ms >= SLICE_MS:
@@ -86,10 +109,13 @@ class JobQueue:
             return
         began_ms = self._clock.mono_ms()
         continues = run_steps(running, began_ms + SLICE_MS - self._used_ms)
-        used_ms = self._clock.mono_ms() - began_ms
-        if continues:
-            self._started.append(running)
-        if continues or used_ms:
+        self._used(running if continues else None, self._clock.mono_ms() - began_ms)
+
+    def _used(self, continues: _Running | None, used_ms: int) -> None:
+        """Note the time that a job has used. `continues`: the job, if it has further steps."""
+        if continues is not None:
+            self._started.append(continues)
+        if used_ms or continues is not None:
             self._used_ms += used_ms
             self._schedule()
 
@@ -191,9 +217,24 @@ class JobQueue:
             if began_us and self.meter is not None:
                 self.meter(running.owner, self._clock.mono_us() - began_us)
 
-    def _do_steps(self, running: _Running, until_ms: int) -> bool:
+    def _do_steps(self, running: _Running, until_ms: int, asked: Any = _NOTHING_YET) -> bool:
+        """See `_run_steps`. `asked`: what the first step has yielded, if it is done already."""
         job, clock = running.job, self._clock
         while True:
+            if asked is None:
+                running.steps += 1
+                if clock.mono_ms() >= until_ms:
+                    return True
+            elif asked is not _NOTHING_YET:
+                later = self._offload(asked.work) if type(asked) is OffloadedWork else asked
+                assert isinstance(later, PendingResult)
+                if not later.is_there:
+                    later.when_delivered(partial(self._resume, running, later))
+                    return False
+                _set_result(running, later)
+                # a result without a wait is a step like any other
+                if clock.mono_ms() >= until_ms:
+                    return True
             if running.owner.closed or self._stopped:
                 job.close()
                 return False
@@ -207,23 +248,6 @@ class JobQueue:
             except StopIteration as end:
                 self._finish(running, end.value)
                 return False
-            if asked is None:
-                running.steps += 1
-                if clock.mono_ms() >= until_ms:
-                    return True
-                continue
-            if type(asked) is OffloadedWork:
-                later = self._offload(asked.work)
-            else:
-                assert isinstance(asked, PendingResult)
-                later = asked
-            if not later.is_there:
-                later.when_delivered(partial(self._resume, running, later))
-                return False
-            _set_result(running, later)
-            # a result without a wait is a step like any other
-            if clock.mono_ms() >= until_ms:
-                return True
 
     def _finish(self, running: _Running, result: Any) -> None:
         was_large, self.is_large = self.is_large, running.steps > MANY_STEPS
