@@ -6,7 +6,7 @@ then removes partitions, or adds partitions by HashMap.computeIfAbsent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from muster.assignors.java_order import (
@@ -14,7 +14,10 @@ from muster.assignors.java_order import (
     JavaTable,
     capacity_for,
     capacity_of_copy,
+    grown,
     grown_for,
+    int_order,
+    int_spreads,
     spread,
 )
 
@@ -25,7 +28,7 @@ K = TypeVar("K", bound=Hashable)
 class ChangingTarget(Generic[K]):
     """The copy of a member's last target."""
 
-    __slots__ = ("_hash_of", "_sets", "_topics")
+    __slots__ = ("_capacities", "_hash_of", "_is_new", "_sets", "_topics")
 
     def __init__(self, last: Mapping[K, Sequence[int]], size: int, hash_of: Callable[[K], int]) -> None:
         """`last`: the last target without dropped topics, in the order of iteration; its partitions, too. `size`: the
@@ -33,22 +36,23 @@ class ChangingTarget(Generic[K]):
         """
         self._hash_of = hash_of
         self._topics: JavaTable[K] = JavaTable(grown_for(size, capacity_for(size)))
-        self._sets: dict[K, JavaTable[int] | Sequence[int]] = {**last}
+        self._sets: dict[K, JavaTable[int] | list[int]] = {topic: list(its) for topic, its in last.items()}
+        """Partitions in the order in which they were put; a table since the first removal."""
+        self._capacities = {topic: capacity_of_copy(len(its)) for topic, its in last.items()}
+        """The array of each set before partitions were put into it."""
+        self._is_new = False
+        """Whether the last call of computeIfAbsent inserted a topic: the next call may grow the table."""
         for topic in last:
             self._topics.put(topic, hash_of(topic))
 
-    def _set(self, topic: K) -> JavaTable[int]:
-        found = self._sets[topic]
-        if not isinstance(found, JavaTable):
-            partitions, found = found, JavaTable(capacity_of_copy(len(found)))
-            for one in partitions:
-                found.put(one, spread(one))
-            self._sets[topic] = found
-        return found
-
     def remove(self, topic: K, partition: int) -> None:
         """Remove a partition that the target has."""
-        partitions = self._set(topic)
+        partitions = self._sets[topic]
+        if isinstance(partitions, list):
+            table = JavaTable[int](self._capacities[topic])
+            for one in partitions:
+                table.put(one, spread(one))
+            partitions = self._sets[topic] = table
         partitions.remove(partition)
         if not len(partitions):
             self._topics.remove(topic)
@@ -56,26 +60,61 @@ class ChangingTarget(Generic[K]):
 
     def add(self, topic: K, partition: int, capacity: int = DEFAULT_CAPACITY) -> None:
         """Add a partition. `capacity`: that of the set of partitions of a new topic."""
-        self._topics.compute(topic, self._hash_of(topic))
-        if topic not in self._sets:
-            self._sets[topic] = JavaTable(capacity)
-        self._set(topic).put(partition, spread(partition))
+        partitions = self._sets.get(topic)
+        if partitions is None:
+            self._topics.compute(topic, self._hash_of(topic))
+            self._sets[topic], self._capacities[topic] = [partition], capacity
+            self._is_new = True
+            return
+        if self._is_new:
+            self._is_new = False
+            self._topics.found()
+        if isinstance(partitions, list):
+            partitions.append(partition)
+        else:
+            partitions.put(partition, spread(partition))
+
+    def add_each(self, rows: Iterable[tuple[K, int]]) -> None:
+        """Add partitions. Most of them follow a partition of the same topic."""
+        last: list[int] | None = None
+        last_topic: K | None = None
+        for topic, partition in rows:
+            if last is not None and topic == last_topic and not self._is_new:
+                last.append(partition)
+                continue
+            self.add(topic, partition)
+            partitions, last_topic = self._sets[topic], topic
+            last = partitions if isinstance(partitions, list) else None
 
     def cut(self, room: int) -> list[tuple[K, int]]:
         """Remove partitions until the target has `room` partitions. Returns the removed ones in their order."""
         removed = []
-        for topic, partitions in list(self._sets.items()):
-            its = self._in_order(partitions)
-            removed += [(topic, one) for one in its[room:]]
+        for topic in list(self._sets):
+            its = self._in_order(topic)
+            if len(its) > room:
+                removed += [(topic, one) for one in its[room:]]
+                self._keep(topic, its, room)
             room -= min(room, len(its))
-        for topic, one in removed:
-            self.remove(topic, one)
         return removed
+
+    def _keep(self, topic: K, its: list[int], room: int) -> None:
+        """Remove all but the first partitions of a topic. `its`: all partitions in the order of iteration."""
+        partitions = self._sets[topic]
+        if room and isinstance(partitions, list):
+            capacity = grown_for(len(its), self._capacities[topic])
+            if grown(int_spreads(partitions), self._capacities[topic]) == capacity:
+                # No bucket has made the array grow, so the rest has the same order in an array of this size.
+                self._sets[topic], self._capacities[topic] = its[:room], capacity
+                return
+        for one in its[room:]:
+            self.remove(topic, one)
 
     def in_order(self) -> dict[K, list[int]]:
         """The topics with their partitions, in the order of iteration."""
-        return {topic: self._in_order(self._sets[topic]) for topic in self._topics.in_order()}
+        return {topic: self._in_order(topic) for topic in self._topics.in_order()}
 
-    @staticmethod
-    def _in_order(partitions: JavaTable[int] | Sequence[int]) -> list[int]:
-        return partitions.in_order() if isinstance(partitions, JavaTable) else list(partitions)
+    def _in_order(self, topic: K) -> list[int]:
+        partitions = self._sets[topic]
+        if isinstance(partitions, list):
+            return int_order(partitions, self._capacities[topic])
+        return partitions.in_order()

@@ -59,6 +59,5 @@ def changed_shares(
     left = iter(to_assign)
     for member, room in lacking:
         target = changed[member] = copy_of(member)
-        for topic, partition in islice(left, room):
-            target.add(topic, partition)
+        target.add_each(islice(left, room))
     return {member: target.in_order() for member, target in changed.items()}

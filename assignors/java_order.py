@@ -24,6 +24,8 @@ _LONGEST_CHAIN = 8
 bucket becomes a tree."""
 _SMALLEST_FOR_TREES = 64
 _MASK = 0xFFFFFFFF
+_SPREAD_ALONE = 1 << 16
+"""The hash of a smaller number is its spread hash."""
 
 
 def spread(hash_code: int) -> int:
@@ -127,9 +129,19 @@ def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list
     return [distinct[index] for index in walked(_spreads_of(distinct), capacity)]
 
 
-def int_order(numbers: Sequence[int]) -> list[int]:
-    """Distinct ints of 32 bits in the order of iteration over `new HashSet<>(numbers)`."""
-    return [numbers[i] for i in walked([spread(n) for n in numbers], capacity_of_copy(len(numbers)))]
+def int_order(numbers: Sequence[int], capacity: int = 0) -> list[int]:
+    """Distinct ints of 32 bits in the order of iteration over a HashSet to which they were added in turn.
+
+    `capacity`: its initial size. 0 stands for that of `new HashSet<>(numbers)`.
+    """
+    return [numbers[i] for i in walked(int_spreads(numbers), capacity or capacity_of_copy(len(numbers)))]
+
+
+def int_spreads(numbers: Sequence[int]) -> Sequence[int]:
+    """The spread hashes of ints."""
+    if not numbers or (min(numbers) >= 0 and max(numbers) < _SPREAD_ALONE):
+        return numbers
+    return [spread(n) for n in numbers]
 
 
 def uuid_hash(uuid: bytes) -> int:
@@ -193,6 +205,11 @@ class JavaTable(Generic[K]):
             self._make_room(h, _LONGEST_CHAIN - 1)
             self._spreads[key] = h
             self._heads[key] = None
+
+    def found(self) -> None:
+        """Call computeIfAbsent for a key that the table has."""
+        if len(self._spreads) * 4 > self._capacity * 3:
+            self._capacity *= 2
 
     def _make_room(self, h: int, longest: int) -> None:
         """Grow a small table if the bucket of a new key has `longest` keys already."""
