@@ -27,6 +27,7 @@ examples:
   muster groups history payments --all --last 50            everything that happened, the last 50 events
   muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
   muster groups explain payments --since 2h                 why it rebalanced: of any Kafka, without Spark
+  muster groups record payments orders-3 42                 what became of one record in a share group
   muster groups wait-stable payments --members 3            of a server under test (serve --control): or fail
   muster groups watch                                       all groups, as it happens, until Ctrl-C
 """
@@ -109,6 +110,12 @@ delete  groups.delete_groups:run_delete_groups  delete groups without members, a
     groups* GROUP
     --all-groups  all groups of consumers
 {_EXECUTE}
+record  groups.record:run  what became of one record in a share group
+    | How the deliveries of one record in a share group ended, and when, from __share_group_state. This works with any
+    | Kafka that has share groups, for a user that may read this topic. The log does not say who held the record.
+    group GROUP
+    partition TOPIC-PARTITION  such as orders-0
+    offset OFFSET
 history  groups.show_groups:run_history  what happened in a group, and why
     group GROUP
     --all  every event, not only rebalances and what went wrong

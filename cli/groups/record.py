@@ -1,0 +1,154 @@
+"""`muster groups record` says what became of one record in a share group, from the state log of any Kafka."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster.cli.groups.option_values import check_group, whole_number
+from muster.cli.output import print_json, say_sentence
+from muster.cli.running_server import with_client
+from muster.client.connection import RequestFailed
+from muster.client.fetch import fetch_ranges
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.client.list_offsets import EARLIEST, end_offsets, offsets_at
+from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.log import batches
+from muster.coordinator.log.records.headers import whole_batches
+from muster.coordinator.share_state.persister import StateKey
+from muster.coordinator.share_state.record_life import (
+    NO_STATE,
+    NOT_BEGUN,
+    PASSED,
+    WAITING,
+    LogEntry,
+    Moment,
+    Position,
+    life,
+)
+from muster.coordinator.system.wall_time import format_wall
+from muster.protocol.hashing import group_partition
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import SHARE_STATE, UnknownRecord
+
+STATE_LOG: Final = "__share_group_state"
+_TIME: Final = "%Y-%m-%d %H:%M:%S"
+
+_SENTENCES: Final = {
+    "AVAILABLE": "delivery {} ended without success: its worker released it, or the lock was over; it is available",
+    "ACQUIRED": "a worker holds it in delivery {}",
+    "ACKNOWLEDGED": "it was accepted in delivery {}",
+    "ARCHIVING": "it was given up in delivery {}, and goes to the dead-letter queue",
+    "ARCHIVED": "it was archived in delivery {}: it was rejected, or delivered as often as the group allows",
+    WAITING: "no delivery of it has ended: it waits, or a worker holds it",
+    PASSED: "the group is done with it: its start offset is {start}",
+    NOT_BEGUN: "the group has not begun with this partition",
+    NO_STATE: "the group has no state for this partition any more",
+}
+
+
+def run_values(options: argparse.Namespace) -> tuple[Partition, int]:
+    """The partition and the offset of the record. Raises ConfigError."""
+    topic, dash, number = options.partition.rpartition("-")
+    if not dash or not topic or not number.isascii() or not number.isdigit():
+        raise ConfigError(f"{options.partition}: a topic and a partition, such as orders-0, were expected")
+    return (topic, int(number)), whole_number("OFFSET", options.offset)
+
+
+@with_client(check_group, run_values)
+def run(client: KafkaClient, options: argparse.Namespace) -> int:
+    """Print the life of a record. Exit status 1: the group has no state for the partition."""
+    (topic, number), offset = run_values(options)
+    moments = find_life(client, options.group, (topic, number), offset)
+    if options.json:
+        print_json(
+            {
+                "group": options.group,
+                "topic": topic,
+                "partition": number,
+                "offset": offset,
+                "moments": [_as_json(moment) for moment in moments],
+            }
+        )
+        return 0
+    for line in lines(moments):
+        say_sentence(line)
+    return 0
+
+
+def _as_json(moment: Moment) -> dict[str, object]:
+    return {
+        "ms": moment.ms,
+        "state": moment.position.what,
+        "deliveries": moment.position.deliveries,
+        "start_offset": moment.start_offset,
+    }
+
+
+def lines(moments: Sequence[Moment]) -> list[str]:
+    """The life of a record in sentences; the last line is its present state."""
+    found = []
+    for place, moment in enumerate(moments):
+        since = " (the oldest entry of the log)" if place == 0 else ""
+        found.append(f"{format_wall(moment.ms, _TIME)}  {_sentence(moment)}{since}")
+    return [*found, f"now: {_summary([one.position for one in moments])}"]
+
+
+def _sentence(moment: Moment) -> str:
+    return _SENTENCES[moment.position.what].format(moment.position.deliveries, start=moment.start_offset)
+
+
+def _summary(positions: Sequence[Position]) -> str:
+    now = positions[-1]
+    if now.what == PASSED:
+        before = [one for one in positions if one.what != PASSED]
+        if not before:
+            return "the group is done with it, or began behind it"
+        if before[-1].what in ("ACKNOWLEDGED", "ARCHIVED"):
+            return f"done, {before[-1].what.lower()} after {_times(before[-1].deliveries)}"
+        return f"done after {_times(before[-1].deliveries)} without success: accepted, archived or passed over"
+    if now.deliveries:
+        return f"{now.what.lower()} after {_times(now.deliveries)}"
+    return _SENTENCES[now.what].format(0, start=0)
+
+
+def _times(deliveries: int) -> str:
+    return "1 delivery" if deliveries == 1 else f"{deliveries or 'no'} deliveries"
+
+
+# ---- the log
+
+
+def find_life(client: KafkaClient, group: str, place: Partition, offset: int) -> list[Moment]:
+    """The life of a record. Raises RequestFailed if the cluster knows nothing of it."""
+    topic, number = place
+    topics = client.topics([topic, STATE_LOG])
+    known = topics.get(topic)
+    if known is None or number >= len(known.partitions):
+        raise RequestFailed(f"{topic}-{number}: {client.address} has no such partition, or this user may not see it")
+    if STATE_LOG not in topics:
+        raise RequestFailed(f"{client.address} shows no topic {STATE_LOG}: no share group has begun there")
+    end = end_offsets(client, [place]).get(place, 0)
+    if offset >= end:
+        raise RequestFailed(f"{topic}-{number} ends at offset {end}: there is no record {offset} yet")
+    key = StateKey(group, known.topic_id, number)
+    moments = life(_entries(client, group_partition(str(key), len(topics[STATE_LOG].partitions))), key, offset)
+    if not moments:
+        raise RequestFailed(f"the share group {group} has no state for {topic}-{number}")
+    return moments
+
+
+def _entries(client: KafkaClient, partition: int) -> Iterator[LogEntry]:
+    place = STATE_LOG, partition
+    start, end = offsets_at(client, [place], EARLIEST).get(place, 0), end_offsets(client, [place]).get(place, 0)
+    for _, data in fetch_ranges(client, STATE_LOG, {partition: (start, end)}).values():
+        size, _, _ = whole_batches(data)
+        for header, records in batches.read(data[:size]):
+            for record in () if header.is_control else records:
+                try:
+                    kind, key = SHARE_STATE.decode_key(record.key or b"")
+                    value = None if record.value is None else SHARE_STATE.decode_value(kind, record.value)[1]
+                except (UnknownRecord, MalformedMessage):
+                    continue  # a later Kafka may have more kinds of records
+                yield LogEntry(record.timestamp, key, value)
