@@ -35,7 +35,7 @@ from tests.support.servers import KafkaServer
 
 FOLDER = pathlib.Path(__file__).parent
 KEPT = FOLDER / "group-records.json.gz"
-NAMES = ("consumer-group-", "migration-")
+NAMES = ("consumer-group-", "migration-", "share-group-")
 """The records of groups are kept for stories whose names begin so."""
 TRIES = 3
 """How often a story is played while it differs from its file: a busy machine may be late."""
@@ -224,7 +224,8 @@ def record_each(chosen: Iterable[Story]) -> dict[str, Kept]:
     for story in chosen:
         by_settings.setdefault(tuple(story.broker.items()), []).append(story)
     for settings, some in by_settings.items():
-        one_each = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+        of_one = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+        one_each = {f"{topic}.num.partitions": "1" for topic in of_one}
         with tempfile.TemporaryDirectory() as folder:
             server = KafkaServer(pathlib.Path(folder), {**dict(settings), **one_each})
             server.start()

@@ -23,13 +23,15 @@ files=()
 for file in "$@"; do files+=("$(realpath "$file")"); done
 "$here/../kafka/fetch-jars.sh" > /dev/null
 mkdir -p "$work"
-run no-delay group.initial.rebalance.delay.ms=0 group.consumer.assignment.interval.ms=0 \
+run no-delay group.initial.rebalance.delay.ms=0 group.consumer.assignment.interval.ms=0 group.share.assignment.interval.ms=0 \
   transaction.abort.timed.out.transaction.cleanup.interval.ms=100
 soon="group.initial.rebalance.delay.ms=0 group.consumer.assignment.interval.ms=0"
 run no-upgrade $soon group.consumer.migration.policy=downgrade group.consumer.session.timeout.ms=1500 \
   group.consumer.min.session.timeout.ms=1000 group.consumer.heartbeat.interval.ms=500 group.consumer.min.heartbeat.interval.ms=100
 run no-downgrade $soon group.consumer.migration.policy=upgrade group.consumer.max.size=3
 run no-migration $soon group.consumer.migration.policy=disabled
+run share-session group.share.assignment.interval.ms=0 group.share.max.size=2 group.share.session.timeout.ms=1500 \
+  group.share.min.session.timeout.ms=1000 group.share.heartbeat.interval.ms=500 group.share.min.heartbeat.interval.ms=100
 run delay group.initial.rebalance.delay.ms=600
 run two-members group.initial.rebalance.delay.ms=0 group.max.size=2
 exit $status

@@ -18,7 +18,8 @@ GROUP, TRANSACTION = 0, 1
 OF_ONE_GROUP = frozenset(
     {
         "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete",
-        "ConsumerGroupHeartbeat", "TxnOffsetCommit",
+        "ConsumerGroupHeartbeat", "TxnOffsetCommit", "ShareGroupHeartbeat", "AlterShareGroupOffsets",
+        "DeleteShareGroupOffsets",
     }
 )  # fmt: skip
 OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
@@ -46,6 +47,8 @@ class Rows(NamedTuple):
 OF_COORDINATORS: Mapping[str, tuple[int, Rows]] = {
     "DescribeGroups": (GROUP, Rows("Groups", "", "Groups", "GroupId")),
     "ConsumerGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
+    "ShareGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
+    "DescribeShareGroupOffsets": (GROUP, Rows("Groups", "GroupId", "Groups", "GroupId")),
     "DeleteGroups": (GROUP, Rows("GroupsNames", "", "Results", "GroupId")),
     "OffsetFetch": (GROUP, Rows("Groups", "GroupId", "Groups", "GroupId")),
     "DescribeTransactions": (TRANSACTION, Rows("TransactionalIds", "", "TransactionStates", "TransactionalId")),

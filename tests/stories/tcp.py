@@ -246,7 +246,27 @@ async def prepare(runner: AnyConnection, known: Ready, story: Story) -> dict[str
                 known["ready", kind] = True
             else:
                 await asyncio.sleep(0.1)
+    if "share" in story.tags and ("ready", "share") not in known:
+        await shares_ready(runner, next(iter(story.topics)))
+        known["ready", "share"] = True
     return {name: known[name] for name in story.topics}
+
+
+async def shares_ready(runner: AnyConnection, topic: str) -> None:
+    """Let the share coordinator make its topic, and wait until it has initialized the states of a group."""
+    body = {"GroupId": "ready-share", "MemberId": "x", "MemberEpoch": 0, "SubscribedTopicNames": [topic]}
+    for _ in range(100):
+        answer = await runner.ask("ShareGroupHeartbeat", 1, {**body, "RackId": None})
+        if answer["Assignment"] and any(row["Partitions"] for row in answer["Assignment"]["TopicPartitions"]):
+            break
+        await asyncio.sleep(0.3)
+    await runner.ask(
+        "ShareGroupHeartbeat", 1, {**body, "RackId": None, "MemberEpoch": -1, "SubscribedTopicNames": None}
+    )
+    rows = [{"TopicName": topic, "Partitions": [{"PartitionIndex": 0, "StartOffset": 0}]}]
+    await runner.ask("AlterShareGroupOffsets", 0, {"GroupId": "ready-share", "Topics": rows})
+    await asyncio.sleep(1)  # then Kafka has a connection over which it asks for the ends of partitions
+    await runner.ask("DescribeShareGroupOffsets", 1, {"Groups": [{"GroupId": "ready-share", "Topics": None}]})
 
 
 async def create_topics(runner: AnyConnection, known: Ready, counts: dict[str, int]) -> None:

@@ -28,8 +28,8 @@ def test_each_story_on_a_node_is_as_recorded(story: Story) -> None:
     assert NodeDriver(story).run() == story.text
 
 
-OF_THE_CORE = [story for story in STORIES if "txn" not in story.tags and requests_of(story) != {"find"}]
-"""The stories that the core plays alone: it knows nothing of coordinators and transactions."""
+OF_THE_CORE = [story for story in STORIES if not {"txn", "handlers"} & {*story.tags} and requests_of(story) != {"find"}]
+"""The stories that the core plays alone: it knows nothing of coordinators, transactions and states of partitions."""
 
 
 @pytest.mark.parametrize("story", OF_THE_CORE, ids=[story.name for story in OF_THE_CORE])

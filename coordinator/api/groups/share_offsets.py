@@ -110,6 +110,9 @@ def _offsets(
         else:
             known.append((yield from _rows(row, topic.topic_id)))
         yield None
+    if known and not group.group_id:  # Kafka fails in its persister
+        unexpected = ErrorCode.UNKNOWN_SERVER_ERROR
+        return Described(group.group_id, (), unexpected, error_message(unexpected))
     described = yield from _read(node, group.group_id, known, answer_size)
     if not described.error_code:
         described.topics = [*described.topics, *unknown, *refused]

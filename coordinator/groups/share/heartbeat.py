@@ -196,7 +196,7 @@ def _change(step: Step, group: ShareGroup, sender: _Sender, *, is_created: bool)
         computed = target.compute(step, group, epoch, _subscriptions(group, sender))
         made += computed.records
         had, its = its, computed.targets[member_id]
-        target_epoch, tables = epoch, target.tables_of(had, its)
+        target_epoch, tables = epoch, target.tables_of(had, its, computed.turns)
     position = _next_position(sender, target_epoch, its, image, is_bumped=bump)
     if position != sender.position:
         made.append(records.current(group_id, member_id, position, _tables(position.assigned, its, tables)))

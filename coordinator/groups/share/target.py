@@ -5,11 +5,11 @@ Only partitions whose state exists are assigned. Heartbeats cause the computatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.java_order import capacity_for, capacity_of_copy, string_order
+from muster.assignors.java_order import capacity_for, capacity_of_copy, spread, string_order, uuid_hash
 from muster.assignors.simple import SimpleAssignor
 from muster.coordinator.groups.common import kafka_order
 from muster.coordinator.groups.common.image import TopicsImage
@@ -29,6 +29,20 @@ Subscriptions = Mapping[str, tuple[str, ...]]
 """The topics of each member, in the order in which Kafka iterates over the members."""
 
 
+class Turns(NamedTuple):
+    """The order in which Kafka's assignor gives partitions to members, which decides the order of topics in records."""
+
+    capacity: int
+    """The capacity of Kafka's table of all partitions; of the table of topics, if subscriptions differ."""
+    is_equal: bool
+    """Whether all members have the same subscription."""
+
+    def bucket(self, partition: tuple[bytes, int]) -> int:
+        """The bucket of a partition in that table."""
+        topic_hash = uuid_hash(partition[0])
+        return spread(31 * topic_hash + partition[1] if self.is_equal else topic_hash) & self.capacity - 1
+
+
 class ComputedTarget(NamedTuple):
     """New targets, and the records for them."""
 
@@ -36,6 +50,7 @@ class ComputedTarget(NamedTuple):
     changes: Sequence[tuple[str, Assigned, Assigned]]
     """Member id, target before and new target of each member whose target changes."""
     records: Sequence[Record]
+    turns: Turns
 
 
 def is_due(step: Step, group: ShareGroup, epoch: int) -> bool:
@@ -60,7 +75,9 @@ def compute(step: Step, group: ShareGroup, epoch: int, subscriptions: Subscripti
         for name in dict.fromkeys([name for its in wanted.values() for name in its])
         if (topic := image.by_name.get(name)) is not None
     }
-    given = ASSIGNOR.assign(members, {**names.owned_topics(), **topics}, _assignable(group, image))
+    assignable = _assignable(group, image)
+    given = ASSIGNOR.assign(members, {**names.owned_topics(), **topics}, assignable)
+    turns = _turns(subscriptions, topics, assignable)
     targets, changes, made = {}, [], []
     for member_id in string_order(subscriptions):
         before = had.get(member_id)
@@ -68,9 +85,17 @@ def compute(step: Step, group: ShareGroup, epoch: int, subscriptions: Subscripti
         targets[member_id] = its
         if its != before:
             changes.append((member_id, before or NOTHING, its))
-            made.append(records.target(group_id, member_id, its, tables_of(before or NOTHING, its)))
+            made.append(records.target(group_id, member_id, its, tables_of(before or NOTHING, its, turns)))
     made.append(records.target_epoch(group_id, epoch, step.now.wall_ms))
-    return ComputedTarget(targets, changes, made)
+    return ComputedTarget(targets, changes, made, turns)
+
+
+def _turns(
+    subscriptions: Subscriptions, topics: Mapping[str, Topic], assignable: Mapping[str, Collection[int]]
+) -> Turns:
+    is_equal = len(set(subscriptions.values())) == 1
+    count = sum([len(assignable.get(name, ())) for name in topics]) if is_equal else len(topics)
+    return Turns(capacity_for(int((count + 1) / 0.75 + 1)), is_equal)
 
 
 def _few(topics: tuple[str, ...], image: TopicsImage) -> tuple[str, ...]:
@@ -81,14 +106,14 @@ def _few(topics: tuple[str, ...], image: TopicsImage) -> tuple[str, ...]:
     return (*[name for name in topics if name in image.by_name], f"/{hash(missing)}") if missing else topics
 
 
-def tables_of(before: Assigned, its: Assigned) -> Tables:
+def tables_of(before: Assigned, its: Assigned, turns: Turns) -> Tables:
     """The tables in which Kafka's assignor makes the target `its` from the target `before`."""
     kept, has = dict(its), dict(before)
     put = [topic_id for topic_id, _ in kafka_order.read(before) if topic_id in kept]
-    computed = [topic_id for topic_id, partitions in its if not set(partitions).issubset(has.get(topic_id, ()))]
-    computed += kept.keys() - {*put, *computed}
+    given = [(topic_id, one) for topic_id, numbers in its for one in numbers if one not in has.get(topic_id, ())]
+    given.sort(key=turns.bucket)
     sizes = {topic_id: capacity_of_copy(len(partitions)) for topic_id, partitions in before}
-    return Tables(capacity_for(len(before)), sizes, were_put=put, computed=computed)
+    return Tables(capacity_for(len(before)), sizes, were_put=put, computed=[topic_id for topic_id, _ in given])
 
 
 def loaded_tables(its: Assigned) -> Tables:

@@ -1,0 +1,75 @@
+"""What the commands about share groups (KIP-932) ask for: text -> (api, version, body)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.stories.asking_transactions import VERBS, Asked, verb
+from tests.stories.stage import Actor, Stage, by_topic, null_or
+
+__all__ = ["VERBS"]
+
+Args = dict[str, str]
+
+
+@verb("share-heartbeat")
+def share_heartbeat(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """epoch= (default: the actor's), topics= (none: the empty list), rack=, member="""
+    member = args.get("member")
+    if member is None and not actor.member:
+        actor.member = actor.name  # the assignor orders members by the hashes of their ids: the same in each run
+        stage.learn(actor, actor.member)
+    return (
+        "ShareGroupHeartbeat",
+        1,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "MemberId": stage.member(actor, member),
+            "MemberEpoch": stage.generation(actor, args.get("epoch"), actor.epoch),
+            "RackId": null_or(args.get("rack")),
+            "SubscribedTopicNames": None
+            if "topics" not in args
+            else [stage.topic(t) for t in args["topics"].split(",") if t != "none"],
+        },
+    )
+
+
+@verb("share-describe")
+def share_describe(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    return "ShareGroupDescribe", 1, {"GroupIds": [stage.group(name) for name in rest or [stage.story.group]]}
+
+
+@verb("share-offsets")
+def share_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """share-offsets t1/0 t1/1: these partitions; share-offsets all: those with a state; groups=g,h"""
+    topics: list[dict[str, Any]] | None = None
+    if rest != ["all"]:
+        topics = [
+            {"TopicName": stage.topic(topic), "Partitions": [int(i) for i in indexes]}
+            for topic, indexes in by_topic(rest).items()
+        ]
+    names = args.get("groups", stage.story.group).split(",")
+    return "DescribeShareGroupOffsets", 1, {"Groups": [{"GroupId": stage.group(n), "Topics": topics} for n in names]}
+
+
+@verb("share-alter")
+def share_alter(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """share-alter t1/0=5 t1/1=7"""
+    topics = []
+    for topic, specs in by_topic(rest).items():
+        pairs = [spec.partition("=") for spec in specs]
+        rows = [{"PartitionIndex": int(index), "StartOffset": int(offset)} for index, _, offset in pairs]
+        topics.append({"TopicName": stage.topic(topic), "Partitions": rows})
+    group = stage.group(args.get("group", stage.story.group))
+    return "AlterShareGroupOffsets", 0, {"GroupId": group, "Topics": topics}
+
+
+@verb("share-delete-offsets")
+def share_delete_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """share-delete-offsets t1 t2"""
+    topics = [{"TopicName": stage.topic(name)} for name in rest]
+    return (
+        "DeleteShareGroupOffsets",
+        0,
+        {"GroupId": stage.group(args.get("group", stage.story.group)), "Topics": topics},
+    )

@@ -1,0 +1,118 @@
+"""The outcome lines of the commands about share groups (KIP-932)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.stories.stage import Actor, Stage, error_name, named
+from tests.stories.story import Body, Reply
+
+COUNTS = "counts"
+"""The tag of stories whose lines show how many partitions a member has, because the ids of topics decide which."""
+
+
+def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
+    """Remember the epoch of a member."""
+    if reply.api == "ShareGroupHeartbeat" and reply.body["ErrorCode"] == 0:
+        actor.member = reply.body["MemberId"] or actor.member
+        actor.epoch = reply.body["MemberEpoch"]
+
+
+def _partitions(stage: Stage, assignment: Body) -> str:
+    rows = []
+    for row in assignment["TopicPartitions"]:
+        name = stage.topic_label(row.get("TopicName") or "") or stage.topic_name(row["TopicId"])
+        its = sorted(row["Partitions"])
+        rows.append(f"{name}*{len(its)}" if COUNTS in stage.story.tags else f"{name}/" + "+".join(map(str, its)))
+    return "[" + " ".join(sorted(rows)) + "]"
+
+
+def _message(stage: Stage, body: Body) -> str:
+    text = body["ErrorMessage"]
+    return "" if text is None else named(message=json.dumps(stage.plain(text)))
+
+
+def show_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body = reply.body
+    out = "share-heartbeat " + error_name(body["ErrorCode"])
+    if body["ErrorCode"]:
+        return out + _message(stage, body)
+    out += named(epoch=body["MemberEpoch"])
+    if body["HeartbeatIntervalMs"] not in (0, 5000):
+        out += named(interval=body["HeartbeatIntervalMs"])
+    if body["Assignment"] is not None:
+        out += named(assignment=_partitions(stage, body["Assignment"]))
+    return out
+
+
+def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
+    rows = []
+    for group in sorted(reply.body["Groups"], key=lambda one: str(one["GroupId"])):
+        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(group["GroupId"]) + ": "
+        out += error_name(group["ErrorCode"]) + _message(stage, group)
+        if not group["ErrorCode"]:
+            out += named(
+                state=group["GroupState"],
+                epoch=group["GroupEpoch"],
+                assignment_epoch=group["AssignmentEpoch"],
+                assignor=group["AssignorName"],
+            )
+            out += " members=[" + ", ".join(sorted(_member(stage, one) for one in group["Members"])) + "]"
+        rows.append(out)
+    return "share-describe " + "; ".join(rows)
+
+
+def _member(stage: Stage, member: Body) -> str:
+    topics = "+".join(sorted(map(stage.topic_label, member["SubscribedTopicNames"])))
+    text = stage.label(member["MemberId"]) + named(rack=member["RackId"])
+    return (
+        text + f" epoch={member['MemberEpoch']} topics={topics} assignment={_partitions(stage, member['Assignment'])}"
+    )
+
+
+def show_offsets(stage: Stage, actor: Actor, reply: Reply) -> str:
+    rows = []
+    for group in reply.body["Groups"]:
+        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(group["GroupId"]) + ": "
+        out += error_name(group["ErrorCode"]) + _message(stage, group)
+        found = []
+        for topic in group["Topics"]:
+            for row in topic["Partitions"]:
+                text = f"{stage.topic_label(topic['TopicName'])}/{row['PartitionIndex']}={row['StartOffset']}"
+                text += named(lag=None if row["Lag"] == -1 else row["Lag"])
+                text += f" {error_name(row['ErrorCode'])}" if row["ErrorCode"] else ""
+                found.append(text)
+        rows.append(" ".join([out, *sorted(found)]))
+    return "share-offsets " + "; ".join(rows)
+
+
+def show_alter(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body = reply.body
+    rows = [
+        f"{stage.topic_label(topic['TopicName'])}/{row['PartitionIndex']}={error_name(row['ErrorCode'])}"
+        for topic in body["Responses"]
+        for row in topic["Partitions"]
+    ]
+    return " ".join(["share-alter " + error_name(body["ErrorCode"]) + _message(stage, body), *sorted(rows)])
+
+
+def show_delete_offsets(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body = reply.body
+    rows = [_deleted(stage, topic) for topic in body["Responses"]]
+    return " ".join(["share-delete-offsets " + error_name(body["ErrorCode"]) + _message(stage, body), *sorted(rows)])
+
+
+def _deleted(stage: Stage, topic: dict[str, Any]) -> str:
+    text = f"{stage.topic_label(topic['TopicName'])}={error_name(topic['ErrorCode'])}"
+    return text + (_message(stage, topic) if topic["ErrorCode"] else "")
+
+
+SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
+    "ShareGroupHeartbeat": show_heartbeat,
+    "ShareGroupDescribe": show_describe,
+    "DescribeShareGroupOffsets": show_offsets,
+    "AlterShareGroupOffsets": show_alter,
+    "DeleteShareGroupOffsets": show_delete_offsets,
+}
