@@ -89,6 +89,7 @@ class CoordinatorShard(Generic[S]):
         self._leader_epoch = -1
         self._term = 0
         """The number of loads and ends of leadership. Callbacks and steps of an earlier term do nothing."""
+        self._when_durable = self._callback(self._term)
         self._failures = 0
         self._logged = ("", "")
 
@@ -280,6 +281,7 @@ class CoordinatorShard(Generic[S]):
             self._failed(f"the {self._what} cannot be loaded", error)
             return
         self.core, self.state_error, self.trouble = core, ErrorCode.NONE, None
+        self._when_durable = self._callback(term)
         self._on_load(core, records, self._clock.mono_ms() - began_ms)
         if self.core is core:
             self.run(_loaded)
@@ -377,9 +379,11 @@ class CoordinatorShard(Generic[S]):
             pending.send(replies)
         else:
             pending.park(position, replies, began_ms)
-            log.when_durable(position, self._when_durable(self._term))
+            log.when_durable(position, self._when_durable)
 
-    def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
+    def _callback(self, term: int) -> Callable[[Exception | None], object]:
+        """What the log calls, during this term, when more records are durable."""
+
         def callback(error: Exception | None) -> None:
             if term != self._term:
                 return
