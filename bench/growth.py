@@ -25,9 +25,10 @@ LARGEST: Final[Mapping[str, int]] = {
     "members of a consumer group": 10_000,
     "members of a classic group": 1_000,
     "partitions of a topic": 10_000,
+    "connections": 10_000,
 }
 """Members ask dozens of times until their group has settled: with 100,000 members that takes hours. A request may
-create 10,000 partitions.
+create 10,000 partitions. Most machines allow a process fewer than 100,000 open files.
 """
 COLUMN: Final = 9
 HEAD: Final = """\

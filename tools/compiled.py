@@ -144,7 +144,7 @@ def build(tree: Path, out: Path, level: str) -> None:
     paths = [str(one) for one in modules(Path("muster"))]
     print(f"compiling {len(paths)} modules", file=sys.stderr)
     libraries = mypycify(
-        ["--config-file", "pyproject.toml", "--disable-error-code", "misc", *paths],
+        ["--config-file", "pyproject.toml", "--disable-error-code", "misc", "--no-warn-unused-ignores", *paths],
         multi_file=True, group_name="muster", target_dir="c", opt_level=level, debug_level="0",
     )  # fmt: skip
     setup(
