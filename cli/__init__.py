@@ -15,7 +15,7 @@ from muster.pipeline.safe_path import leave_current_folder
 from muster.version import description
 
 if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
-    from muster.cli import analyze, clients, cluster, completion, health, nodes, serve, under_test  # noqa: F401
+    from muster.cli import analyze, clients, cluster, completion, exporter, health, nodes, serve, under_test  # noqa: F401
     from muster.cli.groups import delete_groups, explain, offsets, read_groups, reset_offsets, show_groups  # noqa: F401
     from muster.cli.local_cluster import command  # noqa: F401
     from muster.cli.log import check, dump, repair, sample  # noqa: F401

@@ -46,6 +46,7 @@ class KafkaClient:
         self._security = security
         self._connections: dict[int, Connection] = {}
         self.nodes: dict[int, Address] = {}
+        self.cluster_id = ""
         self._bootstrap: Connection | None = None
         self._last_address = show(*given[0])
         self._connect()
@@ -197,6 +198,7 @@ class KafkaClient:
     def _update_nodes(self, answer: Any) -> None:
         """Learn the live nodes. Addresses of nodes that have stopped are kept, because such a node may start again."""
         self.nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
+        self.cluster_id = answer.cluster_id or ""
         self._addresses.update(dict.fromkeys(self.nodes.values()))
 
     def refresh_nodes(self) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from muster.coordinator.http.address import DoorAddress
-from muster.coordinator.http.serving import door_of
+from muster.coordinator.http.serving import door_of, of_kafka
 from muster.coordinator.server import Server
-from muster.coordinator.server.metrics import COUNTER, GAUGE, Metric, ServerMetrics, single
+from muster.coordinator.server.exposition import COUNTER, GAUGE, Lines, Metric, single
+from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.clock import Clock
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.node_session import NodeSession
@@ -32,9 +33,9 @@ class ClusterMetrics:
         session: NodeSession | None = self.of_cluster.node_session
         return None if session is None else session.server
 
-    async def _of_both(self) -> list[Metric]:
-        self._of_server.server = self._server()
-        return [*await self._of_server.collect(), *_metrics(self.of_cluster, self._clock.mono_ms())]
+    async def _of_both(self) -> list[Metric | Lines]:
+        self._of_server.serves(self._server())
+        return [*await self._of_server.collect(of_kafka), *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
         await self.door.start()

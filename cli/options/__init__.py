@@ -92,6 +92,7 @@ def build_parser(command: str | None = None) -> Parser:
         groups.add_transactions(commands)
         groups.add_clients(commands)
         servers.add_nodes(commands)
+        servers.add_exporter(commands)
         servers.add_faults(commands)
         servers.add_time(commands)
         logs.add_log(commands)

@@ -158,6 +158,19 @@ try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it
     --restart-after SECONDS  start a node again this long after it has ended (default: it stays away)
     --log-level LEVEL  log lines of this level and above (default: info)
 """
+_EXPORTER: Final = """
+exporter  exporter:run  metrics of any Kafka cluster over HTTP
+    | Serve metrics of a cluster at /metrics, under kafka_exporter's names, for groups of all types. Each scrape reads
+    | the cluster. Prints one line, `muster ready HOST:PORT`, when it listens; SIGTERM ends it.
+    --bootstrap-server HOST:PORT[,…]  servers of the cluster (default: %(default)s)
+    --command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
+    --http ADDRESS  where to listen: as of muster serve (default: %(default)s)
+    --http-token FILE  the file with the token that clients must send
+    --config FILE  a server.properties with the ssl.keystore.* of an https address
+    --log-level LEVEL  log lines of this level and above (default: info)
+"""
+EXPORTER_ADDRESS: Final = "127.0.0.1:9308"
+"""The port of kafka_exporter."""
 _NUMBER: Final = {"type": int}
 
 
@@ -174,6 +187,12 @@ def add_nodes(commands: Any) -> None:
         if verb != "list":
             add_options(parser, "node ID  which broker", {"node": _NUMBER})
         add_options(parser, _OF_NODES)
+
+
+def add_exporter(commands: Any) -> None:
+    """Add `exporter` to the parser."""
+    how: dict[str, Any] = {"bootstrap_server": {"default": "localhost:9092"}, "http": {"default": EXPORTER_ADDRESS}}
+    add_commands(commands, _EXPORTER, how | {"log_level": LOG_LEVEL})
 
 
 def add_faults(commands: Any) -> None:

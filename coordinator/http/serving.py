@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from muster.coordinator.config import Config
 from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.http.api import api
 from muster.coordinator.http.door import Door
+from muster.coordinator.http.kafka_metrics import kafka_metrics
 from muster.coordinator.http.probes import probes
+from muster.coordinator.http.scrape import Collect, Scrapes
+from muster.coordinator.http.server_rows import group_rows, topic_rows
 from muster.coordinator.server import THIS_MACHINE, Serve, Server, serve
-from muster.coordinator.server.metrics import CONTENT_TYPE, Metric, ServerMetrics, prometheus_text
-
-Collect = Callable[[], Awaitable[Iterable[Metric]]]
+from muster.coordinator.server.exposition import Lines, Metric
+from muster.coordinator.server.metrics import ServerMetrics
+from muster.coordinator.system.jobs import Job
 
 
 def door_of(
     address: DoorAddress, current: Callable[[], Server | None], collect: Collect, more: Sequence[BaseRoute] = ()
 ) -> Door:
     """The door of a process. `current` returns its server, if there is one now; `more`: further routes."""
-
-    async def metrics(_: Request) -> Response:
-        return Response(prometheus_text(await collect()), headers={"Content-Type": CONTENT_TYPE})
-
-    routes = [*probes(current), Route("/metrics", metrics), *more]
+    routes = [*probes(current), Route("/metrics", Scrapes(collect).answer), *more]
     return Door(THIS_MACHINE.clock(), address, routes if address.figures_only else [*routes, *api(current)])
+
+
+def of_kafka(server: Server) -> Job[list[Metric | Lines]]:
+    """The metrics of a server under names that dashboards of Kafka read."""
+    image = server.node.cluster
+    return kafka_metrics(image.cluster_id, len(image.brokers), topic_rows(server), group_rows(server))
 
 
 class ServerDoor:
@@ -39,10 +42,10 @@ class ServerDoor:
         self, address: DoorAddress, server: Server, metrics: ServerMetrics, more: Sequence[BaseRoute] = ()
     ) -> None:
         """`metrics`: the server's observer."""
-        metrics.server = server
+        metrics.serves(server)
         self._server = server
         self._metrics = metrics
-        self.door = door_of(address, lambda: server, metrics.collect, more)
+        self.door = door_of(address, lambda: server, lambda: metrics.collect(of_kafka), more)
 
     async def start(self) -> None:
         """Listen. Raises CannotListen."""

@@ -47,6 +47,8 @@ ABOUT = {
     "the server has no door.",
     "muster.http.token.file": "A file with the token that clients of the HTTP door must send. A door off loopback "
     "needs it.",
+    "muster.metrics.groups": "How many groups have figures of their own at /metrics: the busiest ones. The others are "
+    "counted together.",
     "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory. "
     "A Fetch takes at most a quarter of the remaining bytes. -1: no limit.",
     "muster.nodes": "The number of brokers in the process. Each has its own ports and id; all share the logs.",
@@ -70,6 +72,7 @@ OWN = (
     ("muster.transaction.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
     ("muster.http.listener", "STRING", None, "non-empty string", "LOW", "read-only", False),
     ("muster.http.token.file", "STRING", None, "non-empty string", "LOW", "read-only", False),
+    ("muster.metrics.groups", "INT", "100", "[0,...]", "LOW", "read-only", False),
     ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
     ("muster.nodes", "INT", "1", "[1,...,100]", "MEDIUM", "read-only", False),

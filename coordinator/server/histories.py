@@ -120,7 +120,7 @@ class GroupObservers:
     def __init__(
         self,
         journal: Journal | None,
-        on_group_events: Callable[[Sequence[Event]], object] | None = None,
+        on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
         client_reports: ClientReports | None = None,
     ) -> None:
         """`client_reports`: what members have pushed about themselves, which may explain why they left."""
@@ -138,7 +138,7 @@ class GroupObservers:
         for event in happened:
             log_event(event)
         if self._on_group_events is not None:
-            self._on_group_events(happened)
+            self._on_group_events(happened, now)
 
     def _explained(self, event: Event, now: Now) -> Event:
         member: Any = event.facts["member"]
@@ -168,7 +168,7 @@ class Histories:
         settings: HistorySettings,
         topics: Topics,
         clock: Clock,
-        on_group_events: Callable[[Sequence[Event]], object] | None = None,
+        on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
         client_reports: ClientReports | None = None,
     ) -> None:
         self._on_group_events = on_group_events

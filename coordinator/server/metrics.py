@@ -1,19 +1,20 @@
-"""The metrics of a server (docs/metrics.md), in the text format of Prometheus (0.0.4).
-
-Without an HTTP door nothing is counted. No library is used: its import would take longer than this module's.
-"""
+"""The metrics of a server (docs/metrics.md). Without an HTTP door nothing is counted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from muster.coordinator.api.observer import AnsweredRequest
+from muster.coordinator.groups.common import events as kinds
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.server.exposition import COUNTER, GAUGE, HISTOGRAM, Histogram, Lines, Metric, single
+from muster.coordinator.server.group_figures import GroupFigures, MetricsSettings
+from muster.coordinator.server.process_figures import process_metrics
 from muster.coordinator.server.server import Server
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job, to_its_end
 from muster.coordinator.telemetry.figures import figures
@@ -21,48 +22,13 @@ from muster.coordinator.telemetry.reports import GROUP, ClientReports
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-COUNTER: Final = "counter"
-"""A counter only grows, from 0 at the start of the process. The name of a counter ends in `_total`."""
-GAUGE: Final = "gauge"
-
-_VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric. `samples`: the values, by the texts of `labels`; () for a metric without labels."""
-
-    name: str
-    kind: str
-    about: str
-    samples: Mapping[Any, float]
-    labels: tuple[str, ...] = ()
-
-
-def single(name: str, kind: str, about: str, value: float) -> Metric:
-    """A metric without labels."""
-    return Metric(name, kind, about, {(): value})
-
-
-def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """The metrics as text: the body of the answer."""
-    lines: list[str] = []
-    for metric in metrics:
-        lines.append(f"# HELP {metric.name} {metric.about.translate(_HELP)}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        for values, value in sorted(metric.samples.items()):
-            pairs = zip(metric.labels, values, strict=True)
-            labels = ",".join(f'{label}="{one.translate(_VALUE)}"' for label, one in pairs)
-            lines.append(f"{metric.name}{{{labels}}} {value:.15g}" if labels else f"{metric.name} {value:.15g}")
-    return "".join(f"{line}\n" for line in lines)
-
-
 SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
 COUNTED_AT_ONCE: Final = 1_000
+HANDLER: Final = "handler"
+ANSWER: Final = "answer"
+"""The phase from the handler's return to the answer: the request waits for members, for the disk or for a time."""
 
 
 def _api_name(key: int) -> str:
@@ -72,33 +38,60 @@ def _api_name(key: int) -> str:
         return str(key)
 
 
+class _Requests:
+    """The answered requests of one API."""
+
+    __slots__ = ("answer", "handler")
+
+    def __init__(self) -> None:
+        self.handler = Histogram()
+        self.answer = Histogram()
+        """Only requests that were not answered by their handler."""
+
+
 class ServerMetrics:
     """The metrics of one process: the `RequestObserver` of all servers that run in it."""
 
     def __init__(self) -> None:
         self.server: Server | None = None
-        self._requests: Counter[int] = Counter()
-        self._request_us: Counter[int] = Counter()
+        self.groups = GroupFigures()
+        self._requests: dict[int, _Requests] = {}
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
         self._late_ms: deque[int] = deque(maxlen=SAMPLES)
         self._late_in_all_ms = 0
         self._timer: Timer | None = None
 
+    def serves(self, server: Server | None) -> None:
+        """Count for this server from now on."""
+        self.server = server
+        if server is not None:
+            self.groups.most = server.config.settings(MetricsSettings).muster_metrics_groups
+
     # ---- counting
 
     def observe(self, request: AnsweredRequest) -> None:
         """Count an answered request."""
-        self._requests[request.api_key] += 1
-        self._request_us[request.api_key] += request.answered_us - request.began_us
+        of = self._requests.get(request.api_key)
+        if of is None:
+            of = self._requests[request.api_key] = _Requests()
+        handled_us = request.handled_us
+        took_us = handled_us - request.began_us
+        of.handler.by_bits[took_us.bit_length()] += 1
+        of.handler.sum_us += took_us
+        if request.answered_us != handled_us:
+            took_us = request.answered_us - handled_us
+            of.answer.by_bits[took_us.bit_length()] += 1
+            of.answer.sum_us += took_us
         for code, count in request.error_counts.items():
             if code:
                 self._errors[request.api_key, code] += count
 
-    def count_events(self, events: Sequence[Event]) -> None:
+    def count_events(self, events: Sequence[Event], now: Now) -> None:
         """Count the events of groups."""
         for event in events:
             self._events[event.kind] += 1
+        self.groups.count(events, now)
 
     def watch(self, clock: Clock) -> None:
         """Measure how late the event loop is, until `end`."""
@@ -119,62 +112,84 @@ class ServerMetrics:
 
     # ---- reporting
 
-    async def collect(self) -> list[Metric]:
-        """The present metrics. Values that must be counted are counted in steps."""
-        found = list(self._counted())
+    async def collect(self, kafka: Callable[[Server], Job[list[Metric | Lines]]]) -> list[Metric | Lines]:
+        """The present metrics. Values that must be counted are counted in steps, also those that `kafka` makes."""
+        found: list[Metric | Lines] = [*self._counted(), *process_metrics()]
         server = self.server
         if server is not None and server.nodes:
             found.append(single("muster_connections", GAUGE, "Connections of clients.", server.connection_count()))
-            counting = asyncio.ensure_future(to_its_end(server.job_queue, _counting(server)))
-            done, _ = await asyncio.wait([counting], timeout=1)  # a server that stops does not count any more
+            found += self.groups.metrics(server.clock.now())
+            counting = asyncio.ensure_future(to_its_end(server.job_queue, _counting(server, kafka)))
+            done, _ = await asyncio.wait([counting], timeout=10)  # a server that stops does not count any more
             if done and counting.exception() is None:
                 found += counting.result()
             counting.cancel()
         return found
 
     def _counted(self) -> Iterator[Metric]:
-        by_api = {(_api_name(key),): count for key, count in self._requests.items()}
-        yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", by_api, ("api",))
-        seconds = {(_api_name(key),): us / 1e6 for key, us in self._request_us.items()}
+        by_api = {(_api_name(key),): of for key, of in sorted(self._requests.items())}
+        requests = {name: of.handler.count for name, of in by_api.items()}
+        yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", requests, ("api",))
+        seconds = {name: (of.handler.sum_us + of.answer.sum_us) / 1e6 for name, of in by_api.items()}
         about = (
             "From the beginning of a request's handling to its answer, added up. "
             "The wait behind earlier requests of the connection does not count."
         )
         yield Metric("muster_request_seconds_total", COUNTER, about, seconds, ("api",))
+        phases = {(*name, HANDLER): of.handler for name, of in by_api.items()}
+        phases |= {(*name, ANSWER): of.answer for name, of in by_api.items() if of.answer.sum_us}
+        about = "Requests by duration. The phase answer is the wait for members, the disk or a time after the handler."
+        yield Metric("muster_request_duration_seconds", HISTOGRAM, about, phases, ("api", "phase"))
         errors = {(_api_name(key), error_name(code)): count for (key, code), count in self._errors.items()}
         about = "Error codes in answers."
         yield Metric("muster_request_errors_total", COUNTER, about, errors, ("api", "error"))
         about = "What happened in groups: rebalances, members that joined and left (docs/events.md)."
         events = {(kind,): count for kind, count in self._events.items()}
         yield Metric("muster_group_events_total", COUNTER, about, events, ("kind",))
+        prefix = "kafka_server_group_coordinator_metrics"
+        about = "Completed rebalances of classic groups."
+        yield single(f"{prefix}_group_completed_rebalance_count", GAUGE, about, self._events[kinds.REBALANCE_COMPLETED])
+        about = "New epochs of consumer groups."
+        yield single(f"{prefix}_consumer_group_rebalance_count", GAUGE, about, self._events[kinds.EPOCH_BUMPED])
         about = "How late the event loop was, measured ten times a second; added up."
         yield single("muster_event_loop_late_seconds_total", COUNTER, about, self._late_in_all_ms / 1000)
         about = "The most that the event loop was late in the last minute."
         yield single("muster_event_loop_latest_seconds", GAUGE, about, max(self._late_ms, default=0) / 1000)
 
 
-def _counting(server: Server) -> Job[list[Metric]]:
+def _counting(server: Server, kafka: Callable[[Server], Job[list[Metric | Lines]]]) -> Job[list[Metric | Lines]]:
     groups: Counter[tuple[str, str]] = Counter()
+    shards: Counter[tuple[str]] = Counter()
     seen = 0
     for node in server.nodes:
         for shard in node.routing.shards:
+            shards["active" if shard.active else "inactive",] += 1
             for group_type, state in shard.group_states():
                 groups[group_type, state] += 1
                 seen += 1
                 if not seen % COUNTED_AT_ONCE:
                     yield None
             yield None
-    led = 0
+    led = log_bytes = 0
     for topic in server.topics.open.walk():
-        led += sum(partition is not None for partition in topic.partitions)
+        for partition in topic.partitions:
+            if partition is not None:
+                led += 1
+                log_bytes += partition.log.size_bytes
         yield None
     found = [] if server.client_reports is None else (yield from client_metrics(server.client_reports, server.clock))
+    of_kafka = yield from kafka(server)
     return [
         *found,
         Metric("muster_groups", GAUGE, "Groups that this process coordinates.", groups, ("type", "state")),
+        Metric("muster_group_shards", GAUGE, "Partitions of __consumer_offsets: active ones are loaded.", shards,
+               ("state",)),
         single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
         single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
-    ]
+        single("muster_log_bytes", GAUGE, "Bytes of these logs.", log_bytes),
+        single("muster_logs_offline", GAUGE, "Logs that cannot be used.", len(server.logs.offline)),
+        *of_kafka,
+    ]  # fmt: skip
 
 
 MAX_GROUPS: Final = 100

@@ -33,6 +33,7 @@ from muster.coordinator.server.nodes.cluster import Cluster
 from muster.coordinator.server.nodes.common import LeadershipSettings, Membership, SharedByNodes, advertised_endpoints
 from muster.coordinator.server.nodes.running_node import Bound, RunningNode
 from muster.coordinator.server.nodes.security import make_authorizer, make_delegation_tokens
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, at_once, to_its_end
 from muster.coordinator.telemetry.reports import ClientReports, TelemetrySettings
@@ -70,7 +71,7 @@ class Server:
         caches: bool = True,
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
-        on_group_events: Callable[[Sequence[Event]], object] | None = None,
+        on_group_events: Callable[[Sequence[Event], Now], object] | None = None,
     ) -> None:
         """`intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is called when all groups are
         loaded, and when all transactional ids are loaded. `membership`: this process is one node of a cluster; None:

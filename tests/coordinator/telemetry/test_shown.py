@@ -9,8 +9,9 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history import schema
 from muster.coordinator.history.timeline import Timeline
+from muster.coordinator.server.exposition import exposition
 from muster.coordinator.server.histories import GroupObservers
-from muster.coordinator.server.metrics import MAX_GROUPS, client_metrics, prometheus_text
+from muster.coordinator.server.metrics import MAX_GROUPS, client_metrics
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
@@ -61,7 +62,7 @@ def lost(member_id: str, store: ClientReports) -> dict[str, Any]:
     """The event of a member that left 11 s after its push, as the callback and `__group_events` get it."""
     member = MemberFacts(member_id, None, "c", "/127.0.0.1", 45_000, 300_000, (), None, None, None, b"")
     seen: list[Event] = []
-    observers = GroupObservers(None, seen.extend, store)
+    observers = GroupObservers(None, lambda some, _: seen.extend(some), store)
     later = Now(NOW.mono_ms + 11_000, NOW.wall_ms + 11_000)
     observers.report([Event(events.MEMBER_LEFT, "g", {"member": member, "reason": "poll timeout"})], later)
     value: dict[str, Any] = json.loads(schema.to_json(seen[0], later.wall_ms))
@@ -84,7 +85,8 @@ def test_metrics_have_the_worst_figure_of_each_group_for_a_bounded_number_of_gro
     members = [("g", "a", {"last_poll_seconds_ago": 3.0}), ("g", "b", {"last_poll_seconds_ago": 7.0})]
     many = [(f"h{number}", f"m{number}", {"last_poll_seconds_ago": 1.0}) for number in range(MAX_GROUPS)]
     store = reports_of(*members, *many)
-    text = prometheus_text(at_once(client_metrics(store, ManualClock(NOW.mono_ms, NOW.wall_ms))))
+    metrics = at_once(client_metrics(store, ManualClock(NOW.mono_ms, NOW.wall_ms)))
+    text = b"".join(at_once(exposition(metrics))).decode()
     assert 'muster_member_last_poll_seconds{group="g"} 7\n' in text
     assert text.count("muster_member_last_poll_seconds{") == MAX_GROUPS
     assert f"muster_client_reports {MAX_GROUPS + 2}\n" in text

@@ -1,0 +1,50 @@
+"""The topics and groups of a running server, as rows of `kafka_metrics`. Each row is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.coordinator.groups.common.committed_offsets import position_of
+from muster.coordinator.http.kafka_metrics import GroupRow, PartitionRow, TopicRow
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.server.server import Server
+from muster.coordinator.topics.open_topics import Topic
+
+
+def topic_rows(server: Server) -> Iterator[TopicRow]:
+    """All topics."""
+    for topic in [*server.topics.by_name.values()]:
+        yield TopicRow(topic.name, len(topic.partitions), _partitions(server, topic))
+
+
+def _partitions(server: Server, topic: Topic) -> Iterator[PartitionRow]:
+    leaders = server.topics.open.leaders_of(topic.name)
+    for index, (leader, state, partition) in enumerate(
+        zip(leaders, topic.state.partitions, topic.partitions, strict=False)
+    ):
+        start = None if partition is None else partition.log.start_offset
+        end = None if partition is None else partition.log.durable_offset
+        yield PartitionRow(index, start, end, leader.broker_id, len(state.replicas), len(state.isr))
+
+
+def group_rows(server: Server) -> Iterator[GroupRow]:
+    """The groups that this process coordinates."""
+    for node in server.nodes:
+        for shard in node.routing.shards:
+            for group_id in [*shard.group_ids()]:
+                row = _group(shard, group_id)
+                if row is not None:
+                    yield row
+
+
+def _group(shard: GroupShard, group_id: str) -> GroupRow | None:
+    core = shard.runtime.core
+    group: Any = None if core is None else core.state.groups.get(group_id)
+    if core is None or group is None:
+        return None
+    offsets = (
+        (topic, ((index, position_of(packed)[0], None) for index, packed in [*rows.items()]))
+        for topic, rows in [*core.state.offsets.topics(group_id).items()]
+    )
+    return GroupRow(group_id, group.kind, group.state, len(getattr(group, "members", ())), offsets)
