@@ -1,7 +1,7 @@
 """Figures of single groups, counted from their events: rebalances by cause, time in rebalance, lost members, refusals.
 
 The busiest groups have figures of their own. The others are counted together. A group that becomes busier than one of
-these takes its place; its figures begin at 0, and what was counted together stays there. So no counter ever falls.
+these takes its place. Its figures begin at 0, and what was counted together stays there. So no counter ever falls.
 """
 
 from __future__ import annotations

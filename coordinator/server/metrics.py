@@ -28,7 +28,7 @@ SAMPLES: Final = 600
 COUNTED_AT_ONCE: Final = 1_000
 HANDLER: Final = "handler"
 ANSWER: Final = "answer"
-"""The phase from the handler's return to the answer: the request waits for members, for the disk or for a time."""
+"""The phase after the handler: the request waits for members, for the disk or for a time."""
 
 
 def _api_name(key: int) -> str:
