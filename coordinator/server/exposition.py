@@ -1,7 +1,7 @@
 """The text of metrics, as Prometheus (0.0.4) and OpenMetrics (1.0) read it.
 
-The text is made in steps, since ten thousand groups have some hundred thousand samples. docs/dev/decisions.md says why
-prometheus-client is not used.
+The text is made in steps, since ten thousand groups have some hundred thousand samples. The reason to write it here
+stands in docs/dev/decisions.md.
 """
 
 from __future__ import annotations
