@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 import threading
-import time
 from collections.abc import Sequence
 
 from starlette.requests import Request
@@ -29,6 +28,7 @@ from muster.coordinator.http.scrape import Scrapes
 from muster.coordinator.server import THIS_MACHINE, stopping_at_signals
 from muster.coordinator.server.exposition import GAUGE, Lines, Metric, single
 from muster.coordinator.server.process_figures import process_metrics
+from muster.coordinator.system.clock import mono_ms
 from muster.coordinator.system.event_loop import new_event_loop
 from muster.coordinator.system.host_names import CannotListen
 from muster.coordinator.system.jobs import at_once
@@ -92,7 +92,7 @@ class ClusterReader:
             raise Failure("unavailable", str(failure)) from failure
 
     def _read(self) -> list[Metric | Lines]:
-        began_s = time.perf_counter()
+        began_ms = mono_ms()
         with self._lock:
             try:
                 if self._client is None:
@@ -104,7 +104,7 @@ class ClusterReader:
                 raise
         found = at_once(kafka_metrics(self._client.cluster_id, rows.brokers, rows.topics, rows.groups))
         about = "How long the cluster took to answer."
-        return [*found, single("muster_exporter_read_seconds", GAUGE, about, time.perf_counter() - began_s),
+        return [*found, single("muster_exporter_read_seconds", GAUGE, about, (mono_ms() - began_ms) / 1000),
                 *process_metrics()]  # fmt: skip
 
     def _forget(self) -> None:

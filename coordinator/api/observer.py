@@ -43,6 +43,10 @@ class RequestObserver(Protocol):
         """Take an answered request."""
 
 
+_new: Final = tuple.__new__
+"""Makes the tuple without the function of the class, which is written in Python."""
+
+
 class ObservedRequests(Layer):
     """The requests of an observed connection, and the sink of their answers."""
 
@@ -90,11 +94,11 @@ class ObservedRequests(Layer):
             counts = cached.error_counts  # no response was encoded
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
-        answered = AnsweredRequest(
-            *self._api, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us,
-            getattr(self._requests, "throttle_ms", 0),
-        )  # fmt: skip
-        self._observer.observe(answered)
+        key, version = self._api
+        throttle_ms = getattr(self._requests, "throttle_ms", 0)
+        self._observer.observe(_new(AnsweredRequest, (
+            key, version, counts or {}, self._request_bytes, size, self._began_us, handled_us, answered_us, throttle_ms
+        )))  # fmt: skip
 
 
 def error_counts(api_key: int, response: Any) -> dict[int, int]:

@@ -44,7 +44,15 @@ class Scrapes:
             except StopIteration as end:
                 parts: list[bytes] = end.value
                 return parts
-            await asyncio.sleep(0)
+            await _next_iteration()
+
+
+async def _next_iteration() -> None:
+    """Let the event loop serve others."""
+    loop = asyncio.get_running_loop()
+    turned: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    await turned
 
 
 class _InParts:
