@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.server.exposition import GAUGE, Lines, Metric, escaped
@@ -68,13 +68,24 @@ class GroupRow(NamedTuple):
     offsets: Iterable[tuple[str, Iterable[tuple[int, int, int | None]]]]
 
 
+NoteLag = Callable[[str, str, int, int, int], object]
+"""Gets a group, a topic, and its partition with the greatest lag: index, committed offset, and lag."""
+
+
 def kafka_metrics(
-    cluster_id: str, brokers: int, topics: Iterable[TopicRow], groups: Iterable[GroupRow]
+    cluster_id: str,
+    brokers: int,
+    topics: Iterable[TopicRow],
+    groups: Iterable[GroupRow],
+    note_lag: NoteLag = lambda *_: None,
 ) -> Job[list[Metric | Lines]]:
-    """The metrics. `topics` and `groups` are read step by step: a row is as its group is at this moment."""
+    """The metrics. `topics` and `groups` are read step by step: a row is as its group is at this moment.
+
+    `note_lag` is called for each topic of each group with unread records.
+    """
     ends: dict[str, dict[int, int]] = {}
     of_topics = yield from _topics(topics, ends)
-    of_groups = yield from _groups(cluster_id, groups, ends)
+    of_groups = yield from _groups(cluster_id, groups, ends, note_lag)
     return [Metric("kafka_brokers", GAUGE, "Number of Brokers in the Kafka Cluster.", {(): brokers}),
             *of_topics, *of_groups]  # fmt: skip
 
@@ -109,7 +120,7 @@ def _topics(topics: Iterable[TopicRow], ends: dict[str, dict[int, int]]) -> Job[
 
 
 def _groups(
-    cluster_id: str, groups: Iterable[GroupRow], ends: Mapping[str, Mapping[int, int]]
+    cluster_id: str, groups: Iterable[GroupRow], ends: Mapping[str, Mapping[int, int]], note_lag: NoteLag
 ) -> Job[list[Metric | Lines]]:
     offsets, lags, offset_sums, lag_sums, members = columns = [list[str]() for _ in _OF_GROUPS]
     states: list[str] = []
@@ -127,7 +138,7 @@ def _groups(
         for topic, committed in row.offsets:
             end_of, name = ends.get(topic, {}), escaped(topic)
             head, tail = f'{{consumergroup="{group}",partition="', f'",topic="{name}"}}'
-            offset_sum = lag_sum = 0
+            offset_sum = lag_sum = greatest = behind = behind_offset = 0
             for index, offset, lag in committed:
                 offsets.append(f"kafka_consumergroup_current_offset{head}{index}{tail} {offset}\n")
                 offset_sum += offset
@@ -136,9 +147,13 @@ def _groups(
                 if lag is not None:
                     lags.append(f"kafka_consumergroup_lag{head}{index}{tail} {lag}\n")
                     lag_sum += lag
+                    if lag > greatest:
+                        greatest, behind, behind_offset = lag, index, offset
                 seen += 1
                 if not seen % PARTITIONS_AT_ONCE:
                     yield None
+            if greatest:
+                note_lag(row.group, topic, behind, behind_offset, greatest)
             whole = f'{{consumergroup="{group}",topic="{name}"}}'
             offset_sums.append(f"kafka_consumergroup_current_offset_sum{whole} {offset_sum}\n")
             lag_sums.append(f"kafka_consumergroup_lag_sum{whole} {lag_sum}\n")

@@ -12,11 +12,13 @@ from muster.coordinator.http.address import DoorAddress
 from muster.coordinator.http.api import api
 from muster.coordinator.http.door import Door
 from muster.coordinator.http.kafka_metrics import kafka_metrics
+from muster.coordinator.http.oldest_unread import GreatestLags
 from muster.coordinator.http.probes import probes
 from muster.coordinator.http.scrape import Collect, Scrapes
 from muster.coordinator.http.server_rows import group_rows, topic_rows
 from muster.coordinator.server import THIS_MACHINE, Serve, Server, serve
 from muster.coordinator.server.exposition import Lines, Metric
+from muster.coordinator.server.group_figures import MetricsSettings
 from muster.coordinator.server.metrics import ServerMetrics
 from muster.coordinator.system.jobs import Job
 
@@ -30,9 +32,13 @@ def door_of(
 
 
 def of_kafka(server: Server) -> Job[list[Metric | Lines]]:
-    """The metrics of a server under names that dashboards of Kafka read."""
-    image = server.node.cluster
-    return kafka_metrics(image.cluster_id, len(image.brokers), topic_rows(server), group_rows(server))
+    """The metrics of a server under names that dashboards of Kafka read, and the oldest unread records."""
+    image, lags = server.node.cluster, GreatestLags()
+    found = yield from kafka_metrics(
+        image.cluster_id, len(image.brokers), topic_rows(server), group_rows(server), lags.note
+    )
+    most = server.config.settings(MetricsSettings).muster_metrics_groups
+    return [*found, (yield from lags.metric(server, most))]
 
 
 class ServerDoor:

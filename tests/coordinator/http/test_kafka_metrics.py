@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from muster.coordinator.http.kafka_metrics import GroupRow, PartitionRow, TopicRow, kafka_metrics
 from muster.coordinator.http.serving import of_kafka
 from muster.coordinator.server.exposition import exposition
@@ -58,7 +60,8 @@ def test_groups_and_topics_have_the_names_and_labels_of_kafka_exporter() -> None
 
 async def test_a_server_has_what_the_dashboard_7589_reads() -> None:
     async with controlled() as found:
-        await found.topics.produce("orders", [NewRecord(b"x", partition=0) for _ in range(3)])
+        for stamp_ms in (1_000, 2_000, 3_000):
+            await found.topics.produce("orders", [NewRecord(b"x", partition=0, timestamp_ms=stamp_ms)])
         async with consuming(bootstrap(found), "orders", group_id="g") as consumer:
             await found.groups.wait_stable("g", members=1, partitions="orders")
             await consumer.commit({one: 1 - one.partition for one in consumer.assignment()})
@@ -69,3 +72,5 @@ async def test_a_server_has_what_the_dashboard_7589_reads() -> None:
         assert all(set(re.findall(r"(\w+)=", line)) == labels for line in own)
     assert 'kafka_consumergroup_lag{consumergroup="g",partition="0",topic="orders"} 2' in lines
     assert 'kafka_consumergroup_members{consumergroup="g"} 1' in lines
+    (oldest,) = [line for line in lines if line.startswith('muster_group_oldest_unread_seconds{group="g"}')]
+    assert float(oldest.split()[1]) == pytest.approx(found.server.clock.now().wall_ms / 1000 - 2, abs=60)
