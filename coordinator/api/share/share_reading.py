@@ -29,6 +29,8 @@ from muster.protocol.messages.share_fetch import AcquiredRecords, PartitionData
 RECORD_LIMIT: Final = 1
 """The acquire mode that takes the limit of records strictly (KIP-1206)."""
 ACQUIRE_MODES: Final = (0, RECORD_LIMIT)
+_LEAST_READ: Final = 16 << 10
+_MARGIN: Final = 1.25
 NOTHING: Final[Sequence[AbortedTransaction]] = ()
 
 
@@ -234,7 +236,7 @@ class ShareReading:
             bound = partition.last_stable_offset() if is_committed else partition.log.durable_offset
             if offset == bound:
                 return _Read(row, share, offset, b"", aborted, None)
-            records = partition.read(offset, max_bytes, at_least_one, bound)
+            records = self._records(share, offset, max_bytes, bound, at_least_one=at_least_one)
             if is_committed and records:
                 found = partition.aborted_in_memory(offset, records)
                 aborted = (yield from partition.aborted(offset, records)) if found is None else found
@@ -244,6 +246,28 @@ class ShareReading:
         except (ApiError, LogError) as error:
             return _Read(row, share, offset, b"", NOTHING, error)
         return _Read(row, share, offset, records, aborted, None)
+
+    def _records(
+        self, share: LedSharePartition, offset: int, max_bytes: int, bound: int, *, at_least_one: bool
+    ) -> bytes:
+        """Read what the member may acquire, and hardly more. Raises LogError.
+
+        After records in flight, any number of records may be acquired already; then the read has all `max_bytes`.
+        """
+        read, wanted = share.partition.read, self._terms.max_records
+        size = max_bytes
+        if offset > share.core.end_offset or share.core.is_past_all:
+            size = max(_LEAST_READ, self._terms.min_bytes, int(share.bytes_of_record * wanted * _MARGIN))
+        while size < max_bytes:
+            records = read(offset, size, at_least_one, bound)
+            spans = whole_batches(records).spans
+            if spans:
+                count = spans[-1].last - offset + 1
+                share.bytes_of_record = len(records) / max(count, 1)
+                if count >= wanted or spans[-1].last + 1 >= bound:
+                    return records
+            size *= 2
+        return read(offset, max_bytes, at_least_one, bound)
 
     # ---- acquiring
 

@@ -45,6 +45,7 @@ _AS_THEY_ARE: Final = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN
 _HIDDEN: Final = frozenset((ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION))
 _HIDDEN_TEXT: Final = "Unable to complete operation due to server error."
 NOT_READ: Final = -1
+_USUAL_BYTES: Final = 100.0
 CLOSING: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, *_AS_THEY_ARE))
 """With these errors of the persister, the share partition is closed, and loaded again when it is needed."""
 
@@ -71,8 +72,8 @@ class LedSharePartition:
     """See the module. `failure`: why the state could not be loaded. `is_read`: a fetch reads the log for it now."""
 
     __slots__ = (
-        "_changing", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms", "config", "core",
-        "failure", "is_active", "is_closed", "is_read", "key", "partition", "read_offset", "waiting",
+        "_changing", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms", "bytes_of_record",
+        "config", "core", "failure", "is_active", "is_closed", "is_read", "key", "partition", "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -84,6 +85,8 @@ class LedSharePartition:
         self.is_active = False
         self.is_closed = False
         self.is_read = False
+        self.bytes_of_record = _USUAL_BYTES
+        """About how many bytes a record has, as a fetch has found lately."""
         self.read_offset = NOT_READ
         """The offset at which a fetch read the log last (Kafka: fetchOffsetMetadata)."""
         self.waiting: dict[object, Callable[[], object]] = {}
