@@ -1,7 +1,7 @@
 """Measures the CPU time of a server for each record that a share group reads and accepts.
 
-`python -m bench.share` prints the figures of Muster and, if Java is installed, of Kafka: four consumers, one for each
-partition, records of 100 bytes, and acknowledgements in the next ShareFetch, or in a ShareAcknowledge of their own.
+`python -m bench.share` prints the figures of Muster and, if Java is installed, of Kafka. Four consumers read a
+partition each, with records of 100 bytes. They acknowledge in the next ShareFetch, or in a ShareAcknowledge.
 """
 
 from __future__ import annotations

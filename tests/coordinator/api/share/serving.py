@@ -179,10 +179,12 @@ class Serving:
         self.channels.pop(member).channel.close()
 
     def send_fetch(self, member: str, epoch: int, *rows: tuple[str, int], **more: Any) -> Answers:
-        """Send a ShareFetch of partitions. `acks`: by partition; `forget`: partitions; and fields of the request."""
+        """Send a ShareFetch of partitions. `acks`: by partition. `forget`: partitions. `answers` takes the answer. The
+        rest are fields of the request.
+        """
         from muster.coordinator.api.share.share_fetch import handle_share_fetch
 
-        version = more.pop("version", 2)
+        version, answers = more.pop("version", 2), more.pop("answers", None) or Answers()
         acks: Mapping[tuple[str, int], Sequence[Sequence[Any]]] = more.pop("acks", {})
         topics = [
             FetchTopic(
@@ -204,7 +206,6 @@ class Serving:
         request = ShareFetchRequest(
             member_id=member, share_session_epoch=epoch, topics=topics, forgotten_topics_data=forgotten, **values
         )
-        answers = Answers()
         handle_share_fetch(self.node, self.context(member, 78, version), request, answers)
         return answers
 
@@ -218,7 +219,7 @@ class Serving:
         """Send a ShareAcknowledge."""
         from muster.coordinator.api.share.share_acknowledge import handle_share_acknowledge
 
-        version = more.pop("version", 2)
+        version, answers = more.pop("version", 2), more.pop("answers", None) or Answers()
         topics = [
             AcknowledgeTopic(
                 self.id_of(name), [AcknowledgePartition(index, [AcknowledgementBatch(*one) for one in some])]
@@ -227,7 +228,6 @@ class Serving:
         ]
         values = {"group_id": GROUP, **more}
         request = ShareAcknowledgeRequest(member_id=member, share_session_epoch=epoch, topics=topics, **values)
-        answers = Answers()
         handle_share_acknowledge(self.node, self.context(member, 79, version), request, answers)
         return answers
 
