@@ -23,6 +23,8 @@ _DENSE_MS: Final = 60_000
 """If _STEPS steps with a sign of life lie within this time, SILENCE_MS without a sign is not by chance."""
 _LONGER: Final = 4
 """In other clusters, a silence is this many times longer than the second longest time without a sign before it."""
+_NEAR_MS: Final = 300_000
+"""A sign of life belongs to a silence if it is as near as the silence is long, and nearer than this."""
 _GROUP_BITS: Final = 24
 
 
@@ -47,8 +49,10 @@ def silences(signs: Iterable[Collection[int]]) -> list[Silence]:
         from_ms, until_ms, least_ms = _ms(coded[first]), _ms(coded[first + 1]), _unusual_ms(coded, first)
         if first <= last or until_ms - from_ms < least_ms:
             continue
-        before = _groups(coded, range(first, -1, -1), from_ms)
-        after = _groups(coded, range(first + 1, len(coded)), until_ms)
+        # after a long absence, groups need longer until they are back
+        near_ms = min(max(until_ms - from_ms, limits.MINUTE), _NEAR_MS)
+        before = _groups(coded, range(first, -1, -1), from_ms, near_ms)
+        after = _groups(coded, range(first + 1, len(coded)), until_ms, near_ms)
         common = len(before & after)
         if common < limits.AT_ONCE:
             continue
@@ -83,11 +87,11 @@ def _count(coded: Iterable[int]) -> int:
     return len({code & ((1 << _GROUP_BITS) - 1) for code in coded})
 
 
-def _groups(coded: Sequence[int], order: Iterable[int], at_ms: int) -> set[int]:
-    """The groups with a sign of life at most a minute away from `at_ms`. `order`: the indexes from `at_ms` on."""
+def _groups(coded: Sequence[int], order: Iterable[int], at_ms: int, near_ms: int) -> set[int]:
+    """The groups with a sign of life at most `near_ms` away from `at_ms`. `order`: the indexes from `at_ms` on."""
     found = set()
     for index in order:
-        if abs(_ms(coded[index]) - at_ms) > limits.MINUTE:
+        if abs(_ms(coded[index]) - at_ms) > near_ms:
             break
         found.add(coded[index] & ((1 << _GROUP_BITS) - 1))
     return found

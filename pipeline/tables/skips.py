@@ -18,8 +18,8 @@ from muster.pipeline.tables.stall_candidates import Thinned
 from muster.pipeline.tables.topic_ends import Reach
 
 SKIP = TABLES["skips"]
-_STEPS = 6
-"""This many steps of a member that is behind show how fast it reads."""
+_STEPS = 8
+"""This many steps before, in which the member was behind, show how fast it reads."""
 _FASTER = 4
 """A step in which offsets went forward so many times faster was no reading."""
 _RECORDS = 100
@@ -77,7 +77,7 @@ def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
     is_most = is_slow & (per_s.values == most.values)
     usual = life.max_so_far(Column(per_s.values, is_slow & ~is_most)).at(life.last)
     after = life.after(per_s)
-    is_jump = is_most & usual.valid & (life.count(is_most) == 1) & (life.count(is_slow) >= _STEPS)
+    is_jump = is_most & usual.valid & (life.count(is_most) == 1) & (life.count_so_far(is_slow) > _STEPS)
     is_jump &= (per_s.values >= _FASTER * usual.values) & (read >= _RECORDS)
     is_jump &= (unread.values >= _STILL_S * usual.values) & after.valid & (after.values <= usual.values)
     found = np.flatnonzero(is_jump)
