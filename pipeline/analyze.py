@@ -184,7 +184,7 @@ class _Run:
         asked = DEFAULT_GRID if settings is None else settings
         if not asked:
             return ()
-        known = (self._tables[name] for name in ("memberships", "rebalances", "commits"))
+        known = (self._tables[name] for name in ("memberships", "rebalances", "commits", "silences"))
         for name, rows in what_if(staged.inputs, asked, *known).items():
             self._keep(name, rows)
         return tuple(setting.name for setting in asked)

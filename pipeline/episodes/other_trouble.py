@@ -296,9 +296,16 @@ def _two_topics(found: Together, when: When) -> Claim:
 
 
 def _is_by_tool(one: Skip, facts: Facts) -> bool:
-    """Had the group been empty for some time? A late commit of a member may come just after the end of its session."""
+    """Had the group been empty for some time? A late commit of a member may come just after the end of its session.
+
+    It may also come just before the member joins again. Then it is not for all partitions.
+    """
     ends = [stay.end_ms for stay in facts.stays if stay.end_ms is not None]
-    return not any(abs(one.at_ms - end_ms) <= limits.LATE_MS for end_ms in ends)
+    if any(abs(one.at_ms - end_ms) <= limits.LATE_MS for end_ms in ends):
+        return False
+    is_back = any(0 <= stay.start_ms - one.at_ms <= limits.LATE_MS for stay in facts.stays)
+    places = {(skip.topic, skip.partition) for skip in facts.skips if abs(skip.at_ms - one.at_ms) <= limits.LATE_MS}
+    return not is_back or len(places) >= max((each.partitions for each in facts.rebalances), default=0)
 
 
 def _skipped(some: Sequence[Skip], when: When) -> Claim:

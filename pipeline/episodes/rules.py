@@ -60,6 +60,10 @@ def _whole_stop(of: History) -> Found:
     came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
     came_at = [one.back_ms or 0 for one in came]
     taken: set[Change] = set()
+    loops = {
+        one for runs in of.runs().values() for run in runs
+        if sum(each.died for each in run) >= limits.LOOPS for one in run
+    }  # fmt: skip
     starts = sorted(one.start_ms for one in of.stays)
     for ms in of.empty_times():
         gone: list[Change] = []
@@ -72,8 +76,8 @@ def _whole_stop(of: History) -> Found:
             if one in taken or since_ms > limits.STOP_MS or is_other:
                 break
             gone.append(one)
-        if not gone:
-            continue
+        if not gone or all(one.died and one in loops for one in gone):
+            continue  # members that die again and again may all be dead at some time
         after = came[bisect_right(came_at, ms) :]
         soon = bool(after) and (after[0].back_ms or 0) - ms <= limits.RETURN_MS
         if len(gone) < 2 and soon and gone[0].came is not None:  # the only member restarted

@@ -19,7 +19,7 @@ from muster.pipeline.wording import moment, plural
 
 Row = Mapping[str, Any]
 HIDDEN: Final = "a setting would only hide that a member ends again and again"
-_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits")
+_TABLES: Final = ("memberships", "rebalances", "verdicts", "commits", "silences")
 
 
 class Span(NamedTuple):
@@ -53,13 +53,17 @@ def answer(log: Log, group: str, span: Span) -> Answer | None:
     with in_this_process():
         inputs = inputs_of(log, Wanted(span.since_ms - span.margin_ms, span.until_ms))
         of_all = build(inputs, _TABLES)
-        facts = {name: _of_group(rows, group) for name, rows in of_all.items()}
+        facts = {name: _of_group(rows, group) for name, rows in of_all.items() if name != "silences"}
         verdict = next(_rows(facts["verdicts"]), None)
         if verdict is None:
             return None
         own = _inputs_of_group(inputs, group)
         advised = what_if(
-            own, memberships=facts["memberships"], rebalances=facts["rebalances"], commits=facts["commits"]
+            own,
+            memberships=facts["memberships"],
+            rebalances=facts["rebalances"],
+            commits=facts["commits"],
+            silences=of_all["silences"],
         )
         advice = next(_rows(advised["advice"]), None)
         fidelity = next(_rows(advised["fidelity"]), None)

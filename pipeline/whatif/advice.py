@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
-from muster.pipeline.episodes.thresholds import SLOW_TWICE
+from muster.pipeline.episodes.thresholds import BACK_MS, SLOW_TWICE
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, planned
@@ -64,9 +64,16 @@ def advice(history: History, comparison: Comparison) -> Advice | None:
 
 
 def _is_at_rest(history: History) -> bool:
-    """Whether the group only formed, stopped on purpose, and formed again."""
+    """Whether the group only formed, stopped on purpose, and formed again.
+
+    Rebalances at the end of a silence of all groups do not count: coordinator or network had been away.
+    """
     formed = len(history.emptied) + (history.given is None)
-    return len(history.generations) - formed < LEAST_REBALANCES
+    by_silence = sum(
+        any(from_ms < one.start_ms <= until_ms + BACK_MS for from_ms, until_ms in history.away)
+        for one in history.generations
+    )
+    return len(history.generations) - formed - by_silence < LEAST_REBALANCES
 
 
 def _only_formed(history: History) -> bool:

@@ -177,6 +177,8 @@ class History:
     rejoins: list[Rejoin] = field(default_factory=list)
     counts: list[tuple[int, dict[str, int]]] = field(default_factory=list)
     """The numbers of partitions of topics, and from when on."""
+    away: list[tuple[int, int]] = field(default_factory=list)
+    """The times (from, until) without a sign of life of any group of the cluster."""
     deleted: list[int] = field(default_factory=list)
     """The times at which the group was deleted."""
     incidents: list[Incident] = field(default_factory=list)

@@ -35,6 +35,7 @@ LONGEST_HISTORY: Final = 32_000_000
 _ENDS: Final = "ends"
 _DIED: Final = "died"
 _HEARD: Final = "heard"
+_AWAY: Final = "away"
 _STARTS: Final = "starts"
 _MADE: Final = ("fidelity", "whatif", "advice")
 _EPOCHS: Final = "epochs"
@@ -55,17 +56,21 @@ def what_if(
     memberships: DataFrame | None = None,
     rebalances: DataFrame | None = None,
     commits: DataFrame | None = None,
+    silences: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
     """The tables `fidelity`, `whatif` and `advice` (tables.schema.TABLES), computed once when the first is read.
 
     If a group has a rebalance in `inputs.events`, its history comes from the events, otherwise from the offsets log
     alone. Then the table `memberships` says which members left or expired, and `rebalances` when each rebalance began.
-    The table `commits` says how long members that left, or were replaced, had been silent. The real settings are always
+    The table `commits` says how long members that left, or were replaced, had been silent. The table `silences` says
+    which rebalances no setting would have spared. The real settings are always
     replayed, for the fidelity; they are in `whatif` only if they are among `settings`.
     """
     histories = _histories(inputs, memberships, rebalances)
     if memberships is not None and commits is not None:
         histories = histories.unionByName(_heard(memberships, commits))
+    if silences is not None:
+        histories = histories.unionByName(_away(histories, silences))
     rows = _newest(histories).crossJoin(F.broadcast(_end(inputs)))
     grid = tuple(settings)
 
@@ -84,6 +89,7 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
     try:
         history = _read(group, source, rows)
         add_last_commits(history, _last_commits_of(rows))
+        history.away = _silences_of(rows)
         comparison = compare(history, settings)
     except Exception as error:  # noqa: BLE001 - an error in one group must not end the what-if of the others
         history = History(group, source)
@@ -112,7 +118,7 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
             ends[parsed["member_id"]] = EXPIRED
         elif kind.as_py() == _DIED:
             died[parsed["member_id"], parsed["end_ms"]] = parsed["last_ms"]
-        elif kind.as_py() == _HEARD:
+        elif kind.as_py() in (_HEARD, _AWAY):
             continue
         elif kind.as_py() == _STARTS:
             starts[parsed["generation"], parsed["end_ms"]] = parsed["start_ms"]
@@ -151,6 +157,13 @@ def _last_commits_of(rows: pa.Table) -> dict[str, list[int]]:
             one = json.loads(value.as_py())
             heard.setdefault(one["member_id"], []).append(one["heard_ms"])
     return heard
+
+
+def _silences_of(rows: pa.Table) -> list[tuple[int, int]]:
+    """The times without a sign of life of any group."""
+    some = zip(rows.column("source"), rows.column("value"), strict=True)
+    found = [json.loads(value.as_py()) for kind, value in some if kind.as_py() == _AWAY]
+    return sorted((one["from_ms"], one["until_ms"]) for one in found)
 
 
 def rows_of(history: History, comparison: Comparison) -> Iterator[dict[str, Any]]:
@@ -250,6 +263,13 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
     return _row(
         silent.withColumn("log_offset", F.lit(-1).cast("long")), _HEARD, F.to_json(F.struct("member_id", "heard_ms"))
     )
+
+
+def _away(histories: DataFrame, silences: DataFrame) -> DataFrame:
+    """The times without a sign of life of any group, for each group."""
+    rows = histories.select("group").distinct().crossJoin(F.broadcast(silences.select("from_ms", "until_ms")))
+    rows = rows.withColumn("log_offset", F.lit(-1).cast("long"))
+    return _row(rows, _AWAY, F.to_json(F.struct("from_ms", "until_ms")))
 
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:

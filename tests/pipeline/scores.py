@@ -37,7 +37,9 @@ BESIDE: Final = 6
 """A table has the figures of at most this many logs."""
 _ASKED: Final = (
     "rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits", "generations",
+    "silences",
 )  # fmt: skip
+_UNSCORED: Final = ("memberships", "silences")
 
 
 def rows_of(rows: DataFrame) -> list[Row]:
@@ -56,9 +58,9 @@ def tables_of(inputs: Inputs) -> Tables:
     """The tables that are scored, and those that show what of the truth was so (`scores_seen`)."""
     wanted = [name for name in _ASKED if name in MADE]
     tables = build(inputs, wanted)
-    known = (tables[name] for name in ("memberships", "rebalances", "commits"))
+    known = (tables[name] for name in ("memberships", "rebalances", "commits", "silences"))
     reported = what_if(inputs, DEFAULT_GRID, *known)["advice"]
-    return {name: rows_of(tables[name]) for name in wanted if name != "memberships"} | {"advice": rows_of(reported)}
+    return {name: rows_of(tables[name]) for name in wanted if name not in _UNSCORED} | {"advice": rows_of(reported)}
 
 
 def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:

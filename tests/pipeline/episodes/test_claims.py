@@ -219,6 +219,14 @@ def test_a_member_that_skips_records_by_itself_is_named() -> None:
     assert (found.confidence, found.who) == (PERHAPS, ("orders-1",))
 
 
+@pytest.mark.parametrize(("partitions", "rule"), [(1, "fine"), (6, "skip")])
+def test_a_member_may_commit_just_before_it_joins_again(partitions: int, rule: str) -> None:
+    """A tool moves the offsets of all partitions."""
+    group = Group("a", "b").leaves(1_000, "a", "b").comes(1_103, "a")
+    skips = [Skip("orders", at, ms(1_100), 100, 107) for at in range(partitions)]
+    assert verdict(group.episodes(), facts(group, skips=skips)).claims[0].rule == rule
+
+
 def test_a_group_is_too_slow_before_and_after_a_silence() -> None:
     """Neither part alone is long enough for a trend. The lag of the silence itself shows nothing."""
     group = Group("a", "b", "c")

@@ -238,6 +238,13 @@ def test_two_members_that_die_in_turn_are_in_crash_loops(how: str, kind: str) ->
     assert group.kinds() == [kind]
 
 
+def test_members_that_die_again_and_again_are_no_whole_stop_if_all_are_dead_at_once() -> None:
+    group = Group("a", "b")
+    for number in range(4):
+        group.dies(1_000 + 60 * number, "a", "b").comes(1_020 + 60 * number, "a", "b")
+    assert set(group.kinds()) == {"crash_loop"}
+
+
 def test_a_member_that_ends_when_a_frozen_broker_ends_sessions_did_not_restart() -> None:
     """The broker first answers its commit, which had waited."""
     group = Group(*ABC).is_silent_with_others(1_000, 1_120)

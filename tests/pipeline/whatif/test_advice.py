@@ -241,6 +241,14 @@ def test_a_group_at_rest_is_advised_nothing() -> None:
     assert advice(played, compare(played, DEFAULT_GRID)) is None
 
 
+def test_rebalances_after_a_silence_of_all_groups_need_no_advice() -> None:
+    known, compared = history(), found((STATIC, HELPS))
+    assert advice(known, compared) is not None
+    first_ms, last_ms = known.generations[0].start_ms, known.generations[-1].start_ms
+    known.away = [(first_ms - 120_000, last_ms)]
+    assert advice(known, compared) is None
+
+
 def test_the_reason_for_no_advice_is_given() -> None:
     held = replace(found((STATIC, HELPS)), fidelity=Fidelity(LOG, 20, 12, True, "mostly members differ"))
     assert unadvised(history(), held) == "mostly members differ"

@@ -64,7 +64,7 @@ def frame(engine: Engine, rows: list[dict[str, Any]], schema: pa.Schema) -> Data
     return engine.frame(pa.Table.from_pylist(rows, schema))
 
 
-def made(engine: Engine) -> dict[str, DataFrame]:
+def made(engine: Engine, silences: list[tuple[int, int]] | None = None) -> dict[str, DataFrame]:
     """The tables of a run with three groups."""
     world = restarted()
     log = log_rows(world, "one") + log_rows(world, "only-in-the-log")
@@ -80,7 +80,12 @@ def made(engine: Engine) -> dict[str, DataFrame]:
         for one in world.records if one["members"]
     ]  # fmt: skip
     rebalances = frame(engine, starts, TABLES["rebalances"])
-    return what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships, rebalances)
+    grid = parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]')
+    quiet = None
+    if silences is not None:
+        rows = [{"from_ms": from_ms, "until_ms": until_ms, "groups": 5} for from_ms, until_ms in silences]
+        quiet = frame(engine, rows, TABLES["silences"])
+    return what_if(inputs, grid, memberships, rebalances, silences=quiet)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +134,10 @@ def test_advice_comes_from_one_of_the_settings(tables: dict[str, list[dict[str, 
         would = by_group[row["group"]]
         assert (row["setting"], row["spared"]) == ("static", would["actual_rebalances"] - would["rebalances"])
         assert row["sentence"].startswith("static ids would have spared 2 of 4 rebalances")
+
+
+def test_rebalances_that_follow_a_silence_are_no_reason_for_advice(engine: Engine) -> None:
+    assert collected(made(engine, [(0, 2**45)])["advice"]) == []
 
 
 def test_actual_figures_equal_the_tables(tables: dict[str, list[dict[str, Any]]]) -> None:
