@@ -24,7 +24,7 @@ _DENSE_MS: Final = 60_000
 _LONGER: Final = 4
 """In other clusters, a silence is this many times longer than the second longest time without a sign before it."""
 _NEAR_MS: Final = 300_000
-"""A sign of life belongs to a silence if it is as near as the silence is long, and nearer than this."""
+"""Signs of life at most this far from a silence, and at most as far as it is long, belong to it."""
 _GROUP_BITS: Final = 24
 
 
