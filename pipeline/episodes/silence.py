@@ -24,7 +24,7 @@ _DENSE_MS: Final = 60_000
 _LONGER: Final = 4
 """In other clusters, a silence is this many times longer than the second longest time without a sign before it."""
 _NEAR_MS: Final = 300_000
-"""Signs of life at most this far from a silence, and at most as far as it is long, belong to it."""
+"""Signs of life that are as near as a silence is long belong to it, up to this time."""
 _GROUP_BITS: Final = 24
 
 
