@@ -176,8 +176,12 @@ def is_long(one: Row, wanted_ms: int | None, silences: Sequence[Silence] = ()) -
     mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * _without(silences, one, "longest_ms"))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
-    # a group needs some time until its members are back
-    away = [each._replace(until_ms=each.until_ms + BACK_MS) for each in silences]
+    # a group needs some time until its members are back. An owner that commits again and again is back
+    is_back = one["run_commits"] >= _AGAIN
+    away = [
+        each if is_back and each.until_ms < one["run_ms"] else each._replace(until_ms=each.until_ms + BACK_MS)
+        for each in silences
+    ]
     surely_ms = to_ms - (since_ms := max(from_ms, one["beyond_ms"])) - silent_ms(away, since_ms, to_ms)
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True

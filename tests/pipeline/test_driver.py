@@ -35,6 +35,7 @@ BOUNDED = {
     ("tables/episodes.py", "episodes_and_verdicts", "broadcast"): "one row: the silences",
     ("tables/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
+    ("whatif/job.py", "_away", "broadcast"): "the silences",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
     ("tables/comparison.py", "check_time", "first"): "one row",
     ("tables/comparison.py", "_span", "first"): "one row",

@@ -322,6 +322,13 @@ def test_a_silence_of_all_groups_is_no_stall() -> None:
     ]
 
 
+@pytest.mark.parametrize(("run_ms", "status"), [(1_000_000, ["STALL"]), (998_000, [])])
+def test_an_owner_that_commits_after_a_silence_is_back(run_ms: int, status: list[str]) -> None:
+    """It commits the same offset for 70 s. If it began to do so before the end of the silence, this is too short."""
+    away = [Silence(900_000, 999_000, 5)]
+    assert _found(away, run_ms=run_ms, run_commits=14, to_ms=1_070_000) == status
+
+
 @pytest.mark.parametrize(("old_ms", "status"), [(4_000, ["STOP"]), (90_000, [])])
 def test_a_partition_that_waits_for_its_turn_does_not_stall(old_ms: int, status: list[str]) -> None:
     """For 150 s, its owner reads another partition: up to its end, or records that are as old, too."""
