@@ -83,10 +83,12 @@ def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int
 FEW_LETTERS: Final = 100
 """Only the hashes of texts with more letters are cached in `_hashes`."""
 KEPT_HASHES: Final = 50_000
-KEPT_SPREADS: Final = 4_000
+KEPT_SPREADS: Final = 20_000
 _hashes: dict[tuple[int, int], int] = {}
 _spreads: dict[str, int] = {}
-"""Cached spread hashes of short texts. A target assignment needs those of all member ids, and one takes 2 us."""
+"""Cached spread hashes of short texts, in at most 4 MB. A target assignment needs those of all member ids, and one
+takes 2 us.
+"""
 
 
 def string_hash(text: str) -> int:
