@@ -48,7 +48,6 @@ class ServerDoor:
         self, address: DoorAddress, server: Server, metrics: ServerMetrics, more: Sequence[BaseRoute] = ()
     ) -> None:
         """`metrics`: the server's observer."""
-        metrics.serves(server)
         self._server = server
         self._metrics = metrics
         self.door = door_of(address, lambda: server, lambda: metrics.collect(of_kafka), more)
@@ -56,6 +55,7 @@ class ServerDoor:
     async def start(self) -> None:
         """Listen. Raises CannotListen."""
         await self.door.start()
+        self._metrics.serves(self._server)
         self._metrics.watch(self._server.clock.machine)
 
     async def stop(self) -> None:

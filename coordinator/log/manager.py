@@ -61,6 +61,8 @@ class LogManager:
         """Why the data directory is no longer the directory that was opened; None while it is."""
         self.needs_recovery = False
         """Whether the directory has logs and the last stop was not clean; valid after `open`."""
+        self.compactions = self.compacted_bytes = 0
+        """How many logs were compacted since the start, and how many bytes that has removed."""
         self._last_stops: LastStops
         self.run_job: Callable[[Job[Any]], object] = at_once
         """Runs a job over all logs. A server lets its job queue run the job."""
@@ -97,6 +99,16 @@ class LogManager:
     def noted_end(self, topic: str, partition: int) -> int:
         """The offset up to which a log that is not open yet was synced, by the checkpoint."""
         return self._last_stops.of((topic, partition)).recovery_point
+
+    def time_syncs(self, clock: Clock, took_us: Callable[[int], object]) -> None:
+        """From now on, give `took_us` the duration of each sync."""
+        if self._sync is not None:
+            self._sync.time_syncs(clock, took_us)
+
+    def note_compaction(self, removed_bytes: int) -> None:
+        """Count the compaction of a log."""
+        self.compactions += 1
+        self.compacted_bytes += removed_bytes
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
         """From now on, let one call of `sync_all`, for the whole file system, replace many syncs."""

@@ -43,6 +43,11 @@ class Histogram:
         self.by_bits = [0] * 64
         self.sum_us = 0
 
+    def add(self, took_us: int) -> None:
+        """Count a duration."""
+        self.by_bits[took_us.bit_length()] += 1
+        self.sum_us += took_us
+
     @property
     def count(self) -> int:
         """The number of durations."""

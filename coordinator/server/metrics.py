@@ -58,15 +58,17 @@ class ServerMetrics:
         self._requests: dict[int, _Requests] = {}
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
+        self._syncs = Histogram()
         self._late_ms: deque[int] = deque(maxlen=SAMPLES)
         self._late_in_all_ms = 0
         self._timer: Timer | None = None
 
     def serves(self, server: Server | None) -> None:
-        """Count for this server from now on."""
+        """Count for this server from now on. The server has started, or is not there yet."""
         self.server = server
-        if server is not None:
+        if server is not None and server.nodes:
             self.groups.most = server.config.settings(MetricsSettings).muster_metrics_groups
+            server.logs.time_syncs(server.clock.machine, self._syncs.add)
 
     # ---- counting
 
@@ -151,6 +153,8 @@ class ServerMetrics:
         yield single(f"{prefix}_group_completed_rebalance_count", GAUGE, about, self._events[kinds.REBALANCE_COMPLETED])
         about = "New epochs of consumer groups."
         yield single(f"{prefix}_consumer_group_rebalance_count", GAUGE, about, self._events[kinds.EPOCH_BUMPED])
+        about = "Syncs of logs to the disk, by duration."
+        yield Metric("muster_sync_duration_seconds", HISTOGRAM, about, {(): self._syncs})
         about = "How late the event loop was, measured ten times a second; added up."
         yield single("muster_event_loop_late_seconds_total", COUNTER, about, self._late_in_all_ms / 1000)
         about = "The most that the event loop was late in the last minute."
@@ -187,6 +191,9 @@ def _counting(server: Server, kafka: Callable[[Server], Job[list[Metric | Lines]
         single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
         single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
         single("muster_log_bytes", GAUGE, "Bytes of these logs.", log_bytes),
+        single("muster_log_compactions_total", COUNTER, "Compactions of logs.", server.logs.compactions),
+        single("muster_log_compacted_bytes_total", COUNTER, "Bytes that compactions have removed.",
+               server.logs.compacted_bytes),
         single("muster_logs_offline", GAUGE, "Logs that cannot be used.", len(server.logs.offline)),
         *of_kafka,
     ]  # fmt: skip

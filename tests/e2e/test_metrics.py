@@ -89,6 +89,8 @@ def test_a_server_has_the_documented_metrics(tmp_path: Path) -> None:
     assert values['muster_group_rebalances_total{group="g",cause="member_joined"}'] == 1
     assert values['muster_request_duration_seconds_count{api="OffsetCommit",phase="handler"}'] == 1
     assert values["process_cpu_seconds_total"] > 0
+    assert values["muster_sync_duration_seconds_count"] > 0
+    assert values["muster_log_compactions_total"] == 0
 
 
 def test_a_cluster_node_has_the_documented_metrics(postgres: str, tmp_path: Path) -> None:

@@ -252,6 +252,7 @@ class CleaningJob:
 
     def _log_result(self) -> None:
         work = self._compaction
+        before = sum(part.size for part in work.plan.parts)
+        self._manager.note_compaction(before - work.bytes_written)
         _logger.info("a log was compacted", topic=self.log.topic, partition=self.log.partition, up_to=work.end_offset,
-                     bytes_before=sum(part.size for part in work.plan.parts),
-                     bytes_after=work.bytes_written)  # fmt: skip
+                     bytes_before=before, bytes_after=work.bytes_written)  # fmt: skip

@@ -79,6 +79,11 @@ class SharedSync:
         self._waiting: list[tuple[Callable[[], Sync], Callable[[], int]]] = []
         self._in_round = False
         self._closed = False
+        self._timing: tuple[Clock, Callable[[int], object]] | None = None
+
+    def time_syncs(self, clock: Clock, took_us: Callable[[int], object]) -> None:
+        """From now on, give `took_us` the duration of each sync, on the event loop."""
+        self._timing = clock, took_us
 
     def share(self, sync_all: Callable[[], object], clock: Clock) -> None:
         """From now on use `sync_all`, which syncs all files at once (`files.FilesystemSync`) and raises OSError."""
@@ -90,7 +95,7 @@ class SharedSync:
         A request during a round belongs to the next round, which first waits for more requests.
         """
         if self._clock is None:
-            self.run(*begin())
+            self.run(*(begin() if self._timing is None else self._timed(begin())))
             return
         self.wanted += 1
         self._waiting.append((begin, files))
@@ -119,10 +124,30 @@ class SharedSync:
         asked = [begin() for begin, _ in self._waiting]
         self._waiting = []
         outcomes: list[OSError | None] = []
-        self.run(
+        job: Sync = (
             lambda: outcomes.extend(self._sync_round(asked, are_many)),
             lambda _: self._end_round(asked, outcomes, are_many),
         )
+        self.run(*(job if self._timing is None else self._timed(job)))
+
+    def _timed(self, sync: Sync) -> Sync:
+        assert self._timing is not None
+        (job, done), (clock, took_us) = sync, self._timing
+        began_us = ended_us = 0
+
+        def timed() -> None:
+            nonlocal began_us, ended_us
+            began_us = clock.mono_us()
+            try:
+                job()
+            finally:
+                ended_us = clock.mono_us()
+
+        def ended(failure: OSError | None) -> None:
+            took_us(ended_us - began_us)
+            done(failure)
+
+        return timed, ended
 
     def _sync_round(self, asked: Sequence[Sync], are_many: bool) -> list[OSError | None]:
         if are_many and self._sync_all is not None:
