@@ -1,19 +1,26 @@
-"""`muster groups record` says what became of one record in a share group, from the state log of any Kafka."""
+"""`muster groups record` says what became of one record in a share group, from the state log of any Kafka.
+
+On Muster, the group's history says more: who held the record, and why a delivery ended.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from muster.cli.groups.option_values import check_group, whole_number
 from muster.cli.output import print_json, say_sentence
 from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
+from muster.client.event_reader import OF_GROUPS, Events, Value
 from muster.client.fetch import fetch_ranges
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.client.list_offsets import EARLIEST, end_offsets, offsets_at
 from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.groups.common.events import DELIVERIES_FAILED
+from muster.coordinator.history.words import deliveries_failed
 from muster.coordinator.log import batches
 from muster.coordinator.log.records.headers import whole_batches
 from muster.coordinator.share_state.persister import StateKey
@@ -61,6 +68,7 @@ def run(client: KafkaClient, options: argparse.Namespace) -> int:
     """Print the life of a record. Exit status 1: the group has no state for the partition."""
     (topic, number), offset = run_values(options)
     moments = find_life(client, options.group, (topic, number), offset)
+    events = _events(client, options.group, (topic, number), offset)
     if options.json:
         print_json(
             {
@@ -69,10 +77,11 @@ def run(client: KafkaClient, options: argparse.Namespace) -> int:
                 "partition": number,
                 "offset": offset,
                 "moments": [_as_json(moment) for moment in moments],
+                "events": events,
             }
         )
         return 0
-    for line in lines(moments):
+    for line in lines(moments, events):
         say_sentence(line)
     return 0
 
@@ -86,12 +95,15 @@ def _as_json(moment: Moment) -> dict[str, object]:
     }
 
 
-def lines(moments: Sequence[Moment]) -> list[str]:
-    """The life of a record in sentences; the last line is its present state."""
+def lines(moments: Sequence[Moment], events: Sequence[Value] = ()) -> list[str]:
+    """The life of a record in sentences; the last line is its present state. `events`: those of the group's history."""
+    by_end = {(one["deliveries"], one["state"]): deliveries_failed(one) for one in events}
     found = []
     for place, moment in enumerate(moments):
         since = " (the oldest entry of the log)" if place == 0 else ""
-        found.append(f"{format_wall(moment.ms, _TIME)}  {_sentence(moment)}{since}")
+        what, deliveries = moment.position
+        text = by_end.get((deliveries, what.lower())) or _sentence(moment)
+        found.append(f"{format_wall(moment.ms, _TIME)}  {text}{since}")
     return [*found, f"now: {_summary([one.position for one in moments])}"]
 
 
@@ -115,6 +127,21 @@ def _summary(positions: Sequence[Position]) -> str:
 
 def _times(deliveries: int) -> str:
     return "1 delivery" if deliveries == 1 else f"{deliveries or 'no'} deliveries"
+
+
+def _events(client: KafkaClient, group: str, place: Partition, offset: int) -> list[Value]:
+    """The events of the group's history about the record; none where the history does not exist or cannot be read."""
+    if OF_GROUPS.topic not in client.topics([OF_GROUPS.topic]):
+        return []
+    with suppress(RequestFailed):
+        return [
+            one
+            for one in Events(client).upto_now(group)
+            if one["kind"] == DELIVERIES_FAILED
+            and (one["topic"], one["partition"]) == place
+            and one["first_offset"] <= offset <= one["last_offset"]
+        ]
+    return []
 
 
 # ---- the log

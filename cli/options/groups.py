@@ -112,7 +112,7 @@ delete  groups.delete_groups:run_delete_groups  delete groups without members, a
 {_EXECUTE}
 record  groups.record:run  what became of one record in a share group
     | How the deliveries of one record in a share group ended, and when, from __share_group_state. This works with any
-    | Kafka that has share groups, for a user that may read this topic. The log does not say who held the record.
+    | Kafka that has share groups, for a user that may read this topic. On Muster it also says who held the record.
     group GROUP
     partition TOPIC-PARTITION  such as orders-0
     offset OFFSET

@@ -387,6 +387,7 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.EPOCH_RECONCILED: _with_trigger,
     events.GROUP_UPGRADED: _with_trigger,
     events.GROUP_DOWNGRADED: _with_trigger,
+    events.DELIVERIES_FAILED: _plain,
 }
 """The functions for kinds of events with few members or none, whose text is one piece."""
 _IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {

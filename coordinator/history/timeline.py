@@ -180,6 +180,7 @@ _LINES: Final[dict[str, Callable[[Value], str]]] = {
         f"{len(value['synced'])} {many('member', len(value['synced']))} of generation {value['generation']} synced late"
     ),
     "group_restless": lambda value: f"{value['text']}: {plural(value['times'], 'time')}",
+    "deliveries_failed": words.deliveries_failed,
     "rebalance_started": _started,
     "rebalance_failed": _failed,
     **words.EPOCH_LINES,

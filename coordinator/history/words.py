@@ -112,6 +112,32 @@ CAUSES: Final[dict[str, str]] = {
 """The texts of causes. {who} is the member, {how long} a timeout."""
 
 
+_ENDINGS: Final[dict[str, str]] = {
+    "released": "{who} released {records}",
+    "rejected": "{who} rejected {records}",
+    "lock_over": "{who} held {records} until the lock was over",
+    "session_ended": "{who} held {records} when its session ended",
+    "dead_letter": "the dead-letter queue was given {records}",
+}
+_STATES: Final[dict[str, str]] = {
+    "available": "available again",
+    "archiving": "on the way to the dead-letter queue",
+    "archived": "archived",
+}
+
+
+def deliveries_failed(value: Value) -> str:
+    """The line for records of a share group that were not accepted in their last delivery."""
+    first, last = value["first_offset"], value["last_offset"]
+    offsets = f"offset {first}" if first == last else f"offsets {first} to {last}"
+    records = f"{plural(value['records'], 'record')} of {value['topic']}-{value['partition']} ({offsets})"
+    member = "a member" if value["member"] is None else f"member {short(value['member'])}"
+    text = _ENDINGS.get(value["cause"], "{records}").format(who=member, records=records)
+    after = "" if value["cause"] == "dead_letter" else f" in delivery {value['deliveries']}"
+    more = f"; {plural(value['left_out'], 'more record')} before were not reported" if value["left_out"] else ""
+    return f"{text}{after}: {_STATES.get(value['state'], value['state'])}{more}"
+
+
 MAX_NAMED: Final = 5
 """How many topics, or members that others waited for, one line names."""
 NOT_WORTH_A_WORD_MS: Final = 100

@@ -158,8 +158,8 @@ class _Acknowledging:
             event = ACCEPT
         elif kind == RELEASED:
             event = partition.release_event(run)
-        elif kind == REJECTED and partition.settings.has_dead_letters:
-            event = DEAD_LETTER
+        elif kind == REJECTED:
+            event = DEAD_LETTER if partition.settings.has_dead_letters else REJECT
             self._rejected.add(run.first)
         else:
             event = REJECT

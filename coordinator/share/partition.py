@@ -248,6 +248,12 @@ class SharePartition:
                     runs.append(run)
         return self.changed(number, runs) if runs else None
 
+    def overdue(self, now_ms: int) -> Iterator[tuple[int, int, str]]:
+        """The records whose locks have ended: first offset, last offset and member."""
+        for run in self._runs():
+            if run.state == ACQUIRED and _has_ended(run, now_ms):
+                yield run.first, run.last, run.member
+
     def expire(self, now_ms: int) -> Change | None:
         """Give back the records whose locks have ended. None means that no lock has ended.
 

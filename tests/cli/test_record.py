@@ -73,6 +73,17 @@ async def test_the_life_of_a_record_is_printed(capsys: Capture) -> None:
         assert await run(server, "g", "orders-0", "x") == 2
 
 
+def test_the_history_says_who_held_the_record() -> None:
+    moments = [Moment(TEN_DAYS_MS, Position("WAITING"), 0), Moment(TEN_DAYS_MS, Position("AVAILABLE", 1), 0)]
+    event = {
+        "topic": "t", "partition": 0, "first_offset": 3, "last_offset": 3, "records": 1, "deliveries": 1,
+        "cause": "lock_over", "member": "worker-2", "state": "available", "left_out": 0,
+    }  # fmt: skip
+    assert lines(moments, [event])[1][21:] == (
+        "member worker-2 held 1 record of t-0 (offset 3) until the lock was over in delivery 1: available again"
+    )
+
+
 @pytest.mark.parametrize(
     ("positions", "now"),
     [

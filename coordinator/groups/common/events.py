@@ -49,6 +49,13 @@ MEMBER_REMOVED: Final = "member_removed"
 """member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT, REVOCATION_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, with the new id), replaced (the old id, which is fenced), reason."""
+DELIVERIES_FAILED: Final = "deliveries_failed"
+"""topic, partition, first_offset, last_offset, records (how many), deliveries, cause, member (or None), state.
+
+* left_out: how many such records had no event before.
+
+These records of a share group were not accepted in their last delivery.
+"""
 MEMBERS_SYNCED: Final = "members_synced"
 """generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned."""
 REBALANCE_STARTED: Final = "rebalance_started"

@@ -12,7 +12,17 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import LogError
+from muster.coordinator.runtime.share_partitions.endings import (
+    DEAD_LETTER,
+    LOCK_OVER,
+    RELEASED,
+    SESSION_ENDED,
+    Ending,
+    Endings,
+    Held,
+)
 from muster.coordinator.runtime.share_partitions.group_configs import EARLIEST, LATEST, ShareConfig, age_ms
 from muster.coordinator.share.acknowledge import Acknowledgement, Refusal, acknowledge
 from muster.coordinator.share.acquire import Wish, acquire, take_out_aborted
@@ -66,14 +76,17 @@ class Machine(NamedTuple):
     run_behind: Callable[[Job[None]], object]
     closed: Callable[[LedSharePartition], object]
     """Called when a share partition was closed."""
+    report: Callable[[Event], object]
+    """Takes the events for the histories of the groups."""
 
 
 class LedSharePartition:
     """See the module. `failure`: why the state could not be loaded. `is_read`: a fetch reads the log for it now."""
 
     __slots__ = (
-        "_changing", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms", "bytes_of_record",
-        "config", "core", "failure", "is_active", "is_closed", "is_read", "key", "partition", "read_offset", "waiting",
+        "_changing", "_endings", "_gave_way", "_is_leaving", "_machine", "_state_epoch", "_timer", "_timer_ms",
+        "bytes_of_record", "config", "core", "failure", "is_active", "is_closed", "is_read", "key", "partition",
+        "read_offset", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: StateKey, partition: Partition, config: ShareConfig, machine: Machine) -> None:
@@ -97,6 +110,7 @@ class LedSharePartition:
         self._timer_ms = 0
         self._gave_way = False
         self._is_leaving = False
+        self._endings = Endings()
         self._changing = 0
         """How many changes are not durable yet."""
         partition.wait(self, self._log_changed)
@@ -209,21 +223,22 @@ class LedSharePartition:
         elif isinstance(change, Refusal):
             done(change)
         else:
-            self._persist(change, done)
+            self._persist(change, done, Ending(RELEASED, member))
 
     def release(self, member: str) -> None:
         """Make the records of a member available again, whose share session has ended."""
         change = self.core.release(member)
         if change is not None:
-            self._persist(change, _nothing)
+            self._persist(change, _nothing, Ending(SESSION_ENDED, member))
 
     def expire_locks(self) -> None:
         """Make the records available again whose locks have ended."""
         now_ms = self._machine.clock.now().mono_ms
         self._timer = None
+        holders = [Held(*one) for one in self.core.overdue(now_ms)]
         change = self.core.expire(now_ms)
         if change is not None:
-            self._persist(change, _nothing)
+            self._persist(change, _nothing, Ending(LOCK_OVER, holders=holders))
             self.wake()
         deadline_ms = self.core.deadline_ms()
         if deadline_ms is not None:
@@ -238,9 +253,9 @@ class LedSharePartition:
         self._timer_ms = at_ms
         self._timer = self._machine.clock.call_at(at_ms, self.expire_locks)
 
-    def _persist(self, change: Change, done: Ended) -> None:
+    def _persist(self, change: Change, done: Ended, ending: Ending) -> None:
         if self.is_closed:
-            self._persisted(change, done, StateResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            self._persisted(change, done, ending, StateResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
         self._changing += 1
         request = WriteState(
@@ -251,14 +266,14 @@ class LedSharePartition:
             change.done_count,
             change.rows,
         )
-        self._machine.persister.write(request, partial(self._written, change, done))
+        self._machine.persister.write(request, partial(self._written, change, done, ending))
 
-    def _written(self, change: Change, done: Ended, response: StateResponse) -> None:
+    def _written(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> None:
         self._changing -= 1
-        self._persisted(change, done, response)
+        self._persisted(change, done, ending, response)
         self._leave_if_idle()
 
-    def _persisted(self, change: Change, done: Ended, response: StateResponse) -> None:
+    def _persisted(self, change: Change, done: Ended, ending: Ending, response: StateResponse) -> None:
         refusal = refusal_of(response) if response.error_code else None
         now_ms = self._machine.clock.now().mono_ms
         moved, letters = self.core.complete(change, now_ms, is_durable=refusal is None)
@@ -266,6 +281,11 @@ class LedSharePartition:
             log.error("a change of a share partition was not persisted", **self.facts(), reason=refusal.message)
             if refusal.error_code in CLOSING:
                 self.close()
+        if refusal is None:
+            place = self.partition.topic, self.key.partition
+            limit = self.core.settings.max_deliveries
+            for event in self._endings.events(self.key.group_id, place, ending, change, limit, now_ms):
+                self._machine.report(event)
         done(refusal)
         if self.is_closed:
             return
@@ -279,7 +299,7 @@ class LedSharePartition:
 
     def _queued(self, letter: DeadLetter) -> None:
         if not self.is_closed:
-            self._persist(self.core.letter_is_queued(letter.row), _nothing)
+            self._persist(self.core.letter_is_queued(letter.row), _nothing, Ending(DEAD_LETTER))
 
     # ---- those who wait
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.share_partitions.group_configs import ShareConfig, share_config
 from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition, Machine
@@ -34,9 +35,10 @@ class SharePartitions:
         run_behind: Callable[[Job[None]], object],
         live: Live,
         features: Callable[[], Mapping[str, int]],
+        report: Callable[[Event], object] = lambda _: None,
     ) -> None:
-        """`features`: returns the feature levels in the metadata log."""
-        self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed)
+        """`features`: returns the feature levels in the metadata log. `report`: takes events for groups' histories."""
+        self._machine = Machine(clock, persister, dead_letters, run_behind, self._closed, report)
         self._live = live
         self._features = features
         self._own: dict[str, Mapping[str, str]] = {}

@@ -35,6 +35,7 @@ from muster.coordinator.server.nodes.common import SharedByNodes
 from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
 from muster.coordinator.server.nodes.node_clock import NodeClock
 from muster.coordinator.server.nodes.security import ListenerSecurity
+from muster.coordinator.server.nodes.share_events import ShareEvents
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.file_limits import PROCESS_FILES
 from muster.coordinator.topics.cluster_image import ClusterImage, Endpoint
@@ -166,7 +167,15 @@ class RunningNode:
         )
         run_behind = self.node.run_behind
         queues = DeadLetterQueues(topics, clock, self.live, run_behind)
-        shares = SharePartitions(clock, self.share_states, queues, run_behind, self.live, lambda: topics.state.features)
+        shares = SharePartitions(
+            clock,
+            self.share_states,
+            queues,
+            run_behind,
+            self.live,
+            lambda: topics.state.features,
+            ShareEvents(topics, clock, self.routing, common.observe, common.peers).report,
+        )
         topics.dynamic_configs.subscribe_groups(shares.configured, topics.state)
         topics.subscribe_features(shares.features_changed)
         self.node.share_partitions = self.share_partitions = shares

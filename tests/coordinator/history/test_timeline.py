@@ -131,6 +131,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                               "waited_for": []},
     events.GROUP_UPGRADED: {"epoch": 4, "members": 2, "trigger": Trigger("m", None, "c", "/h", None)},
     events.GROUP_DOWNGRADED: {"epoch": 4, "members": 1, "cause": events.LEFT, "trigger": None},
+    events.DELIVERIES_FAILED: {"topic": "t", "partition": 0, "first_offset": 5, "last_offset": 7, "records": 3,
+                               "deliveries": 2, "cause": "lock_over", "member": "m", "state": "available",
+                               "left_out": 1},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
     events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
 }  # fmt: skip
@@ -175,6 +178,10 @@ def test_every_kind_of_event_has_a_line() -> None:
         "the classic group became a consumer group in epoch 4, with 2 classic members: member m (client c, h) joined"
     )
     assert words["group_downgraded"] == "the group became a classic group in epoch 4, 1 member left in it"
+    assert words["deliveries_failed"] == (
+        "member m held 3 records of t-0 (offsets 5 to 7) until the lock was over in delivery 2: available again; "
+        "1 more record before were not reported"
+    )
     assert words["member_away"].endswith("has gone and will be back: its partitions are kept for 10 s")
     assert words["epoch_bumped"] == "epoch 4 begins in Stable: left"
     assert words["offsets_deleted"] == "offsets were deleted (asked): t: 0 1"

@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.runtime.share_partitions.led_partition import DeadLetters, LedSharePartition
 from muster.coordinator.runtime.share_partitions.share_partitions import SharePartitions
 from muster.coordinator.share.in_flight import Row
@@ -129,9 +130,12 @@ class Letters:
 
 
 def serve_shares(
-    node: Node, persister: MemoryPersister | None = None, letters: DeadLetters | None = None
+    node: Node,
+    persister: MemoryPersister | None = None,
+    letters: DeadLetters | None = None,
+    report: Callable[[Event], object] = lambda _: None,
 ) -> SharePartitions:
-    """Let a node serve share groups."""
+    """Let a node serve share groups. `report`: takes events for the histories."""
     node.share_partitions = SharePartitions(
         node.clock,
         persister or MemoryPersister(),
@@ -139,6 +143,7 @@ def serve_shares(
         node.run_behind,
         node.config,
         lambda: FEATURES,
+        report,
     )
     return node.share_partitions
 
@@ -152,7 +157,8 @@ class Serving:
         self.node: Node = data_node(properties, self.clock)
         self.persister = MemoryPersister()
         self.letters = Letters()
-        self.shares = serve_shares(self.node, self.persister, self.letters)
+        self.events: list[Event] = []
+        self.shares = serve_shares(self.node, self.persister, self.letters, self.events.append)
         self.shares.configured(GROUP, {"share.auto.offset.reset": "earliest", **(configs or {})})
         self.channels: dict[str, RequestContext] = {}
 

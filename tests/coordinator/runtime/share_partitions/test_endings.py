@@ -1,0 +1,73 @@
+"""Events about deliveries that ended otherwise than by an acceptance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.coordinator.groups.common.events import DELIVERIES_FAILED
+from muster.coordinator.runtime.share_partitions.endings import EVENTS_A_SECOND, RELEASED, Ending, Endings
+from muster.coordinator.share.in_flight import ACKNOWLEDGED, AVAILABLE, Row
+from muster.coordinator.share.partition import Change
+from tests.coordinator.api.share.serving import GROUP, Serving, acquired
+
+GAP, ACCEPT, RELEASE, REJECT = 0, 1, 2, 3
+T = ("t", 0)
+
+
+def reported(serving: Serving) -> list[tuple[Any, ...]]:
+    """Cause, member, offsets, deliveries and state of each event so far, which are then forgotten."""
+    found, serving.events[:] = list(serving.events), []
+    assert all((one.kind, one.group_id, one.facts["topic"]) == (DELIVERIES_FAILED, GROUP, "t") for one in found)
+    names = ("cause", "member", "first_offset", "last_offset", "deliveries", "state")
+    return [tuple(one.facts[name] for name in names) for one in found]
+
+
+def begun(**configs: str) -> Serving:
+    """A group that has ten records in one partition; the member `a` holds them all."""
+    serving = Serving({name.replace("_", "."): text for name, text in configs.items()})
+    serving.node.job_queue.run(serving.node.topics.ensuring("t", 1), lambda _: None, serving.node.persister)
+    serving.append("t", 10)
+    serving.fetch("a", 0, T)
+    assert acquired(serving.fetch("a", 1, T)) == [(0, 9, 1)] or serving.share().core.in_flight == 10
+    return serving
+
+
+def test_an_acceptance_is_no_event_and_other_ends_are() -> None:
+    serving = begun()
+    acks = {T: [(0, 4, [ACCEPT]), (5, 6, [RELEASE]), (7, 7, [REJECT]), (8, 8, [GAP])]}
+    serving.acknowledge("a", 2, acks)
+    assert reported(serving) == [("released", "a", 5, 6, 1, "available"), ("rejected", "a", 7, 7, 1, "archived")]
+
+
+def test_the_end_of_a_lock_names_the_member() -> None:
+    serving = begun()
+    serving.clock.advance(30_000)
+    assert reported(serving) == [("lock_over", "a", 0, 9, 1, "available")]
+
+
+def test_the_end_of_a_session_is_an_event() -> None:
+    serving = begun()
+    serving.disconnect("a")
+    assert reported(serving) == [("session_ended", "a", 0, 9, 1, "available")]
+
+
+def test_dead_letters_have_two_events() -> None:
+    serving = begun(errors_deadletterqueue_topic_name="dead")
+    serving.acknowledge("a", 2, {T: [(0, 0, [REJECT]), (1, 9, [ACCEPT])]})
+    assert reported(serving) == [("rejected", "a", 0, 0, 1, "archiving")]
+    serving.letters.take()
+    assert reported(serving) == [("dead_letter", None, 0, 0, 1, "archived")]
+
+
+def test_a_busy_partition_counts_what_it_does_not_report() -> None:
+    endings = Endings()
+    rows = [Row(first, first, AVAILABLE, 1) for first in range(0, 100, 2)] + [Row(200, 200, ACKNOWLEDGED, 1)]
+
+    def at(now_ms: int) -> list[int]:
+        change = Change(1, rows, 0, 0, frozenset(), True)
+        events = endings.events("g", T, Ending(RELEASED, "a"), change, 5, now_ms)
+        return [int(str(event.facts["left_out"])) for event in events]
+
+    assert at(1_000) == [0] * EVENTS_A_SECOND
+    assert at(1_500) == []
+    assert at(2_000)[:2] == [50 - EVENTS_A_SECOND + 50, 0]
