@@ -25,6 +25,7 @@ FILES = {
     "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
     "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
     "test_sarama": "sarama", "test_sticky_with_java": "assignors", "test_streams": "streams",
-    "test_kafka_python": "kafka_python", "test_suites": "suites", "test_transaction": "transactions",
+    "test_kafka_python": "kafka_python", "test_suites": "suites", "test_target_records": "log",
+    "test_transaction": "transactions",
 }  # fmt: skip
 """The part of each file, by the beginning of its name. Any other file belongs to the part `clients`."""

@@ -52,13 +52,15 @@ class Tables(NamedTuple):
     """The hash tables from which Kafka writes a record, by their initial capacities.
 
     `of_topics` is for the table of topics, `of_partitions` for the tables of partitions, by topic, `of_others` for
-    other topics. `were_put`: the topics that put inserted. `computed`: the topics for which computeIfAbsent was called
-    then. None: put inserted all topics, ascending by id.
+    other topics. `of_target`: a target's partitions in the order of iteration. `were_put`: the topics that put
+    inserted. `computed`: the topics for which computeIfAbsent was called then. None: put inserted all topics, ascending
+    by id.
     """
 
     of_topics: int = DEFAULT_CAPACITY
     of_partitions: Mapping[bytes, int] = MappingProxyType({})
     of_others: int = DEFAULT_CAPACITY
+    of_target: Mapping[bytes, Sequence[int]] = MappingProxyType({})
     were_put: Sequence[bytes] = ()
     computed: Sequence[bytes] | None = None
 
@@ -107,6 +109,15 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
     return walked([spread(one) for one in ascending], capacity)
 
 
+def partitions_since(
+    ascending: Sequence[int], epochs: Sequence[int], capacity: int, target: Sequence[int]
+) -> list[int]:
+    """The indices of partitions in a HashMap, into which they were put by epoch, then as in the target."""
+    rank = {one: place for place, one in enumerate(target)}
+    put = sorted(range(len(ascending)), key=lambda row: (epochs[row], rank.get(ascending[row], row)))
+    return [put[place] for place in walked([spread(ascending[row]) for row in put], capacity)]
+
+
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
     """Whether Java iterates over ascending partitions in ascending order. This is so for one partition, with a bucket
     for each partition, or if no number is left out.
@@ -137,7 +148,7 @@ def order_of(rows: TargetRows) -> TargetRows | None:
 def stepped(before: CurrentRows, after: CurrentRows, target: TargetRows) -> Tables:
     """The tables of a member's assignment after a step from the assignment `before` to its target.
 
-    `target`: in the order of iteration, or of a record. `after` has the partitions that the member has, or gives up.
+    `target`: as `read` takes it. `after` has the partitions that the member has, or gives up.
     """
     if len(after) > FEW_TOPICS:
         return NEW
@@ -152,12 +163,16 @@ def stepped(before: CurrentRows, after: CurrentRows, target: TargetRows) -> Tabl
             if not kept:
                 continue
         sizes[topic_id] = map_capacity_of_copy(len(mine or ()))
-    if len(after) < 2:
+    if len(after) < 2 and all(is_ascending(its, DEFAULT_CAPACITY) for _, its, _ in after):
         return Tables(of_partitions=sizes)
-    ids = [one[0] for one in read(target)]
+    of_target = dict(read(target))
+    if len(after) < 2:
+        return Tables(of_partitions=sizes, of_target=of_target)
+    ids = list(of_target)
     order = _walk([*ids, *sorted(had.keys() - set(ids))], capacity_of_copy(len(ids)))
     computed = _walk([one for one in order if one in gained], DEFAULT_CAPACITY)
-    return Tables(of_partitions=sizes, were_put=[one for one in order if one in sizes], computed=computed)
+    were_put = [one for one in order if one in sizes]
+    return Tables(of_partitions=sizes, of_target=of_target, were_put=were_put, computed=computed)
 
 
 def _walk(topic_ids: Sequence[bytes], capacity: int) -> list[bytes]:

@@ -223,7 +223,7 @@ def _rows(assignment: CurrentAssignment, tables: Tables) -> list[Row]:
         if len(partitions) > 1:
             capacity = sizes.get(topic_id, others)
             if not kafka_order.is_ascending(partitions, capacity):
-                order = kafka_order.partitions(partitions, capacity)
+                order = kafka_order.partitions_since(partitions, epochs, capacity, tables.of_target.get(topic_id, ()))
                 rows[number] = topic_id, _picked(partitions, order), _picked(epochs, order)
     return rows
 
