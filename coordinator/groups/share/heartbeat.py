@@ -302,12 +302,10 @@ def _leave(step: Step, request: ShareGroupHeartbeatRequest, group: Group | None)
 
 def on_deadline(step: Step, group: ShareGroup, deadline: Due) -> None:
     """Remove a member whose session timeout has passed, unless answers were late."""
-    member = group.members.get(getattr(deadline, "member_id", ""))
-    if member is None:
-        return
+    assert isinstance(deadline, ShareMember)
     timeout_ms = step.state.configs.of_share(group.group_id).session_timeout_ms
-    if not step.put_off(member, step.state.deadlines.rang_ms - timeout_ms, timeout_ms):
-        _remove(step, group, member, events.SESSION_EXPIRED)
+    if not step.put_off(deadline, step.state.deadlines.rang_ms - timeout_ms, timeout_ms):
+        _remove(step, group, deadline, events.SESSION_EXPIRED)
 
 
 def _remove(step: Step, group: ShareGroup, member: ShareMember, cause: str) -> None:

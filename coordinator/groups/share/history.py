@@ -145,8 +145,7 @@ def settled(step: Step, group: ShareGroup, member: ShareMember) -> None:
     settling = group.settling
     if settling is None or settling.missing is None:
         return
-    if member.position.epoch == group.assignment_epoch:
-        settling.missing.discard(member.member_id)
+    settling.missing.discard(member.member_id)  # a heartbeat always brings a member to its target
     if settling.missing:
         return
     group.settling = None
