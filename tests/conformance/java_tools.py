@@ -12,13 +12,10 @@ from tests.support.servers import KAFKA_SCRIPTS, kafka_jars
 
 HERE = Path(__file__).parent
 NOT_COMPARED = {
-    "GetTelemetrySubscriptions", "PushTelemetry",
-    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
-    "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
-    "StreamsGroupHeartbeat", "StreamsGroupDescribe", "DescribeShareGroupOffsets", "AlterShareGroupOffsets",
-    "DeleteShareGroupOffsets", "StreamsGroupTopologyDescriptionUpdate",
+    "GetTelemetrySubscriptions", "PushTelemetry", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    "StreamsGroupTopologyDescriptionUpdate",
 }  # fmt: skip
-"""APIs that only one of both serves: a Kafka without a receiver has no telemetry, and Muster no share groups."""
+"""APIs that only one of both serves: a Kafka without a receiver has no telemetry, and Muster no Streams groups."""
 NOISE = ("\tat ", "Tools$Ended")
 """How a line begins that says where in the tool an error was, or how the tool ended."""
 

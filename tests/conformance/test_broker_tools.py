@@ -64,7 +64,7 @@ UNLIKE = {
     r"TopicId: [\w-]{22}": "TopicId: ID",
 }
 """What differs by nature: ids that were drawn, and how many records the metadata log has."""
-NOT_SERVED = ("Feature: eligible.leader.replicas.version", "Feature: share.version", "Feature: streams.version")
+NOT_SERVED = ("Feature: eligible.leader.replicas.version", "Feature: streams.version")
 
 
 def commands() -> Iterator[tuple[str, ...]]:

@@ -23,7 +23,7 @@ SINCE_A_PATCH = {"4.0": {ApiKey.JOIN_GROUP: (0, 9)}}
 """Versions that a later patch of the release lists: 4.0.1 serves JoinGroup 0 and 1 again."""
 WITH_A_RECEIVER = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 """What a Kafka without a receiver of metrics does not list."""
-NOT_SERVED = ("share.version", "streams.version", "eligible.leader.replicas.version")
+NOT_SERVED = ("streams.version", "eligible.leader.replicas.version")
 ASKED = ApiVersionsRequest("c", "1")
 
 

@@ -259,3 +259,9 @@ def test_the_last_records_decide_the_type_of_a_group() -> None:
 
 def test_a_classic_record_has_no_unsupported_group_type() -> None:
     assert not is_of_such_a_group(GroupMetadataKey("g"))
+
+
+def test_a_streams_group_with_members_refuses_classic_members() -> None:
+    harness = harness_with(*STREAMS, *STREAMS_MEMBER)
+    assert harness.join().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert delete_offset(harness).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
