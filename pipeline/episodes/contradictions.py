@@ -91,11 +91,7 @@ def _waits(stall: Stall, facts: Facts) -> bool:
     still = {one.place for one in facts.stalled if one.until_ms is None or one.until_ms >= recent_ms}
     others = [one for one in facts.lags if one.owner == stall.owner and (one.topic, one.partition) not in still]
     busy = [one.lag or 0 for one in others if one.at_ms > recent_ms]
-    return bool(stall.owner and stall.lag and busy) and _FAR_SHARE * max(busy) >= (stall.lag or 0)
-
-
-_FAR_SHARE: Final = 10
-"""An owner is far behind in another partition if its lag there is at least a tenth as large."""
+    return bool(stall.owner and stall.lag and busy) and limits.FAR_SHARE * max(busy) >= (stall.lag or 0)
 
 
 def _is_in_silence(claim: Claim, facts: Facts) -> bool:

@@ -33,7 +33,7 @@ from muster.pipeline.episodes.claims import (
     Stall,
     Step,
 )
-from muster.pipeline.episodes.model import Rebalance
+from muster.pipeline.episodes.model import DEATHS, Rebalance
 from muster.pipeline.episodes.trend import Trend, closed, members_needed, trend
 from muster.pipeline.episodes.when import When
 from muster.pipeline.wording import MINUTE, SECOND, duration, number, plural
@@ -179,8 +179,7 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     found = trend(facts.progress, max(begins, default=None)) or _across_silences(facts, changed)
     if found is None or found.rate <= 0 or not _is_far_behind(found, facts.lags):
         return
-    middle_ms = (found.from_ms + found.until_ms) // 2
-    unread = sum(one.lag or 0 for one in facts.lags if one.at_ms < middle_ms)
+    unread = sum(one.lag or 0 for one in _given_up(facts.lags, (found.from_ms + found.until_ms) // 2))
     if 2 * unread > sum(one.lag or 0 for one in facts.lags):
         return  # most of the lag is in partitions that the group does not read at all
     since = when.since(found.from_ms)
@@ -193,6 +192,18 @@ def _too_slow(facts: Facts, when: When) -> Iterator[Claim]:
     who = (slow,) if slow else ()
     claim = Claim(TOO_SLOW, text, who, found.from_ms, found.until_ms, LIKELY, is_on=True, advice=advice)
     yield claim.proved_by([_step_row(one) for one in steps])
+
+
+def _given_up(lags: Sequence[Last], since_ms: int) -> list[Last]:
+    """The partitions that the group does not read any more.
+
+    A group that is too slow reads its partitions in turn. Then it is as far behind in those that it reads now.
+    """
+    now: dict[str, int] = defaultdict(int)
+    for one in lags:
+        if one.at_ms >= since_ms:
+            now[one.topic] = max(now[one.topic], one.lag or 0)
+    return [one for one in lags if one.at_ms < since_ms and limits.FAR_SHARE * now[one.topic] < (one.lag or 0)]
 
 
 def _across_silences(facts: Facts, changed: Sequence[int]) -> Trend | None:
@@ -298,14 +309,19 @@ def _two_topics(found: Together, when: When) -> Claim:
 def _is_by_tool(one: Skip, facts: Facts) -> bool:
     """Had the group been empty for some time? A late commit of a member may come just after the end of its session.
 
-    It may also come just before the member joins again. Then it is not for all partitions.
+    It may also come just before the member joins again, or when a lost process goes on. Then it is not for all
+    partitions.
     """
     ends = [stay.end_ms for stay in facts.stays if stay.end_ms is not None]
     if any(abs(one.at_ms - end_ms) <= limits.LATE_MS for end_ms in ends):
         return False
     is_back = any(0 <= stay.start_ms - one.at_ms <= limits.LATE_MS for stay in facts.stays)
+    is_lost = any(
+        stay.how in DEATHS and 0 <= one.at_ms - (stay.end_ms or 0) <= limits.OVERLAP_MS for stay in facts.stays
+    )
     places = {(skip.topic, skip.partition) for skip in facts.skips if abs(skip.at_ms - one.at_ms) <= limits.LATE_MS}
-    return not is_back or len(places) >= max((each.partitions for each in facts.rebalances), default=0)
+    is_whole = len(places) >= max((each.partitions for each in facts.rebalances), default=0)
+    return is_whole or not (is_back or is_lost)
 
 
 def _skipped(some: Sequence[Skip], when: When) -> Claim:

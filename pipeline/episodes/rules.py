@@ -174,8 +174,11 @@ def _loops(of: History) -> Found:
             together = sum(_are_at_once((one, other)) for one, other in pairwise(both))
             if 2 * alternations >= len(both) > 4 * together:
                 used |= {at, beside[0]}
-                # processes that die in turn do not exclude each other
-                yield model.CRASH_LOOP if all(one.died for one in both) else model.FLAPPING, both
+                if all(one.died for one in both):  # processes that die in turn do not exclude each other
+                    yield model.CRASH_LOOP, run
+                    yield model.CRASH_LOOP, runs[beside[0]][1]
+                else:
+                    yield model.FLAPPING, both
                 continue
         if len(run) >= limits.LOOPS and (len(beside) < 2 or len(run) > limits.LOOPS * 2):
             used.add(at)

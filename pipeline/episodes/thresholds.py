@@ -73,6 +73,8 @@ TREND_CLEAR: Final = 6
 """The lag must change by this many times its usual distance from the straight line of the trend."""
 BEHIND_MS: Final = MINUTE
 """A group is too slow if it is behind by as many records as producers write in this time."""
+FAR_SHARE: Final = 10
+"""A member is far behind in another partition if its lag there is at least one part of this many."""
 SLOW_ALONE: Final = 0.8
 """If a member has at least this share of the lag of its group, only this member is too slow."""
 IN_TURN_MS: Final = MINUTE

@@ -42,6 +42,8 @@ def skipped(commits: CommitRows) -> pa.StructArray:
     is_empty = members.valid & (members.values == NO_MEMBERS) & ~commits.is_deleted & ~commits.producer_id.valid
     is_only = had.valid & (had.values > NO_MEMBERS) & ~(next_has.valid & (next_has.values == NO_MEMBERS))
     went_on = offset.valid & before.valid & (offset.values > before.values)
+    # records below the highest offset so far have been read before
+    went_on &= before.values == place.before(place.max_so_far(offset)).values
     rows = np.flatnonzero(is_empty & is_only & went_on)
     return struct(
         SKIP,
@@ -73,6 +75,7 @@ def jumped(commits: CommitRows, few: Thinned, reach: Reach) -> pa.StructArray:
     per_s = Column(np.maximum(read, 0) * 1_000 // gap_ms, is_same & offset.valid)
     is_behind = is_same & unread.valid & was_unread.valid & (read > 0) & (was_unread.values > read)
     is_slow = is_behind & (unread.values > 0)
+    is_slow &= life.before(offset).values == life.before(life.max_so_far(offset)).values
     most = life.max_so_far(Column(per_s.values, is_slow)).at(life.last)
     is_most = is_slow & (per_s.values == most.values)
     usual = life.max_so_far(Column(per_s.values, is_slow & ~is_most)).at(life.last)

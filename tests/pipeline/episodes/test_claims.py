@@ -21,7 +21,7 @@ from muster.pipeline.episodes.claims import (
     Skip,
     Stall,
 )  # fmt: skip
-from muster.pipeline.episodes.model import EXPIRED, Rebalance
+from muster.pipeline.episodes.model import EXPIRED, LEFT, Rebalance
 from muster.pipeline.episodes.verdict import claim_about, verdict
 from tests.pipeline.episodes.test_trend import steps
 from tests.pipeline.episodes.timeline import Group, ms
@@ -134,6 +134,14 @@ def test_a_group_is_not_too_slow_if_it_does_not_read_what_is_unread() -> None:
     assert [one.rule for one in verdict(group.episodes(), known).claims] == ["fine"]
 
 
+def test_a_group_is_too_slow_also_if_it_has_not_come_to_some_partitions_for_a_while() -> None:
+    group, more = EXAMPLES["too slow"]
+    last_ms = more["progress"][-1].until_ms
+    lags = [Last("t", 0, last_ms - 400_000, 5_000, "a"), Last("t", 1, last_ms, 3_000, "b")]
+    found = verdict(group.episodes(), facts(group, **more)._replace(lags=lags)).claims
+    assert [one.rule for one in found] == ["too_slow"]
+
+
 def test_a_group_is_not_too_slow_if_its_members_gave_most_of_the_lag_up_since() -> None:
     group, more = EXAMPLES["too slow"]
     last_ms = more["progress"][-1].until_ms
@@ -219,12 +227,16 @@ def test_a_member_that_skips_records_by_itself_is_named() -> None:
     assert (found.confidence, found.who) == (PERHAPS, ("orders-1",))
 
 
-@pytest.mark.parametrize(("partitions", "rule"), [(1, "fine"), (6, "skip")])
-def test_a_member_may_commit_just_before_it_joins_again(partitions: int, rule: str) -> None:
+@pytest.mark.parametrize(("partitions", "is_skip"), [(1, False), (6, True)])
+@pytest.mark.parametrize(("how", "back_s"), [(LEFT, 1_103), (EXPIRED, 1_180)])
+def test_a_member_may_commit_just_before_it_joins_again_or_as_a_lost_process(
+    how: str, back_s: int, partitions: int, is_skip: bool
+) -> None:
     """A tool moves the offsets of all partitions."""
-    group = Group("a", "b").leaves(1_000, "a", "b").comes(1_103, "a")
+    group = Group("a", "b").leaves(1_000, "a", "b", how=how).comes(back_s, "a")
     skips = [Skip("orders", at, ms(1_100), 100, 107) for at in range(partitions)]
-    assert verdict(group.episodes(), facts(group, skips=skips)).claims[0].rule == rule
+    rules = [one.rule for one in verdict(group.episodes(), facts(group, skips=skips)).claims]
+    assert (claims.SKIP in rules) == is_skip
 
 
 def test_a_group_is_too_slow_before_and_after_a_silence() -> None:

@@ -15,6 +15,8 @@ def made(engine: Engine) -> DataFrame:
         Commits("to-the-end").by("a", (0, 100)).by(None, (60, 145), members=0).by("a", (90, 150)),
         Commits("at-last").by("a", (0, 100)).by(None, (60, 145), members=0),
         Commits("to-the-beginning").by("a", (0, 100)).by(None, (60, 40), members=0).by("a", (90, 60)),
+        Commits("back-and-forth").by("a", (0, 145)).by(None, (60, 40), (70, 145), members=0).by("a", (90, 150)),
+        Commits("read-before").by("a", (0, 145), (5, 40)).by(None, (70, 145), members=0).by("a", (90, 150)),
         Commits("by-a-member").by("a", (0, 100), (5, 900), (10, 910)),
         Commits("read-alone").by("a", (0, 100)).by(None, (60, 145), (65, 150), members=0),
         Commits("without-members").by(None, (0, 100), (5, 145), members=0),
