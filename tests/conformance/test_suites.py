@@ -63,7 +63,7 @@ a function that their consumer group does not have. A reader of one partition in
 
 @needs_go
 def test_the_tests_of_franz_go_pass(tmp_path: Path) -> None:
-    """Its tests of groups and transactions run with both protocols; tests of share groups skip themselves."""
+    """Its tests of groups and transactions run with both protocols. Its tests of share groups run too."""
     copy = go_copy(FRANZ, tmp_path / "franz-go")
     server = three_brokers(tmp_path / "server")
     server.start()

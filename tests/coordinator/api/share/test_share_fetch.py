@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from muster.coordinator.log import SegmentAbsent
+from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.runtime.share_partitions import share_partitions
 from muster.coordinator.share_state.persister import StateKey
+from muster.coordinator.topics.cluster_image import Broker, Endpoint, Leader
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.share.serving import GROUP, Serving, acquired, errors
-from tests.coordinator.topics.support import add_topic
+from tests.coordinator.topics.support import add_topic, batch
 
 T = ("t", 0)
 
@@ -249,3 +255,130 @@ def test_a_moved_leader_is_named(serving: Serving) -> None:
     share.partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert share.is_closed
     assert errors(serving.acknowledge("m1", 1, {T: [(0, 9, [1])]})) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_another_leader_is_named_with_its_address(serving: Serving) -> None:
+    node = serving.node
+    brokers = {**node.cluster.brokers, 9: Broker(9, "r", {"PLAINTEXT": Endpoint("other", 9_999)}, 0)}
+    leaders = {**node.cluster.leaders, "t": [Leader(9, 3), Leader(1, 0)]}
+    node.cluster = node.cluster._replace(brokers=brokers, leaders=leaders)
+    response = serving.fetch("m1", 0, T, ("t", 1), max_wait_ms=0)
+    (moved,) = [row for row in response.responses[0].partitions if row.error_code]
+    assert (moved.partition_index, moved.error_code) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert (moved.current_leader.leader_id, moved.current_leader.leader_epoch) == (9, 3)
+    (endpoint,) = response.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == (9, "other", 9_999, "r")
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_records_of_aborted_transactions(level: str) -> None:
+    serving = Serving({"share.isolation.level": level})
+    partition = add_topic(serving.node.topics, "t")
+    in_transaction: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    serving.append("t", 2)
+    values = (b"1", b"2", b"3")
+    partition.log.append(partition.leader_epoch, batch(*values, **in_transaction), wall_ms=serving.clock.now().wall_ms)
+    first = acquired(serving.fetch("m1", 0, T))
+    partition.append_marker(
+        EndMarker(5, 0, is_committed=False, coordinator_epoch=0, transaction_version=0), serving.clock.now()
+    )
+    serving.append("t", 1)
+    later = acquired(serving.fetch("m1", 1))
+    if level == "read_committed":
+        assert (first, later) == ([(0, 1, 1)], [(5, 6, 1)])
+        serving.acknowledge("m1", 2, {T: [(0, 1, [1]), (5, 6, [0, 1])]})
+        assert serving.share().core.start_offset == 7
+    else:
+        assert (first, later) == ([(0, 4, 1)], [(5, 6, 1)])
+
+
+def test_a_fetch_of_a_closed_connection_acquires_nothing(serving: Serving) -> None:
+    serving.fetch("m2", 0, ("t", 1))
+    waiting = serving.send_fetch("m1", 0, ("t", 1), max_wait_ms=500)
+    serving.disconnect("m1")
+    serving.append("t", 1, index=1)
+    assert not waiting.all
+    assert acquired(serving.fetch("m2", 1)) == [(0, 0, 1)]
+
+
+def test_the_age_of_the_first_record_may_be_limited() -> None:
+    serving = Serving({"share.auto.offset.reset": "by_duration:PT1H"})
+    add_topic(serving.node.topics, "t")
+    now_ms = serving.clock.now().wall_ms
+    serving.append("t", 2, at_ms=now_ms - 7_200_000)
+    waiting = serving.send_fetch("m1", 0, T, max_wait_ms=100)
+    serving.clock.advance(100)
+    assert errors(waiting.one()) == [(0, ErrorCode.OFFSET_NOT_AVAILABLE)]
+    serving.append("t", 2, at_ms=now_ms - 60_000)
+    waiting = serving.send_fetch("m1", 1, max_wait_ms=100)
+    serving.clock.advance(1)
+    assert acquired(waiting.one()) == [(2, 3, 1)]
+
+
+def test_a_new_group_begins_at_the_end_by_default(serving: Serving) -> None:
+    serving.shares.configured(GROUP, {})
+    assert acquired(serving.fetch("m1", 0, T)) == []
+    serving.append("t", 1)
+    assert acquired(serving.fetch("m1", 1)) == [(10, 10, 1)]
+
+
+def test_many_partitions_are_loaded_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partitions, "LOADS_AT_ONCE", 2)
+    serving = Serving()
+    add_topic(serving.node.topics, "t", 9)
+    for index in range(9):
+        serving.append("t", 1, index=index)
+    serving.persister.holds = True
+    waiting = serving.send_fetch("m1", 0, *[("t", index) for index in range(9)], max_wait_ms=500)
+    assert len(serving.persister.held) == 2
+    serving.persister.release()
+    serving.clock.advance(1)
+    serving.fetch("m1", 1, max_wait_ms=0)
+    assert len(serving.persister.states) == 9
+    assert waiting.all
+
+
+@pytest.mark.parametrize(("fields", "code"), [({"max_bytes": -1}, -1), ({"share_acquire_mode": 7}, None)])
+def test_limits_that_make_no_sense(serving: Serving, fields: dict[str, int], code: int | None) -> None:
+    response = serving.fetch("m1", 0, T, **fields)
+    if code is None:
+        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    else:
+        assert errors(response) == [(0, code)]
+
+
+def test_a_full_partition_gives_no_new_records() -> None:
+    serving = Serving({"share.partition.max.record.locks": "100"})
+    add_topic(serving.node.topics, "t")
+    serving.append("t", 100)
+    serving.append("t", 100)
+    assert acquired(serving.fetch("m1", 0, T)) == [(0, 99, 1)]
+    assert acquired(serving.fetch("m1", 1)) == []
+    serving.acknowledge("m1", 2, {T: [(0, 49, [1])]})
+    assert acquired(serving.fetch("m1", 3)) == [(100, 199, 1)]
+
+
+def test_a_segment_that_is_not_here_is_fetched(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving.fetch("m2", 0, ("t", 1))
+    serving.fetch("m1", 0, T)
+    serving.acknowledge("m1", 1, {T: [(0, 9, [2])]})
+    partition = serving.share().partition
+    absent = [True]
+    real = partition.read
+
+    def read(*args: Any) -> bytes:
+        if absent:
+            raise SegmentAbsent("t-0", 0)
+        return real(*args)
+
+    monkeypatch.setattr(type(partition), "read", lambda _, *args: read(*args))
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        type(partition.log), "fetch_segment", lambda _, base, then: asked.append((base, then)) or (lambda: None)
+    )
+    waiting = serving.send_fetch("m1", 2, max_wait_ms=500)
+    assert not waiting.all
+    absent.clear()
+    asked[0][1](None)
+    serving.clock.advance(0)
+    assert acquired(waiting.one()) == [(0, 9, 2)]
