@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -173,11 +172,11 @@ class Batch:
 
     def holding(self, first: int, last: int) -> Iterator[Run]:
         """The runs that have a record from `first` to `last`."""
-        for run in islice(self.runs, self._place(first), None):
-            if run.first > last:
-                break
-            if run.last >= first:
-                yield run
+        at = self._place(first)
+        while at < len(self.runs) and self.runs[at].first <= last:
+            if self.runs[at].last >= first:
+                yield self.runs[at]
+            at += 1
 
     def _place(self, offset: int) -> int:
         """The place of the last run that begins at `offset` or before; 0 if no run does."""
