@@ -30,7 +30,7 @@ class Results(NamedTuple):
 
     def check(self, at_least: int, otherwise: set[str]) -> None:
         """Only the tests in `otherwise` failed, and at least this number of tests passed."""
-        assert self.failed == otherwise, self.output[-20_000:]
+        assert self.failed == otherwise, (self.failed ^ otherwise, self.output[-20_000:])
         assert len(self.passed) >= at_least, self.output[-20_000:]
 
 

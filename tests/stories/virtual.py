@@ -484,8 +484,8 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
 
 def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
     soft = {
-        "computing_epoch", "existing", "failed_epoch", "hashed_topics", "hashed_version", "is_searching", "members",
-        "names_version", "reconciliation", "waiting",
+        "computing_epoch", "equal_targets", "existing", "failed_epoch", "hashed_topics", "hashed_version",
+        "is_searching", "members", "names_version", "reconciliation", "waiting",
     }  # fmt: skip
     facts = {name: getattr(group, name) for name in group.__slots__ if name not in soft}
     return {**facts, "members": {one.member_id: (one.description, one.position) for one in group.members.values()}}
