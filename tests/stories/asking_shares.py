@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.stories.asking_transactions import VERBS, Asked, verb
+from tests.stories.asking import Asked, verb
+from tests.stories.asking_transactions import VERBS
 from tests.stories.stage import Actor, Stage, by_topic, null_or
 
 __all__ = ["VERBS"]

@@ -13,6 +13,10 @@ COUNTS = "counts"
 """The tag of stories whose lines show how many partitions a member has, because the ids of topics decide which."""
 
 
+TOTALS = "totals"
+"""The tag of random histories, whose lines show only the number of all partitions of a member."""
+
+
 def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
     """Remember the epoch of a member."""
     if reply.api == "ShareGroupHeartbeat" and reply.body["ErrorCode"] == 0:
@@ -21,6 +25,8 @@ def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
 
 
 def _partitions(stage: Stage, assignment: Body) -> str:
+    if TOTALS in stage.story.tags:
+        return f"[{sum(len(row['Partitions']) for row in assignment['TopicPartitions'])}]"
     rows = []
     for row in assignment["TopicPartitions"]:
         name = stage.topic_label(row.get("TopicName") or "") or stage.topic_name(row["TopicId"])

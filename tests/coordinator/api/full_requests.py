@@ -263,6 +263,8 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     74: _simple("list_config_resources"),
     75: _simple("describe_topic_partitions", topics=[
         make("describe_topic_partitions", "TopicRequest", name=topic) for topic in TOPICS]),
+    76: _simple("share_group_heartbeat", group_id="g", member_id="m", subscribed_topic_names=[*TOPICS]),
+    77: _simple("share_group_describe", group_ids=[*GROUPS], include_authorized_operations=True),
     78: lambda ids: make("share_fetch", "ShareFetchRequest", **_MEMBER, max_bytes=1_000, topics=_by_id(
         "share_fetch", "FetchTopic", "FetchPartition", ids)),
     79: lambda ids: make("share_acknowledge", "ShareAcknowledgeRequest", **_MEMBER, share_session_epoch=1,
@@ -275,6 +277,25 @@ _REQUESTS: Final[dict[int, Callable[[Ids], Message]]] = {
     85: _states("write_share_group_state", "WriteState", state_epoch=1, leader_epoch=1, delivery_complete_count=1),
     86: _states("delete_share_group_state", "DeleteState"),
     87: _states("read_share_group_state_summary", "ReadStateSummary", leader_epoch=1),
+    90: _simple("describe_share_group_offsets", groups=[
+        make("describe_share_group_offsets", "DescribeShareGroupOffsetsRequestGroup", group_id=group, topics=[
+            make("describe_share_group_offsets", "DescribeShareGroupOffsetsRequestTopic",
+                 topic_name=topic, partitions=[*PARTITIONS])
+            for topic in TOPICS
+        ])
+        for group in GROUPS
+    ]),
+    91: _simple("alter_share_group_offsets", group_id="g", topics=[
+        make("alter_share_group_offsets", "AlterShareGroupOffsetsRequestTopic", topic_name=topic, partitions=[
+            make("alter_share_group_offsets", "AlterShareGroupOffsetsRequestPartition", partition_index=one)
+            for one in PARTITIONS
+        ])
+        for topic in TOPICS
+    ]),
+    92: _simple("delete_share_group_offsets", group_id="g", topics=[
+        make("delete_share_group_offsets", "DeleteShareGroupOffsetsRequestTopic", topic_name=topic)
+        for topic in TOPICS
+    ]),
     94: _simple("unregister_controller", controller_id=9),
 }  # fmt: skip
 """The requests, by API key."""

@@ -1,0 +1,166 @@
+"""Random histories of share groups (KIP-932) on a real Kafka and on Muster, compared line by line.
+
+    python -m tests.stories.random.shares [--seed 7] [--steps 10000] [--at-once 20]
+
+Starts both servers (Java 17+ and Maven are needed), and plays many groups side by side. A history that differs is
+played again alone, as a busy machine may be late. If it always differs, the difference is printed. Exit status 1 when
+there is one. Ids of topics decide which partitions a member gets, so the lines have only their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import random
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.stories import tcp
+from tests.stories.brokers import connect
+from tests.stories.story import Story
+from tests.support.servers import KafkaServer, MusterServer
+
+SETTINGS: Mapping[str, str] = {
+    "group.share.assignment.interval.ms": "0", "group.share.max.size": "5", "group.min.session.timeout.ms": "100",
+    "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1", "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}  # fmt: skip
+LETTERS = "ABCDEF"
+NAMES = ("t1", "t1", "t2", "t1,t2", "t1,t2", "t3", "t1,nope", "t2,t3", "none")
+EPOCHS = ("",) * 20 + (" epoch=0", " epoch=epoch+1", " epoch=epoch-1", " epoch=epoch-1", " epoch=1", " epoch=-2")
+OFFSETS = ("t1/0=1", "t1/1=2 t2/0=3", "t1/2=4 nope/0=1", "t1/9=1", "t3/0=7 t3/1=8")
+WAIT_MS = 400
+"""How long a step waits, so that Kafka has created or deleted the states that a request asked for."""
+STEPS = 30
+TRIES = 3
+"""How often a history is played again that differed."""
+
+
+def history(seed: int) -> Story:
+    """One history, without answers."""
+    chance = random.Random(seed)
+    lines = ["# A history of a share group.", "tags share totals handlers", "topics t1=3 t2=1 t3=4", ""]
+    joined: set[str] = set()
+    for _ in range(STEPS):
+        lines.append(_step(chance, joined))
+        if "epoch" in lines[-1] or "topics" in lines[-1] or not lines[-1].startswith("X"):
+            lines.append(f"advance {WAIT_MS}")
+        if chance.random() < 0.4:
+            lines.append("X: share-describe")
+    lines += ["X: share-describe", "X: list", "X: share-offsets all"]
+    return Story(f"shares-{seed}.txt", "\n".join(lines) + "\n")
+
+
+def _step(chance: random.Random, joined: set[str]) -> str:
+    dice, letter = chance.random(), chance.choice(LETTERS)
+    if dice < 0.25 or not joined:
+        joined.add(letter)
+        rack = chance.choice(("", "", " rack=r1"))
+        return f"{letter}: share-heartbeat epoch=0 topics={chance.choice(NAMES)}{rack}"
+    known = chance.choice(sorted(joined))
+    if dice < 0.60:
+        return f"{known}: share-heartbeat{chance.choice(EPOCHS)}"
+    if dice < 0.68:
+        return f"{known}: share-heartbeat topics={chance.choice(NAMES)}"
+    if dice < 0.82:
+        return f"{known}: share-heartbeat epoch=-1"
+    return chance.choice((
+        f"Y: share-alter {chance.choice(OFFSETS)}", "X: share-offsets t1/0 t1/1 t2/0", "X: share-offsets all",
+        f"Y: share-delete-offsets {chance.choice(('t1', 't2 nope', 't3'))}", "Y: delete", "X: list types=share",
+        "Y: join", "Y: commit t1/0=5 generation=-1 member=none", "X: fetch all", "X: describe",
+        "Y: consumer-heartbeat epoch=0 topics=t1 rebalance=5000 owned=none", "X: share-describe other",
+    ))  # fmt: skip
+
+
+class Side:
+    """One server, with its topics."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = host, port
+        self.known: tcp.Ready = {}
+
+    async def ready(self) -> None:
+        """Make the topics, and wait for the coordinators."""
+        runner = await connect(*self.address)
+        self.ids = await tcp.prepare(runner, self.known, history(0))
+        await runner.close()
+
+    async def play(self, story: Story, suffix: str) -> str:
+        """The history as it went."""
+        return await tcp.play(tcp.Driver(*self.address), story, self.ids, suffix)
+
+
+def answers(text: str) -> dict[str, list[str]]:
+    """The answers that each actor got, in their order, whenever they came."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("    ") and not line.endswith(" waiting"):
+            found.setdefault(line.split()[0], []).append(line)
+    return found
+
+
+async def compare(sides: tuple[Side, Side], seed: int, at_once: asyncio.Semaphore) -> str | None:
+    """Play one history on both. Returns the difference."""
+    story = history(seed)
+    async with at_once:
+        suffix = "~" + secrets.token_hex(4)
+        kafka, muster = await asyncio.gather(*(side.play(story, suffix) for side in sides))
+    if answers(kafka) == answers(muster):
+        return None
+    return "\n".join(difflib.unified_diff(kafka.splitlines(), muster.splitlines(), "kafka", "muster", lineterm="", n=8))
+
+
+async def run(kafka: Side, muster: Side, seed: int, steps: int, at_once: int) -> int:
+    """Play histories; the number of differences."""
+    sides = kafka, muster
+    for side in sides:
+        await side.ready()
+    seeds = range(seed, seed + -(-steps // STEPS))
+    together = asyncio.Semaphore(at_once)
+    found = await asyncio.gather(*(compare(sides, one, together) for one in seeds))
+    late = [one for one, difference in zip(seeds, found, strict=True) if difference is not None]
+    differ = 0
+    for one in late:
+        for _ in range(TRIES):
+            difference = await compare(sides, one, together)
+            if difference is None:
+                break
+        else:
+            differ += 1
+            print(f"=== history {one}\n{difference}", flush=True)
+    count = len(seeds)
+    print(f"{count} histories, {count * STEPS} steps, {len(late)} once late, {differ} differences", flush=True)
+    return differ
+
+
+def main() -> int:
+    """Run the command line that the module describes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--at-once", type=int, default=20)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = ["--log-level", "warning"]
+        servers = (
+            KafkaServer(Path(folder) / "kafka", SETTINGS),
+            MusterServer(Path(folder) / "muster", SETTINGS, in_memory=True, arguments=quiet),
+        )
+        try:
+            for server in servers:
+                server.start()
+            sides = [Side(*server.address) for server in servers]
+            return min(asyncio.run(run(sides[0], sides[1], args.seed, args.steps, args.at_once)), 1)
+        finally:
+            for server in servers:
+                server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
