@@ -58,8 +58,9 @@ class TargetGroup:
         subscribed = {name for names in distinct_subscriptions(members) for name in names}
         self.names = sort_strings(name for name in subscribed if name in topics)
         self.index = {name: topic for topic, name in enumerate(self.names)}
-        self.sizes = [topics[name].partitions for name in self.names]
-        self.uuids = [topics[name].topic_id for name in self.names]
+        found = [topics[name] for name in self.names]
+        self.sizes = [topic.partitions for topic in found]
+        self.uuids = [topic.topic_id for topic in found]
         known: dict[int, list[int]] = {}
         for member in self.members:
             if id(member.topics) not in known:  # members of a large group often share one list of names

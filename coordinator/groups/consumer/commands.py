@@ -55,8 +55,8 @@ class AssignmentWanted(Message):
     """When first targets were requested for the group, before any repetition (monotonic ms)."""
     is_general: bool = field(default=False, kw_only=True)
     """Whether "uniform" is to use Kafka's algorithm for members with different subscriptions."""
-    subscription: tuple[str, ...] | None = field(default=None, kw_only=True)
-    """The topics to which all members subscribe. None: members differ, or have patterns."""
+    are_equal: bool = field(default=False, kw_only=True)
+    """Whether all members name the same topics and have the same pattern."""
     equal: Any = field(default=None, kw_only=True)
     """The group's last equal shares (`prepared_target.EqualTargets`). None when the group has none."""
     _members: list[Member] | None = field(default=None, init=False)
@@ -87,7 +87,7 @@ class AssignmentWanted(Message):
                 key = id(description.topics), description.pattern
                 topics = known.get(key)
                 if topics is None:  # for the first member with these names and this pattern
-                    topics = known[key] = tuple(topics_of(description, self.resolved))
+                    topics = known[key] = self.subscription(description)
                 owned = {
                     # A topic that was deleted takes room in Kafka's table of the target.
                     topic.name if (topic := by_id.get(topic_id)) is not None else f"?{topic_id.hex()}": partitions
@@ -95,6 +95,11 @@ class AssignmentWanted(Message):
                 }
                 made.append(Member(member_id, topics, owned, -1, description.instance_id, description.rack_id))
         return made
+
+    def subscription(self, description: Description) -> tuple[str, ...]:
+        """The names of all topics that a member with this description subscribes to, in ascending order."""
+        names = topics_of(description, self.resolved)
+        return names if isinstance(names, tuple) else tuple(sorted(names))
 
     def assign(self, assignor: Any) -> Assignment:
         """Let the assignor compute the target assignment."""

@@ -143,7 +143,7 @@ def _with_records(
 
 def _equal_targets(wanted: AssignmentWanted, targets: Mapping[str, TargetAssignment]) -> EqualTargets | None:
     """What the group keeps of its targets. None if members differ in their topics: then shares are no equal shares."""
-    if wanted.subscription is None or wanted.is_general or not targets:
+    if not wanted.are_equal or wanted.is_general or not targets:
         return None
     counts = {member_id: _size(member_target) for member_id, member_target in targets.items()}
     return EqualTargets(wanted.names, _sizes(wanted), targets, counts)
@@ -155,7 +155,7 @@ def _size(member_target: TargetAssignment) -> int:
 
 def _sizes(wanted: AssignmentWanted) -> dict[bytes, int]:
     topics = wanted.topics
-    found = [topics[name] for name in order_of_topics(wanted.subscription or (), topics)]
+    found = [topics[name] for name in order_of_topics(wanted.subscription(wanted.descriptions[0][1]), topics)]
     return {topic.topic_id: topic.partitions for topic in found}
 
 
@@ -163,9 +163,10 @@ def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget 
     """The targets that `UniformAssignor` would compute. None when that assignor is needed, because the members' topics
     differ or have changed, or no assignor made the targets.
     """
-    if wanted.subscription is None or wanted.is_general:
+    if not wanted.are_equal or wanted.is_general:
         return None
-    if last.names is not wanted.names and last.sizes != _sizes(wanted):
+    sizes = last.sizes if last.names is wanted.names else _sizes(wanted)
+    if sizes != last.sizes:
         return None
     targets, counts = wanted.targets, dict(last.counts)
     order = string_order([member_id for member_id, _ in wanted.descriptions])
@@ -180,7 +181,7 @@ def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget 
         counts[member_id] = _size(had)
     changed = changed_shares(
         [counts[member_id] for member_id in order],
-        [(topic_id, one) for topic_id in last.sizes if topic_id in free for one in sorted(free[topic_id])],
+        [(topic_id, one) for topic_id in sizes if topic_id in free for one in sorted(free[topic_id])],
         lambda member: _copy(wanted.orders.get(order[member]) or targets.get(order[member], NOTHING)),
     )
     member_targets, rows = dict(targets), dict[str, TargetAssignment]()
@@ -190,7 +191,7 @@ def _next_equal(wanted: AssignmentWanted, last: EqualTargets) -> PreparedTarget 
     for member_id in new:
         if member_id not in member_targets:
             member_targets[member_id] = rows[member_id] = NOTHING
-    equal = EqualTargets(wanted.names, last.sizes, member_targets, counts)
+    equal = EqualTargets(wanted.names, sizes, member_targets, counts)
     return _with_records(wanted, member_targets, order, rows)._replace(equal=equal)
 
 

@@ -102,15 +102,16 @@ def wanted_assignment(
         group.waiting,
         step.now.mono_ms,
         is_general=assignor == UNIFORM and not is_alike,
-        subscription=_subscription_of_all(group),
+        are_equal=_are_equal(group),
         equal=group.equal_targets,
     )
 
 
-def _subscription_of_all(group: ConsumerGroup) -> tuple[str, ...] | None:
-    for topics, count in group.subscriptions.values():
-        return topics if count == len(group.members) and not group.patterns else None
-    return None
+def _are_equal(group: ConsumerGroup) -> bool:
+    if len(group.subscriptions) > 1 or len(group.patterns) > 1:
+        return False
+    counts = [*[count for _, count in group.subscriptions.values()], *group.patterns.values()]
+    return bool(counts) and min(counts) == len(group.members)
 
 
 def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:

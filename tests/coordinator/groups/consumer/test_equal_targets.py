@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import prepared_target, target
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted, TopicsFound
 from muster.coordinator.groups.consumer.member import NOTHING
-from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, T, topics
+from tests.coordinator.groups.consumer.harness import IDS, ConsumerGroupHarness, T, topics
 from tests.support.opcodes import instructions
 
 UNIFORM = SERVER_ASSIGNORS["uniform"]
@@ -65,6 +65,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("leaves"), MEMBERS),
     st.tuples(st.just("returns"), st.sampled_from(["i-0", "i-1"])),
     st.tuples(st.just("differs"), MEMBERS),
+    st.tuples(st.just("renames"), st.integers(0, 40)),
     st.tuples(st.just("grows"), st.sampled_from([(3, 2), (12, 5), (40, 9)])),
 )
 
@@ -85,6 +86,10 @@ def test_targets_made_from_the_last_ones_are_those_of_the_assignor(
             harness.heartbeat(who, -1)
         elif what == "differs":
             harness.first_heartbeat(who, "t")
+        elif what == "renames":  # all members subscribe to topics that do not exist, too
+            names = ["t", "u", *[f"missing-{number}" for number in range(who)]]
+            for one in list(present):
+                harness.heartbeat(one, names=names)
         elif what == "grows":
             harness.notify(TopicsChanged(topics(t=who[0], u=who[1])))
         elif what == "returns":
@@ -161,3 +166,40 @@ def test_a_member_without_partitions_gets_a_record_and_later_a_share() -> None:
     harness.heartbeat("m-0")
     step(harness)
     assert sum(map(bool, harness.consumers().targets.values())) == 2
+
+
+def test_names_of_missing_topics_count_in_the_order_of_free_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "ap":  # in a table of 16 buckets "p" is before "a", in one of 128 buckets behind it
+        monkeypatch.setitem(IDS, name, name.encode() * 16)
+    harness = group(a=3, p=3)
+    harness.first_heartbeat("m-0", "a", "p")
+    step(harness)
+    assert [*harness.consumers().equal_targets.sizes] == [b"p" * 16, b"a" * 16]
+    harness.heartbeat("m-0", names=["a", "p", *[f"missing-{number}" for number in range(60)]])
+    step(harness)
+    assert [*harness.consumers().equal_targets.sizes] == [b"a" * 16, b"p" * 16]
+
+
+def test_members_with_one_pattern_have_equal_shares_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = group(t=12, u=5)
+
+    def join(member: str) -> None:
+        harness.first_heartbeat(member, pattern="t|u")
+        while harness.offloaded:
+            if isinstance(harness.offloaded[0], AssignmentWanted):
+                computed = compute(harness)
+                assert computed is not None
+                harness.notify(computed)
+            else:
+                wanted = harness.offloaded.pop(0)
+                harness.notify(TopicsFound(wanted, {"t|u": ["t", "u"]}))
+        harness.heartbeat(member, owned={})
+        step(harness)
+
+    for member in "ABC":
+        join(member)
+    assert sorted(harness.consumers().equal_targets.counts.values()) == [5, 6, 6]
+    harness.first_heartbeat("D", pattern="t|u")
+    wanted = harness.offloaded.pop(0)
+    monkeypatch.setattr(AssignmentWanted, "assign", None)
+    assert prepared_target.compute(wanted, UNIFORM).prepared_target.equal.counts.keys() == set("ABCD")
